@@ -29,11 +29,13 @@ const EVICTIONS: [&str; 2] = ["Evicted", "Preempting"];
 ///
 /// ```no_run
 /// use operator_lib::leader::LeaderForLife;
+/// use operator_runtime::manager::ManagerOptions;
 /// use operator_runtime::prelude::*;
 ///
 /// # async fn example(client: kube::Client) -> Result<()> {
 /// let election = LeaderForLife::builder(client, "memcached-operator-lock").build()?;
-/// let manager = Manager::builder("memcached-operator").election(election).build().await?;
+/// let options = ManagerOptions { election: Some(Box::new(election)), ..ManagerOptions::default() };
+/// let manager = Manager::new("memcached-operator", options).await?;
 /// # Ok(())
 /// # }
 /// ```

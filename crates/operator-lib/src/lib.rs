@@ -3,7 +3,9 @@
 //! * [`prune`] deletes old objects, such as finished Jobs.
 //! * [`LeaderForLife`](leader::LeaderForLife) is an election whose leader stays until its pod is gone.
 //! * [`OperatorCondition`](operator_condition::OperatorCondition) tells OLM whether the operator can be upgraded.
+//! * [`authentication`] answers token reviews of the API server.
 //! * [`proxy`] passes the proxy variables of the operator on to the containers that it creates.
+//!
 //! ```no_run
 //! use k8s_openapi::api::batch::v1::Job;
 //! use operator_lib::prune::Pruner;
@@ -15,6 +17,7 @@
 //! # }
 //! ```
 
+pub mod authentication;
 pub mod leader;
 pub mod operator_condition;
 pub mod proxy;

@@ -37,7 +37,7 @@ mod rbac;
 ///     Ok(Action::done())
 /// }
 ///
-/// let manifests = Operator::new("logs").controller(controller()).manifests().to_json();
+/// let manifests = Operator::new("logs").controller(controller()).manifests();
 /// assert!(manifests.contains("pods/log"));
 /// ```
 #[proc_macro_attribute]

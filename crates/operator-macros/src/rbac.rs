@@ -117,15 +117,19 @@ impl Rule {
             .map(|group| if group == "core" { "" } else { group });
         let (resources, verbs, names, urls) =
             (&self.resources, &self.verbs, &self.resource_names, &self.urls);
-        let namespace = self.namespace.iter();
+        let namespace = match &self.namespace {
+            Some(namespace) => quote!(::std::option::Option::Some(::std::string::String::from(#namespace))),
+            None => quote!(::std::option::Option::None),
+        };
         quote! {
-            ::operator_runtime::manifests::PolicyRule::new()
-                .groups([#(#groups),*] as [&str; _])
-                .resources([#(#resources),*] as [&str; _])
-                .verbs([#(#verbs),*] as [&str; _])
-                .resource_names([#(#names),*] as [&str; _])
-                .urls([#(#urls),*] as [&str; _])
-                #(.namespace(#namespace))*
+            ::operator_runtime::manifests::PolicyRule {
+                api_groups: ::std::vec![#(::std::string::String::from(#groups)),*],
+                resources: ::std::vec![#(::std::string::String::from(#resources)),*],
+                verbs: ::std::vec![#(::std::string::String::from(#verbs)),*],
+                resource_names: ::std::vec![#(::std::string::String::from(#names)),*],
+                non_resource_urls: ::std::vec![#(::std::string::String::from(#urls)),*],
+                namespace: #namespace,
+            }
         }
     }
 }
@@ -201,7 +205,7 @@ mod tests {
         };
         let arguments = quote!(groups = "apps", resources = "deployments", verbs = "get");
         let expanded = expand(arguments, block).unwrap().to_string();
-        assert_eq!(expanded.matches("PolicyRule :: new").count(), 2, "{expanded}");
+        assert_eq!(expanded.matches("PolicyRule {").count(), 2, "{expanded}");
         assert!(expanded.contains("kept"), "{expanded}");
         assert!(!expanded.contains("# [rbac"), "{expanded}");
     }

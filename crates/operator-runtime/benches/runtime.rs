@@ -1,13 +1,12 @@
-//! What the queue, the cache and the dispatch of events cost, and what an object costs in memory.
+//! The cost of the cache and of the dispatch of events, and the memory of an object.
 #![expect(clippy::unwrap_used, reason = "a benchmark whose reads fail measures nothing")]
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use divan::counter::ItemsCount;
-use divan::{AllocProfiler, Bencher, black_box};
+use divan::{AllocProfiler, Bencher};
 use futures::StreamExt as _;
 use http::{Request as HttpRequest, Response};
 use http_body::Frame;
@@ -15,10 +14,9 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
-use operator_runtime::cache::{CacheOptions, Unpacked};
-use operator_runtime::controller::RateLimit;
+use operator_runtime::cache::{CacheOptions, KindOptions};
 use operator_runtime::event::Event;
-use operator_runtime::queue::{Add, Queue};
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::{Kind, ObjectKey, prelude::*};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -144,8 +142,11 @@ impl Bench {
             sync_period: None,
             ..options
         };
-        let manager = Manager::builder("bench").client(client).cache_options(options);
-        let manager = runtime.block_on(manager.build()).unwrap();
+        let options = ManagerOptions {
+            cache_options: options,
+            ..ManagerOptions::from(client)
+        };
+        let manager = runtime.block_on(Manager::new("bench", options)).unwrap();
         Self { runtime, manager }
     }
 
@@ -155,14 +156,14 @@ impl Bench {
     }
 
     fn filled() -> Self {
-        Self::filled_with(Unpacked::default())
+        Self::filled_with(false)
     }
 
     fn filled_unpacked() -> Self {
-        Self::filled_with(Unpacked::default().kind(Kind::of::<ConfigMap>()))
+        Self::filled_with(true)
     }
 
-    fn filled_with(unpacked: Unpacked) -> Self {
+    fn filled_with(unpacked: bool) -> Self {
         let bench = Self::with(0, Arc::default(), keeping(unpacked));
         let shard = |config: &ConfigMap| {
             let labels = config.metadata.labels.iter().flatten();
@@ -177,7 +178,7 @@ impl Bench {
             .add_index::<ConfigMap>("shard", shard)
             .unwrap();
         bench.run();
-        assert_eq!(bench.list(ListOptions::all()), OBJECTS);
+        assert_eq!(bench.list(ListOptions::default()), OBJECTS);
         bench
     }
 
@@ -190,52 +191,29 @@ impl Bench {
     }
 }
 
-fn keeping(unpacked: Unpacked) -> CacheOptions {
-    CacheOptions {
-        unpacked,
-        ..CacheOptions::default()
+fn indexed(name: &str, value: &str) -> ListOptions {
+    ListOptions {
+        indexes: vec![(name.to_owned(), value.to_owned())],
+        ..ListOptions::default()
     }
 }
 
-mod queue {
-    use super::*;
-
-    fn keys() -> Vec<ObjectKey> {
-        (0..1000)
-            .map(|index| ObjectKey::namespaced("default", &format!("app-{index}")))
-            .collect()
+fn labelled() -> ListOptions {
+    let labels = [("shard".to_owned(), "42".to_owned())];
+    ListOptions {
+        labels: labels.into_iter().collect(),
+        ..ListOptions::default()
     }
+}
 
-    /// Adds 1,000 keys and serves them.
-    #[divan::bench]
-    fn add_get_done_1000(bencher: Bencher<'_, '_>) {
-        let keys = keys();
-        bencher.counter(ItemsCount::new(keys.len())).bench_local(|| {
-            let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-            let now = Instant::now();
-            for key in &keys {
-                queue.add(key.clone(), Add::default(), now);
-            }
-            while let Some(popped) = queue.pop(now) {
-                queue.done(&popped.key, now);
-            }
-        });
-    }
-
-    /// Adds keys that are there already.
-    #[divan::bench]
-    fn add_again_1000(bencher: Bencher<'_, '_>) {
-        let keys = keys();
-        let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-        let now = Instant::now();
-        keys.iter().for_each(|key| {
-            queue.add(key.clone(), Add::default(), now);
-        });
-        bencher.counter(ItemsCount::new(keys.len())).bench_local(|| {
-            for key in &keys {
-                black_box(queue.add(key.clone(), Add::default(), now));
-            }
-        });
+fn keeping(unpacked: bool) -> CacheOptions {
+    let options = KindOptions {
+        unpacked,
+        ..KindOptions::default()
+    };
+    CacheOptions {
+        kinds: [(Kind::of::<ConfigMap>(), options)].into(),
+        ..CacheOptions::default()
     }
 }
 
@@ -286,39 +264,39 @@ mod cache {
     #[divan::bench]
     fn list_10_000(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
-        bencher.bench_local(|| bench.list(ListOptions::all()));
+        bencher.bench_local(|| bench.list(ListOptions::default()));
     }
 
     #[divan::bench]
     fn list_10_000_unpacked(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled_unpacked();
-        bencher.bench_local(|| bench.list(ListOptions::all()));
+        bencher.bench_local(|| bench.list(ListOptions::default()));
     }
 
     #[divan::bench]
     fn list_100_by_label_unpacked(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled_unpacked();
-        bencher.bench_local(|| bench.list(ListOptions::all().labels([("shard", "42")])));
+        bencher.bench_local(|| bench.list(labelled()));
     }
 
     #[divan::bench]
     fn list_100_of_a_namespace(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
-        assert_eq!(bench.list(ListOptions::in_namespace("team-42")), 100);
-        bencher.bench_local(|| bench.list(ListOptions::in_namespace("team-42")));
+        assert_eq!(bench.list(ListOptions::from(Some("team-42"))), 100);
+        bencher.bench_local(|| bench.list(ListOptions::from(Some("team-42"))));
     }
 
     #[divan::bench]
     fn list_100_by_label(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
-        bencher.bench_local(|| bench.list(ListOptions::all().labels([("shard", "42")])));
+        bencher.bench_local(|| bench.list(labelled()));
     }
 
     #[divan::bench]
     fn list_100_by_index(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
-        assert_eq!(bench.list(ListOptions::all().index("shard", "42")), 100);
-        bencher.bench_local(|| bench.list(ListOptions::all().index("shard", "42")));
+        assert_eq!(bench.list(indexed("shard", "42")), 100);
+        bencher.bench_local(|| bench.list(indexed("shard", "42")));
     }
 
     /// The metadata of an object that is kept whole: made for the reader.
@@ -345,7 +323,7 @@ mod events {
             .with_inputs(|| Bench::with(0, Arc::default(), options()))
             .bench_local_values(|bench| {
                 bench.run();
-                assert_eq!(bench.list(ListOptions::all()), OBJECTS);
+                assert_eq!(bench.list(ListOptions::default()), OBJECTS);
                 bench
             });
     }
@@ -443,12 +421,12 @@ mod memory {
     }
 
     fn cache(bencher: Bencher<'_, '_>, read: &impl AsyncFn(&Manager)) {
-        cache_with(bencher, &Unpacked::default(), read);
+        cache_with(bencher, false, read);
     }
 
-    fn cache_with(bencher: Bencher<'_, '_>, unpacked: &Unpacked, read: &impl AsyncFn(&Manager)) {
+    fn cache_with(bencher: Bencher<'_, '_>, unpacked: bool, read: &impl AsyncFn(&Manager)) {
         bencher
-            .with_inputs(|| Bench::with(0, Arc::default(), keeping(unpacked.clone())))
+            .with_inputs(|| Bench::with(0, Arc::default(), keeping(unpacked)))
             .bench_local_values(|bench| {
                 bench.run();
                 bench.runtime.block_on(read(&bench.manager));
@@ -465,8 +443,8 @@ mod memory {
 
     #[divan::bench(sample_count = 1, sample_size = 1)]
     fn cache_unpacked(bencher: Bencher<'_, '_>) {
-        let unpacked = Unpacked::default().kind(Kind::of::<ConfigMap>());
-        cache_with(bencher, &unpacked, &async |manager: &Manager| {
+        let unpacked = true;
+        cache_with(bencher, unpacked, &async |manager: &Manager| {
             manager.cache().list::<ConfigMap>(None).await.unwrap();
         });
     }
@@ -475,7 +453,7 @@ mod memory {
     fn cache_dynamic(bencher: Bencher<'_, '_>) {
         let kind = Kind::of::<ConfigMap>();
         cache(bencher, &async |manager: &Manager| {
-            manager.client().dynamic(&kind).list(None).await.unwrap();
+            manager.client().list_kind::<DynamicObject>(&kind).await.unwrap();
         });
     }
 

@@ -81,7 +81,7 @@ async fn main() -> Result<()> {
 
 async fn operate(args: &Args) -> Result<()> {
     let begin = Instant::now();
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let config = kube::Config::infer().await?;
     let host = config.cluster_url.authority().map(ToString::to_string);
     let layer = metrics.rest_client_layer(&host.unwrap_or_default());

@@ -23,7 +23,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{CustomResource, CustomResourceExt};
 use operator_runtime::cache::CacheOptions;
+use operator_runtime::controller::ControllerOptions;
 use operator_runtime::controller::Watch;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use operator_runtime::{Kind, predicate};
 use schemars::JsonSchema;
@@ -109,12 +111,11 @@ async fn measure(args: &Args) -> Result<()> {
     let client = kube::Client::try_default().await?;
     let crds: Api<DynamicObject> = Api::all_with(
         client.clone(),
-        &Kind::in_cluster(
+        &kube::api::ApiResource::from(&Kind::in_cluster(
             "apiextensions.k8s.io/v1",
             "CustomResourceDefinition",
             "customresourcedefinitions",
-        )
-        .api_resource(),
+        )),
     );
     let crd: DynamicObject = serde_json::from_value(serde_json::to_value(Item::crd())?)?;
     // An answer that it exists already is as good.
@@ -157,12 +158,19 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
         read_timeout: Duration::from_secs(300),
         ..CacheOptions::default()
     };
-    let manager = Manager::builder("large-cache")
-        .args(&args.manager)
-        .cache_options(options)
-        .build()
-        .await?;
-    manager.add_controller(Controller::new(reconcile).max_concurrent_reconciles(8))?;
+    let manager = Manager::new(
+        "large-cache",
+        ManagerOptions {
+            cache_options: options,
+            ..ManagerOptions::from(&args.manager)
+        },
+    )
+    .await?;
+    let options = ControllerOptions {
+        max_concurrent_reconciles: Some(8),
+        ..ControllerOptions::default()
+    };
+    manager.add_controller(Controller::new(reconcile).options(options))?;
     watch_turns(&steps);
     let mut phase = Phase::begin(&steps);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -188,10 +196,13 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     manager
         .cache()
         .add_index::<Item>("size", |item| vec![item.spec.size.to_string()])?;
-    let of_size = ListOptions::all().index("size", "0");
+    let of_size = indexed("size", "0");
     manager.client().list::<Item>().options(of_size).await?;
     phase.end("index that is added");
-    let of_size = ListOptions::all().index("size", "1").limit(1);
+    let of_size = ListOptions {
+        limit: Some(1),
+        ..indexed("size", "1")
+    };
     manager.client().list::<Item>().options(of_size).await?;
     phase.end("list of the first one that an index has, of all");
     let listed = manager.client().list::<Item>().await?;
@@ -205,7 +216,10 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     let before = reconciled(&manager, "item");
     until_reconciled(&manager, "item", before + args.objects).await;
     phase.end("resync, and the wait for it");
-    manager.client().dynamic(&Kind::of::<Item>()).list(None).await?;
+    manager
+        .client()
+        .list_kind::<DynamicObject>(&Kind::of::<Item>())
+        .await?;
     phase.end("list of all as DynamicObject, for which the kind is listed again");
     println!("  memory {:.1} MB", memory());
     let metrics = manager.metrics().to_text();
@@ -328,5 +342,13 @@ impl<'a> Phase<'a> {
             self.steps.take(),
         );
         *self = Self::begin(self.steps);
+    }
+}
+
+/// The objects that have a value in an index.
+fn indexed(name: &str, value: &str) -> ListOptions {
+    ListOptions {
+        indexes: vec![(name.to_owned(), value.to_owned())],
+        ..ListOptions::default()
     }
 }

@@ -24,7 +24,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
 use operator_runtime::metrics::Metrics;
-use operator_runtime::{Object, prelude::*};
+use operator_runtime::{ControllerOptions, Object, prelude::*};
 
 #[path = "load/work.rs"]
 mod work;
@@ -130,9 +130,13 @@ async fn create(cacheds: &Api<Cached>, number: usize) -> Result<()> {
 /// Runs the operator until every resource was reconciled, and a while longer.
 async fn operate(args: &Args) -> Result<()> {
     let begin = Instant::now();
-    let manager = Manager::builder("load").args(&args.manager).build().await?;
+    let manager = Manager::new("load", &args.manager).await?;
     let controller = Controller::new(reconcile).owns::<Deployment>();
-    manager.add_controller(controller.max_concurrent_reconciles(args.workers))?;
+    let options = ControllerOptions {
+        max_concurrent_reconciles: Some(args.workers),
+        ..ControllerOptions::default()
+    };
+    manager.add_controller(controller.options(options))?;
     let metrics = manager.metrics().clone();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(manager.run_until(async {

@@ -21,6 +21,8 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{CustomResource, CustomResourceExt};
 use operator_envtest::{Controllers, TestEnv};
 use operator_runtime::cache::CacheOptions;
+use operator_runtime::controller::ControllerOptions;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,17 +91,24 @@ async fn main() -> Result<()> {
 
 /// The operator, which says on its standard output where its metrics are.
 async fn operate(args: &Args) -> Result<()> {
-    let manager = Manager::builder("soak")
-        .args(&args.manager)
-        .cache_options(CacheOptions {
-            sync_period: Some(SYNC_PERIOD),
-            ..CacheOptions::default()
-        })
-        .metrics_bind_address("127.0.0.1:0")
-        .metrics_secure(false)
-        .build()
-        .await?;
-    manager.add_controller(Controller::new(reconcile).max_concurrent_reconciles(8))?;
+    let manager = Manager::new(
+        "soak",
+        ManagerOptions {
+            cache_options: CacheOptions {
+                sync_period: Some(SYNC_PERIOD),
+                ..CacheOptions::default()
+            },
+            metrics_bind_address: "127.0.0.1:0".to_owned(),
+            metrics_secure: false,
+            ..ManagerOptions::from(&args.manager)
+        },
+    )
+    .await?;
+    let options = ControllerOptions {
+        max_concurrent_reconciles: Some(8),
+        ..ControllerOptions::default()
+    };
+    manager.add_controller(Controller::new(reconcile).options(options))?;
     if let Some(address) = manager.metrics_address() {
         println!("{address}");
     }

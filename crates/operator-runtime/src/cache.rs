@@ -7,7 +7,7 @@
 //! Objects are kept packed, in some hundred bytes where they would take some thousand, and decoded when they are read.
 //! What changed or was read lately stays decoded for some seconds, up to 32 objects or 32 kB of packed ones of a kind:
 //! readers of the same object share one `Arc<K>`, which is never copied. Lists decode what they list, unless it is
-//! there. [`CacheOptions::unpacked`] keeps a kind decoded.
+//! there. [`KindOptions::unpacked`] keeps a kind decoded.
 //!
 //! # One kind, several types
 //! A kind has one watch, whoever reads it and as what. Its objects come in as the narrowest type from which all readers
@@ -23,7 +23,7 @@
 //! meanwhile. For kinds that are watched metadata-only, every [apply](crate::Client::apply) is sent.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,20 +62,22 @@ mod watch_error;
 mod watch_options;
 
 use decode::Malformed;
+pub use field_selector::FieldSelector;
 pub use informer::WatchBackoff;
 use informer::{Connection, Informer};
 use item::Representation;
-pub use selection::{ListOptions, Selectors, Unpacked};
+pub use selection::{KindOptions, ListOptions};
 pub(crate) use store::Consistency;
 pub use transforms::Transforms;
 pub use watch_error::{WatchErrorHandler, WatchFailure};
-pub use watch_options::{Namespaces, WatchOptions};
+pub use watch_options::{Namespaces, SyncPeriod, WatchOptions};
 
 /// How the cache watches.
 ///
 /// ```no_run
 /// use std::time::Duration;
 /// use operator_runtime::cache::CacheOptions;
+/// use operator_runtime::manager::ManagerOptions;
 /// use operator_runtime::prelude::*;
 ///
 /// # async fn example() -> Result<()> {
@@ -84,7 +86,8 @@ pub use watch_options::{Namespaces, WatchOptions};
 ///     sync_period: Some(Duration::from_secs(3600)),
 ///     ..CacheOptions::default()
 /// };
-/// let manager = Manager::builder("example-operator").cache_options(options).build().await?;
+/// let options = ManagerOptions { cache_options: options, ..ManagerOptions::default() };
+/// let manager = Manager::new("example-operator", options).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -92,8 +95,8 @@ pub use watch_options::{Namespaces, WatchOptions};
 pub struct CacheOptions {
     /// The namespaces to watch, and how each; all when empty. Cluster-scoped kinds are watched as a whole in any case.
     pub namespaces: Namespaces,
-    /// Which objects of which kind are kept, and how they are watched; all unless said otherwise.
-    pub selectors: Selectors,
+    /// The options of single kinds: selectors, namespaces, transforms.
+    pub kinds: BTreeMap<Kind, KindOptions>,
     /// Of all kinds for which nothing else is said, keeps the objects whose labels match, in the form of
     /// `kubectl get -l`; all unless said otherwise.
     pub labels: Option<String>,
@@ -101,8 +104,6 @@ pub struct CacheOptions {
     pub fields: Option<String>,
     /// What is done to objects before they are kept; `metadata.managedFields` is removed in any case.
     pub transforms: Transforms,
-    /// Whose objects are kept as they are read; all are packed unless said otherwise.
-    pub unpacked: Unpacked,
     /// How often, give or take a tenth, every object is told again to every controller as an update without a change,
     /// at low priority; 10 h unless said otherwise, never if `None`. It costs no request, and no write at rest.
     pub sync_period: Option<Duration>,
@@ -208,7 +209,7 @@ pub enum CacheError {
     },
     /// A kind that lives in no namespace was given some to be watched in.
     #[error(
-        "type {kind} is not namespaced, but its namespaces setting is not empty: take it out of Selectors::namespaces"
+        "type {kind} is not namespaced, but its namespaces setting is not empty: take it out of KindOptions::namespaces"
     )]
     ClusterScoped {
         /// The kind.
@@ -256,11 +257,10 @@ impl Default for CacheOptions {
     fn default() -> Self {
         Self {
             namespaces: Namespaces::default(),
-            selectors: Selectors::default(),
+            kinds: BTreeMap::new(),
             labels: None,
             fields: None,
             transforms: Transforms::default(),
-            unpacked: Unpacked::default(),
             sync_period: Some(Duration::from_secs(10 * 60 * 60)),
             page_size: 100,
             streaming_lists: true,
@@ -329,7 +329,7 @@ impl Cache {
     }
 
     /// Adds an index: the objects of `K` by the values that `values` makes of each, of which there may be none or
-    /// several. [`ListOptions::index`] looks them up. The kind is watched from now on, or from the start of the
+    /// several. [`ListOptions::indexes`] looks them up. The kind is watched from now on, or from the start of the
     /// manager.
     ///
     /// An index is best added before the manager runs; later ones know the objects that are there.
@@ -357,14 +357,9 @@ impl Cache {
         self.index(&self.informer_of::<K>(kind), name, values)
     }
 
-    /// Watches the kind of `K` from now on, or from the start of the manager, as the first read would: so that the
-    /// first read need not wait, or where reads may not start watches ([`CacheOptions::start_on_read`]).
-    pub fn watch<K: Object>(&self) {
-        self.informer::<K>();
-    }
-
-    /// [`Cache::watch`] of a kind that is read as `K`, such as `DynamicObject`.
-    pub fn watch_of<K: View>(&self, kind: &Kind) {
+    /// Watches a kind, whose objects are read as `K`, from now on, or from the start of the manager, as the first read would:
+    /// so that the first read need not wait, or where reads may not start watches ([`CacheOptions::start_on_read`]).
+    pub fn watch<K: View>(&self, kind: &Kind) {
         self.informer_of::<K>(kind);
     }
 

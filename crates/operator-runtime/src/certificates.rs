@@ -145,7 +145,7 @@ impl Certificates {
     ///
     /// # Errors
     /// If they cannot be read, or do not belong together.
-    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+    pub(crate) fn from_files(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let contents = (read(certificate)?, read(key)?);
         let source = Source::Files {
             certificate: certificate.to_owned(),
@@ -154,7 +154,7 @@ impl Certificates {
         Self::from_contents(source, contents)
     }
 
-    /// Takes a certificate chain and its key as PEM. [`Certificates::reload`] finds nothing new there.
+    /// Takes a certificate chain and its key as PEM. They do not change.
     ///
     /// # Errors
     /// If they are not PEM, or do not belong together.
@@ -469,7 +469,7 @@ pub(crate) mod tests {
         let dir = Dir::new("certificates");
         let ((certificate, key, _), (other, other_key, _)) = (pem(), pem());
         dir.write(&certificate, &key);
-        let metrics = crate::metrics::Metrics::new();
+        let metrics = crate::metrics::Metrics::default();
         let certificates = Certificates::from_dir(&dir.0)
             .unwrap()
             .check_every(Duration::from_millis(1))

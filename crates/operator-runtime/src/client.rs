@@ -5,14 +5,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache::{Cache, ListOptions};
+use crate::cache::Cache;
 use crate::error::Result;
 use crate::metrics::ClientMetrics;
-use crate::object::{Kind, Object, ObjectKey, View};
+use crate::object::{Kind, Object, View};
 use crate::owner::Owner;
 use crate::rest_mapper::RestMapper;
-use kube::api::{DeleteParams, DynamicObject, Patch};
-use kube::core::PartialObjectMeta;
+use kube::api::Patch;
 use serde::Serialize;
 
 mod error;
@@ -24,22 +23,21 @@ mod mutate;
 mod options;
 mod origin;
 mod request;
-mod resources;
+pub(crate) mod resources;
 mod status;
 mod subresource;
+mod target;
 pub(crate) mod warnings;
 mod written;
 
 pub use error::ClientError;
 pub use list::List;
-pub use live::LiveReader;
 pub use mutate::OperationResult;
-pub use options::FieldValidation;
-use options::Options;
+pub use options::ClientOptions;
 pub(crate) use origin::{Current, within};
-pub use resources::Resources;
-pub use status::StatusWriter;
+use resources::Resources;
 pub use subresource::Subresource;
+pub use target::{Desired, Target};
 pub use written::Written;
 
 /// Reads from the cache and writes to the API server, as one field manager. Clones are cheap.
@@ -47,28 +45,26 @@ pub use written::Written;
 /// * A read after an own write sees it: the answer to the write is in the cache before the write returns.
 /// * Within a reconcile, a write that would change nothing, as far as the cache knows, is skipped: by
 ///   [`apply`](Client::apply), [`update`](Client::update), [`patch`](Client::patch),
-///   [`create_or_update`](Client::create_or_update), [`create_or_patch`](Client::create_or_patch), [`StatusWriter::patch`]
-///   and [`Finalizers::run`](crate::finalizer::Finalizers::run). [`Written`] says whether a request was sent.
+///   [`create_or_update`](Client::create_or_update), [`create_or_patch`](Client::create_or_patch),
+///   [`update_status`](Client::update_status) and [`Finalizers::run`](crate::finalizer::Finalizers::run). [`Written`] says whether a request was sent.
 /// * A skipped write is repeated if it was wrong: it is skipped only while the watch of the object is live, and if a later
 ///   event shows that the object was different, the request is reconciled again, whatever the predicates say.
-///   [`always_send`](Client::always_send) turns skipping off.
+///   [`ClientOptions::always_send`] turns skipping off.
 /// * [`Client::live`] reads past the cache.
 ///
-/// # Other ways to write
-/// [`dry_run`](Client::dry_run), [`always_send`](Client::always_send),
-/// [`with_field_manager`](Client::with_field_manager), [`with_field_validation`](Client::with_field_validation),
-/// [`in_namespace`](Client::in_namespace), [`without_force`](Client::without_force) and
-/// [`without_own_writes`](Client::without_own_writes) make a client that does everything in that way; they combine.
+/// # Options
+/// [`Client::with`] makes a client with other [`ClientOptions`]: dry runs, another field manager, one namespace, and more.
 ///
 /// # Kinds without a Rust type
-/// [`Client::dynamic`], [`Client::metadata`] and [`Client::resources`] give the same functions for a [`Kind`] that is
-/// named at run time.
+/// If the Rust type does not know the kind, such as `DynamicObject` or `PartialObjectMeta`, a tuple that begins with a
+/// [`Kind`] takes the place of the key or the object:
 ///
 /// ```no_run
+/// # use kube::api::DynamicObject;
 /// # use operator_runtime::{Kind, prelude::*};
 /// # async fn example(ctx: KeyContext, request: Request) -> Result<()> {
 /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-/// if let Some(gateway) = ctx.dynamic(&gateways).get(&request).await? {
+/// if let Some(gateway) = ctx.get::<DynamicObject>((&gateways, &request)).await? {
 ///     tracing::info!(class = %gateway.data["spec"]["gatewayClassName"], "seen");
 /// }
 /// # Ok(())
@@ -80,14 +76,14 @@ pub struct Client {
     cache: Cache,
     metrics: ClientMetrics,
     mapper: RestMapper,
-    options: Arc<Options>,
+    options: Arc<ClientOptions>,
 }
 
 // === impl Client ===
 
 impl Client {
     pub(crate) fn new(kube: kube::Client, cache: Cache, metrics: ClientMetrics) -> Self {
-        let options = Arc::new(Options::new(cache.manager()));
+        let options = Arc::new(ClientOptions::new(cache.manager()));
         let mapper = RestMapper::new(kube.clone());
         Self {
             kube,
@@ -114,59 +110,33 @@ impl Client {
         &self.mapper
     }
 
-    /// The field manager of the writes: the name of the manager, unless [`Client::with_field_manager`] names another.
-    pub fn field_manager(&self) -> &str {
-        &self.options.field_manager
+    /// Returns the options.
+    pub fn options(&self) -> &ClientOptions {
+        &self.options
     }
 
-    /// A client whose writes are checked, admitted and answered by the server, and not stored. The cache does not see
-    /// the answers.
+    /// Returns a client with other options.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use operator_runtime::prelude::*;
+    /// # async fn example(ctx: KeyContext, config: ConfigMap) -> Result<()> {
+    /// let dry = ctx.with(|options| options.dry_run = true);
+    /// dry.apply(config).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn dry_run(&self) -> Self {
-        self.with(|options| options.dry_run = true)
+    pub fn with(&self, change: impl FnOnce(&mut ClientOptions)) -> Self {
+        let mut client = self.clone();
+        change(Arc::make_mut(&mut client.options));
+        client
     }
 
-    /// Returns a client that sends every write, also those that would change nothing as far as the cache knows.
-    /// [`ControllerOptions::always_send`](crate::controller::ControllerOptions::always_send) does the same for all writes of
-    /// a controller.
+    /// Returns a client that reads from the API server instead of the cache; see [`ClientOptions::live`].
     #[must_use]
-    pub fn always_send(&self) -> Self {
-        self.with(|options| options.always_send = true)
-    }
-
-    /// A client that writes as another field manager. Its applies are always sent: the cache remembers only what the
-    /// operator's own field manager applied.
-    #[must_use]
-    pub fn with_field_manager(&self, name: &str) -> Self {
-        self.with(|options| options.field_manager = name.into())
-    }
-
-    /// A client whose writes say what the server does with fields that it does not know: `Warn` without this.
-    #[must_use]
-    pub fn with_field_validation(&self, validation: FieldValidation) -> Self {
-        self.with(|options| options.field_validation = Some(validation))
-    }
-
-    /// A client whose applies are refused where another field manager holds a field with another value (`is_conflict`),
-    /// instead of taking it over.
-    #[must_use]
-    pub fn without_force(&self) -> Self {
-        self.with(|options| options.force = false)
-    }
-
-    /// A client for one namespace: objects and lists that name none are of this one, and what names another one is an
-    /// error. Kinds without namespaces are not affected.
-    #[must_use]
-    pub fn in_namespace(&self, namespace: &str) -> Self {
-        self.with(|options| options.namespace = Some(namespace.into()))
-    }
-
-    /// A client whose reads do not see the operator's own writes before the watch brings them, as in controller-runtime
-    /// unless told otherwise: everything that it reads is some state of before. For comparing what the watch says with
-    /// what was written; reconcilers have no use for it.
-    #[must_use]
-    pub fn without_own_writes(&self) -> Self {
-        self.with(|options| options.consistency = crate::cache::Consistency::Watched)
+    pub fn live(&self) -> Self {
+        self.with(|options| options.live = true)
     }
 
     /// Returns the same client over another connection to the cluster.
@@ -174,48 +144,24 @@ impl Client {
         Self { kube, ..self.clone() }
     }
 
-    fn with(&self, change: impl FnOnce(&mut Options)) -> Self {
-        let mut client = self.clone();
-        change(Arc::make_mut(&mut client.options));
-        client
-    }
-
-    /// The objects of a kind, as `DynamicObject`: whole, as JSON.
-    pub fn dynamic<'a>(&'a self, kind: &'a Kind) -> Resources<'a, DynamicObject> {
-        self.resources(kind)
-    }
-
-    /// The metadata of the objects of a kind. The server sends no more than that, unless somebody reads whole objects
-    /// of the kind too. Metadata can be applied, patched and deleted; to create or replace an object takes the whole of
-    /// it.
-    pub fn metadata<'a>(&'a self, kind: &'a Kind) -> Resources<'a, PartialObjectMeta> {
-        self.resources(kind)
-    }
-
-    /// The objects of a kind, as `K`: a type of one's own for a kind of somebody else, for example with the fields that
-    /// are needed alone.
-    pub fn resources<'a, K: View>(&'a self, kind: &'a Kind) -> Resources<'a, K> {
-        Resources::new(self, Cow::Borrowed(kind))
-    }
-
-    fn of<K: Object>(&self) -> Resources<'_, K> {
-        Resources::new(self, Cow::Owned(Kind::of::<K>()))
-    }
-
-    /// The object, from the cache; `None` if there is none.
+    /// Returns the object, from the cache; `None` if there is none.
     ///
     /// The first read of a kind starts watching it, which needs the permission to list and watch, and waits for the
     /// first list.
     ///
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
-    pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
-        if self.options.namespace.is_some() {
-            return self.of().get(key).await;
+    pub async fn get<'a, K: View>(
+        &self,
+        target: impl Into<Target<'a, K>>,
+    ) -> Result<Option<Arc<K>>, ClientError> {
+        let target = target.into();
+        if self.options.live || self.options.namespace.is_some() {
+            return Resources::new(self, target.kind()).get(target.key).await;
         }
-        let informer = self.cache.reader::<K>()?;
-        let consistency = self.options.consistency;
-        Ok(self.cache.read(&informer, &key.into(), consistency).await?)
+        let informer = target.reader(&self.cache)?;
+        let consistency = self.options.consistency();
+        Ok(self.cache.read(&informer, &target.key, consistency).await?)
     }
 
     /// Lists objects from the cache: those of all watched namespaces, unless [`List`] selects others.
@@ -223,24 +169,29 @@ impl Client {
     /// # Errors
     /// If the kind cannot be listed in time, or has no such index.
     pub fn list<K: Object>(&self) -> List<'_, K> {
-        List::new(self)
+        List::new(self, Cow::Owned(Kind::of::<K>()))
     }
 
-    /// Reads past the cache: each read is a request.
-    pub fn live<K: Object>(&self) -> LiveReader<'_, K> {
-        LiveReader::new(self, Cow::Owned(Kind::of::<K>()))
+    /// Lists the objects of a kind, for types that do not know their kind, such as `DynamicObject`; otherwise as
+    /// [`Client::list`].
+    pub fn list_kind<'a, K: View>(&'a self, kind: &'a Kind) -> List<'a, K> {
+        List::new(self, Cow::Borrowed(kind))
     }
 
     /// Makes the cluster agree with `desired` by server-side apply, and returns the object as it is then.
     ///
-    /// What `desired` leaves out belongs to others, or to defaults, and stays as it is; what an earlier apply set and
-    /// this one leaves out is removed. Fields that others hold are taken over. Nothing is sent if the object in the
+    /// Fields that `desired` omits belong to others, or have defaults, and stay as they are; fields that an earlier apply
+    /// set and this one omits are removed. Fields that others hold are taken over. Nothing is sent if the object in the
     /// cache has exactly these fields, as the operator's, with these values: an apply at rest costs no request.
     ///
     /// # Errors
-    /// If the object has no name, or the server refuses it.
-    pub async fn apply<K: Object>(&self, desired: K) -> Result<Written<K>, ClientError> {
-        self.of().apply(desired).await
+    /// If the object has no name, or the server rejects it.
+    pub async fn apply<'a, K: View>(
+        &self,
+        desired: impl Into<Desired<'a, K>>,
+    ) -> Result<Written<K>, ClientError> {
+        let Desired { kind, object } = desired.into();
+        Resources::new(self, kind).apply(object).await
     }
 
     /// [`Client::apply`] of an object that belongs to `owner`: with a controller reference, so that it is deleted with
@@ -250,144 +201,122 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::apply`], and if `owner` cannot own the object.
-    pub async fn apply_owned<K: Object>(
+    pub async fn apply_owned<'a, K: View>(
         &self,
         owner: impl Into<Owner>,
-        desired: K,
+        desired: impl Into<Desired<'a, K>>,
     ) -> Result<Written<K>, ClientError> {
-        self.of().apply_owned(owner, desired).await
+        let Desired { kind, mut object } = desired.into();
+        owner.into().place(&kind, &mut object)?;
+        Resources::new(self, kind).apply(object).await
     }
 
-    /// Creates an object; its name may be left to the server (`generateName`).
+    /// Creates an object; the server can generate its name (`generateName`).
     ///
     /// # Errors
-    /// If the server refuses it, for one because it exists already (`is_already_exists`).
-    pub async fn create<K: Object>(&self, object: K) -> Result<Written<K>, ClientError> {
-        self.of().create(object).await
+    /// If the server rejects it, for one because it exists already (`is_already_exists`).
+    pub async fn create<'a, K: View>(
+        &self,
+        object: impl Into<Desired<'a, K>>,
+    ) -> Result<Written<K>, ClientError> {
+        let Desired { kind, object } = object.into();
+        Resources::new(self, kind).create(object).await
     }
 
-    /// Replaces an object by another state of it, which has to be made from its newest one: fields that `K` does not
+    /// Replaces an object by another state of it, which must be made from its newest one: fields that `K` does not
     /// know are lost. Nothing is sent if it is the state that the cache has.
     ///
     /// # Errors
-    /// If the server refuses it, for one because it changed meanwhile (`is_conflict`).
-    pub async fn update<K: Object>(&self, object: K) -> Result<Written<K>, ClientError> {
-        self.of().update(object).await
+    /// If the server rejects it, for one because it changed meanwhile (`is_conflict`).
+    pub async fn update<'a, K: View>(
+        &self,
+        object: impl Into<Desired<'a, K>>,
+    ) -> Result<Written<K>, ClientError> {
+        let Desired { kind, object } = object.into();
+        Resources::new(self, kind).update(object).await
     }
 
     /// Sends a patch of any kind; [`Client::apply`] is the better choice wherever it fits. A merge patch or a JSON
-    /// patch that leaves the object in the cache as it is is not sent.
+    /// patch that would not change the object in the cache is not sent.
     ///
     /// # Errors
-    /// If the server refuses it.
-    pub async fn patch<K: Object, P: Serialize + fmt::Debug>(
+    /// If the server rejects it.
+    pub async fn patch<'a, K: View, P: Serialize + fmt::Debug>(
         &self,
-        key: impl Into<ObjectKey>,
+        target: impl Into<Target<'a, K>>,
         patch: &Patch<P>,
     ) -> Result<Written<K>, ClientError> {
-        self.of().patch(key, patch).await
+        let target = target.into();
+        Resources::new(self, target.kind()).patch(target.key, patch).await
     }
 
-    /// Sends what differs between two states of an object, as a merge patch of what changed from `old` to `new`: what `K`
-    /// does not know stays, and so does what others changed meanwhile. Lists are sent as a whole. If nothing differs,
-    /// nothing is sent. `old` mostly is what the cache has, and `new` a changed clone of it.
+    /// Sends the difference of two states of an object, as a merge patch: fields that `K` does not know stay, and so do
+    /// changes that others made meanwhile. Lists are sent as a whole. If nothing differs, nothing is sent. Usually `old` is
+    /// the object in the cache, and `new` a changed clone of it. See [`ClientOptions::optimistic_lock`].
     ///
     /// # Errors
-    /// If `new` is another object, or the server refuses the patch.
-    pub async fn patch_from<K: Object>(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
-        self.of().patch_from(old, new).await
-    }
-
-    /// [`Client::patch_from`], which the server refuses if the object is not at the resource version of `old` any more
-    /// (`is_conflict`): for what depends on all of the object, such as a list that grows.
-    ///
-    /// # Errors
-    /// As [`Client::patch_from`], and if `old` has no resource version.
-    pub async fn patch_from_locked<K: Object>(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
-        self.of().patch_from_locked(old, new).await
-    }
-
-    /// Creates `object` as `mutate` leaves it; or, if it exists, replaces it by what `mutate` makes of its newest
-    /// state. Nothing is sent if that is what it is. If it changed meanwhile, or came or went, it is read and mutated
-    /// again.
-    ///
-    /// `mutate` may be called several times and must not change the name or the namespace. As it is shown all fields,
-    /// also those that the server has set, it sets what it means and leaves the rest.
-    ///
-    /// # Errors
-    /// The error of `mutate`, or if the server refuses the object.
-    pub async fn create_or_update<K: Object>(
+    /// If `new` is another object, or the server rejects the patch.
+    pub async fn patch_from<'a, K: View>(
         &self,
-        object: K,
+        old: &K,
+        new: impl Into<Desired<'a, K>>,
+    ) -> Result<Written<K>, ClientError> {
+        let Desired { kind, object } = new.into();
+        Resources::new(self, kind).patch_from(old, object).await
+    }
+
+    /// Creates `object` after `mutate` changed it; or, if it exists, replaces it by its newest state after `mutate` changed
+    /// that. Nothing is sent if `mutate` changed nothing. If the object was changed, created or deleted meanwhile, it is
+    /// read and mutated again.
+    ///
+    /// `mutate` may be called several times and must not change the name or the namespace. It gets all fields, also
+    /// those that the server has set, and sets only its own.
+    ///
+    /// # Errors
+    /// The error of `mutate`, or if the server rejects the object.
+    pub async fn create_or_update<'a, K: View>(
+        &self,
+        object: impl Into<Desired<'a, K>>,
         mutate: impl FnMut(&mut K) -> Result<()> + Send,
     ) -> Result<(Arc<K>, OperationResult)> {
-        self.of().create_or_update(object, mutate).await
+        let Desired { kind, object } = object.into();
+        Resources::new(self, kind).create_or_update(object, mutate).await
     }
 
-    /// [`Client::create_or_update`] with merge patches of what `mutate` changed, one of the object and one of its
-    /// status: what `K` does not know stays, and what others changed meanwhile is no conflict.
+    /// [`Client::create_or_update`] with merge patches of the fields that `mutate` changed, one of the object and one of
+    /// its status: fields that `K` does not know stay, and changes of others meanwhile are no conflict.
     ///
     /// # Errors
     /// As [`Client::create_or_update`].
-    pub async fn create_or_patch<K: Object>(
+    pub async fn create_or_patch<'a, K: View>(
         &self,
-        object: K,
+        object: impl Into<Desired<'a, K>>,
         mutate: impl FnMut(&mut K) -> Result<()> + Send,
     ) -> Result<(Arc<K>, OperationResult)> {
-        self.of().create_or_patch(object, mutate).await
+        let Desired { kind, object } = object.into();
+        Resources::new(self, kind).create_or_patch(object, mutate).await
     }
 
-    /// Deletes the object if it is still there and still the same one (by its uid); what it owns follows in the
-    /// background. An object that is gone already is no error.
+    /// Deletes an object; the objects that it owns follow in the background. An object that is gone already is no error.
+    ///
+    /// If the target is an object instead of a key, it is deleted only if it is still the same object, by its UID. See
+    /// [`ClientOptions::delete`] for other parameters.
     ///
     /// # Errors
-    /// If the server refuses it, for one because an object with the same name took its place.
-    pub async fn delete<K: Object>(&self, object: &K) -> Result<(), ClientError> {
-        self.of().delete(object).await
+    /// If the server rejects it, for one because an object with the same name took its place.
+    pub async fn delete<'a, K: View>(&self, target: impl Into<Target<'a, K>>) -> Result<(), ClientError> {
+        let target = target.into();
+        let resources = Resources::<K>::new(self, target.kind());
+        resources.delete(target.key, target.uid).await
     }
 
-    /// [`Client::delete`] with parameters of one's own: grace period, propagation, preconditions. It takes the key
-    /// instead of the object, and whatever object has it, unless the preconditions say which.
-    ///
-    /// # Errors
-    /// As [`Client::delete`].
-    pub async fn delete_with<K: Object>(
-        &self,
-        key: impl Into<ObjectKey>,
-        parameters: DeleteParams,
-    ) -> Result<(), ClientError> {
-        self.of::<K>().delete_with(key, parameters).await
-    }
-
-    /// Deletes the objects of a namespace that `options` name, in one request, which is always sent. Objects that an index
-    /// or a limit names are deleted one by one. Reads show the objects until the watch brings their deletions: the answer
-    /// does not say which of them remain for their finalizers.
-    ///
-    /// # Errors
-    /// If no namespace is named for a kind that has them, or the server refuses.
-    pub async fn delete_all_of<K: Object>(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
-        self.of::<K>().delete_all_of(options).await
-    }
-
-    /// [`Client::delete_all_of`] with parameters of one's own: grace period, propagation, preconditions.
-    ///
-    /// # Errors
-    /// As [`Client::delete_all_of`].
-    pub async fn delete_all_of_with<K: Object>(
-        &self,
-        options: impl Into<ListOptions>,
-        parameters: DeleteParams,
-    ) -> Result<(), ClientError> {
-        self.of::<K>().delete_all_of_with(options, parameters).await
-    }
-
-    /// Writes the status of `object`, through the subresource; nothing is sent before [`StatusWriter::patch`].
-    pub fn status<'a, K: Object>(&'a self, object: &'a K) -> StatusWriter<'a, K> {
-        StatusWriter::new(self, Kind::of::<K>(), object)
-    }
-
-    /// A subresource of an object, such as `scale`, `eviction`, `token` or `approval`.
-    pub fn subresource<'a, K: Object>(&'a self, object: &K, name: &'a str) -> Subresource<'a> {
-        self.of::<K>().into_subresource(ObjectKey::of(object), name)
+    /// Returns a subresource of an object, such as `scale`.
+    pub fn subresource<'a, K: View>(
+        &'a self,
+        target: impl Into<Target<'a, K>>,
+        name: &'a str,
+    ) -> Subresource<'a> {
+        let target = target.into();
+        Subresource::new(self, target.kind().into_owned(), target.key, name)
     }
 }

@@ -65,11 +65,6 @@ impl Cluster {
         self.client.over(self.of_every_instance.clone())
     }
 
-    /// The cache of the cluster, to which indexes are added, and whose state can be asked for.
-    pub fn cache(&self) -> &Cache {
-        self.client.cache()
-    }
-
     /// The event recorder: its events are in this cluster.
     pub fn recorder(&self) -> &EventRecorder {
         &self.recorder

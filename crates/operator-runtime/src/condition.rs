@@ -123,14 +123,6 @@ impl Condition {
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
-
-    /// Says which generation of the object the condition was computed from. The status writer says that of the object
-    /// that it was made with, so this is for conditions that are older.
-    #[must_use]
-    pub fn observed_generation(mut self, generation: i64) -> Self {
-        self.observed_generation = Some(generation);
-        self
-    }
 }
 
 impl From<bool> for ConditionStatus {
@@ -185,13 +177,6 @@ impl Conditions {
                 true
             }
         }
-    }
-
-    /// The conditions in the order of their types.
-    #[must_use]
-    pub fn sorted(mut self) -> Self {
-        self.0.sort_by(|left, right| left.type_.cmp(&right.type_));
-        self
     }
 
     /// Removes the condition of a type and returns it, if there is one.
@@ -315,11 +300,6 @@ impl JsonSchema for Condition {
     }
 }
 
-/// The schema of [`Conditions`], for a field of another type that holds the same, such as a list of `metav1.Condition`.
-pub fn list_schema(generator: &mut SchemaGenerator) -> Schema {
-    Conditions::json_schema(generator)
-}
-
 impl JsonSchema for Conditions {
     fn schema_name() -> Cow<'static, str> {
         "Conditions".into()
@@ -376,10 +356,17 @@ mod tests {
     #[test]
     fn setting_the_same_condition_again_changes_nothing() {
         let mut conditions = Conditions::default();
-        let ready = Condition::available(true, "Ready", "").observed_generation(2);
+        let ready = Condition {
+            observed_generation: Some(2),
+            ..Condition::available(true, "Ready", "")
+        };
         conditions.set_at(ready.clone(), at(10));
         assert!(!conditions.set_at(ready.clone(), at(20)));
-        assert!(conditions.set_at(ready.observed_generation(3), at(20)));
+        let newer = Condition {
+            observed_generation: Some(3),
+            ..ready
+        };
+        assert!(conditions.set_at(newer, at(20)));
     }
 
     #[test]
@@ -395,16 +382,6 @@ mod tests {
         let mut conditions = Conditions::from(vec![Condition::degraded(false, "Fine", "")]);
         assert_eq!(conditions.remove("Degraded").unwrap().reason, "Fine");
         assert!(conditions.remove("Degraded").is_none());
-    }
-
-    #[test]
-    fn sorted_conditions_are_in_the_order_of_their_types() {
-        let (degraded, available) = (
-            Condition::degraded(false, "Fine", ""),
-            Condition::available(true, "Ready", ""),
-        );
-        let sorted = Conditions::from(vec![degraded.clone(), available.clone()]).sorted();
-        assert_eq!(*sorted, [available, degraded]);
     }
 
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -45,7 +45,6 @@ pub(crate) use options::Settings;
 use reconciler::ByObject;
 pub use reconciler::{KeyReconciler, Reconciler};
 use source::{Filters, Source};
-pub use source::{Sender, channel};
 pub use watch::{Mapped, Unmapped, Watch};
 pub(crate) use worker::Worker;
 use worker::{MakeSpan, Shared};
@@ -86,7 +85,7 @@ pub(crate) enum Requeue {
 /// ```no_run
 /// use std::sync::Arc;
 /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-/// use operator_runtime::{predicate, prelude::*};
+/// use operator_runtime::{ControllerOptions, predicate, prelude::*};
 ///
 /// async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Deployment>) -> Result<Action> {
 ///     Ok(Action::done())
@@ -94,13 +93,11 @@ pub(crate) enum Requeue {
 ///
 /// let controller = Controller::from_watch(Watch::new().filter(predicate::generation_changed()), reconcile)
 ///     .owns::<ReplicaSet>()
-///     .max_concurrent_reconciles(8);
+///     .options(ControllerOptions { max_concurrent_reconciles: Some(8), ..ControllerOptions::default() });
 /// ```
 #[must_use = "add it to an Operator or a Manager"]
 pub struct Controller<K> {
     name: Option<String>,
-    /// Options that single methods set; they take precedence over `options`.
-    own: ControllerOptions,
     options: ControllerOptions,
     primary: Option<Kind>,
     reconcile: Reconcile,
@@ -292,7 +289,6 @@ impl<K> Controller<K> {
     fn empty(reconcile: Reconcile) -> Self {
         Self {
             name: None,
-            own: ControllerOptions::default(),
             options: ControllerOptions::default(),
             primary: None,
             reconcile,
@@ -332,7 +328,7 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Reconciles the keys of a stream, such as that of a [`channel`]. When the stream ends, the controller continues with
+    /// Reconciles the keys of a stream, such as the receiver of a `futures::channel::mpsc` channel. When the stream ends, the controller continues with
     /// its other sources.
     pub fn requests_from(self, keys: impl Stream<Item = Request> + Send + 'static) -> Self {
         self.source(Source::keys(keys))
@@ -368,21 +364,7 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Sets the maximum number of keys that are reconciled at the same time. The default is 1.
-    pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
-        self.own.max_concurrent_reconciles = Some(count);
-        self
-    }
-
-    /// Sets how long failed keys wait before they are retried: a [`Backoff`] or any [`RateLimit`]. The default is 5 ms,
-    /// doubling up to 1,000 s.
-    pub fn rate_limit(mut self, limit: impl Into<RateLimit>) -> Self {
-        self.own.rate_limit = Some(limit.into());
-        self
-    }
-
-    /// Sets the options that are `Some`. [`Controller::max_concurrent_reconciles`] and [`Controller::rate_limit`] take
-    /// precedence.
+    /// Sets the options that are `Some`.
     pub fn options(mut self, options: ControllerOptions) -> Self {
         self.options = options.or(&self.options);
         self
@@ -410,7 +392,7 @@ impl<K> Controller<K> {
         }
         let name: Arc<str> = self.name.unwrap_or_default().into();
         let primary = self.primary;
-        let options = self.own.or(&self.options).or(&host.options);
+        let options = self.options.or(&host.options);
         let options = Settings::of(&options);
         let [as_leader, on_every_instance] = host.clients;
         let client = match options.needs_leader_election {

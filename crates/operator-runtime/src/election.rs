@@ -5,7 +5,7 @@
 //! * `LeaderForLife` of the crate `operator-lib`: a `ConfigMap` that belongs to the leader's pod is the lock. The leader
 //!   leads until its pod is gone and the garbage collector has deleted the lock.
 //!
-//! Both are an [`Election`], which [`ManagerBuilder::election`](crate::manager::ManagerBuilder::election) takes.
+//! Both are an [`Election`], which [`ManagerOptions::election`](crate::manager::ManagerOptions::election) takes.
 //!
 //! # Guarantee
 //! Of the instances that campaign for one lease, no two lead at the same time, provided that

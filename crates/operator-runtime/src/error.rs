@@ -108,29 +108,16 @@ impl Error {
     }
 
     /// The error and its causes, outermost first.
-    pub fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         let outermost: &(dyn StdError + 'static) = self.source.as_ref();
         std::iter::successors(Some(outermost), cause)
     }
 
-    /// Whether the API server answered that the object does not exist (404).
+    /// Returns the `Status` with which the API server rejected a request, if that is the cause.
     ///
-    /// Reads answer `None` then, and deletions are content; it is for the writes.
-    pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(|status| status.is_not_found())
-    }
-
-    /// Returns true if the API server answered that the object had changed meanwhile (409, `Conflict`).
-    ///
-    /// Such an error need not be handled: the key is tried again, and the next try reads the newer state.
-    /// [`Client::apply`](crate::Client::apply) has no such conflicts, and [`Client::status`](crate::Client::status) and
-    /// [`Client::create_or_update`](crate::Client::create_or_update) resolve them.
-    pub fn is_conflict(&self) -> bool {
-        self.status().is_some_and(|status| status.is_conflict())
-    }
-
-    /// The `Status` that the API server answered with, if it was the API server that refused: its `reason`, `code` and
-    /// `details`.
+    /// A conflict (409) need not be handled: the request is reconciled again, and the next attempt reads the newer state.
+    /// [`Client::apply`](crate::Client::apply) has no such conflicts, and [`Client::update_status`](crate::Client::update_status)
+    /// and [`Client::create_or_update`](crate::Client::create_or_update) resolve them.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self.find::<kube::Error>()? {
             kube::Error::Api(status) => Some(status),
@@ -228,7 +215,6 @@ mod tests {
         let status = kube::core::Status::failure("memcacheds \"a\" not found", "NotFound").with_code(404);
         let error = Error::from(kube::Error::Api(status.boxed()));
         assert_eq!(error.to_string(), "memcacheds \"a\" not found");
-        assert!(error.is_not_found());
-        assert!(!error.is_conflict());
+        assert!(error.status().is_some_and(|status| status.is_not_found()));
     }
 }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::client::{Client, ClientError, Resources, Written};
+use std::borrow::Cow;
+
+use crate::client::resources::Resources;
+use crate::client::{Client, ClientError, Written};
 use crate::error::Result;
 use crate::object::{Kind, Meta, Object, ObjectKey, View};
 
@@ -48,13 +51,6 @@ impl Client {
     /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
     pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
         Finalizers::new(self, Kind::of::<K>(), object)
-    }
-}
-
-impl<'a, K: View> Resources<'a, K> {
-    /// Work that must be done before `object` may go; see [`Client::finalizers`].
-    pub fn finalizers(&self, object: &'a K) -> Finalizers<'a, K> {
-        Finalizers::new(self.client, self.kind.clone().into_owned(), object)
     }
 }
 
@@ -148,6 +144,7 @@ async fn change<K: View>(
     change: impl Fn(&mut Vec<String>),
 ) -> Result<Option<Written<K>>, ClientError> {
     let key = ObjectKey::of(object);
+    let resources = Resources::<K>::new(client, Cow::Borrowed(kind));
     let is_same = |other: &Arc<K>| other.meta().uid == object.meta().uid;
     let known = client.cache().peek::<K>(kind, &key);
     let mut base = Some(known.filter(is_same).unwrap_or_else(|| Arc::new(object.clone())));
@@ -157,21 +154,12 @@ async fn change<K: View>(
         change(&mut finalizers);
         // The whole list is sent, so it must still be the one that was changed.
         let version = current.meta().resource_version.as_deref();
-        match client
-            .resources::<K>(kind)
-            .patch_finalizers(&key, &finalizers, version)
-            .await
-        {
+        match resources.patch_finalizers(&key, &finalizers, version).await {
             Ok(changed) => return Ok(Some(changed)),
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) if error.is_conflict() && attempts < ATTEMPTS => {
                 attempts += 1;
-                base = client
-                    .resources::<K>(kind)
-                    .live()
-                    .get(&key)
-                    .await?
-                    .filter(is_same);
+                base = resources.get_live(&key).await?.filter(is_same);
             }
             Err(error) => return Err(error),
         }

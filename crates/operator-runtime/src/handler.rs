@@ -106,7 +106,7 @@ where
 /// ```no_run
 /// use std::time::Duration;
 /// use k8s_openapi::api::core::v1::Node;
-/// use operator_runtime::queue::Requests;
+/// use operator_runtime::queue::{Add, Requests};
 /// use operator_runtime::event::Event;
 /// use operator_runtime::{handler, prelude::*};
 ///
@@ -114,7 +114,8 @@ where
 /// // Nodes come and go: whoever minds waits until they have made up their mind.
 /// let settled = handler::queued(|event: &Event<Node>, queue: &Requests| {
 ///     let name = event.object().metadata.name.as_deref().unwrap_or_default();
-///     queue.add_after(Request::cluster(name), Duration::from_secs(30));
+///     let later = Add { after: Duration::from_secs(30), ..Add::default() };
+///     queue.add_with(Request::cluster(name), later);
 /// });
 /// let nodes = Watch::<Node>::new().handler(settled);
 /// manager.add_controller(Controller::without_primary("nodes", mine).watches(nodes))?;

@@ -46,28 +46,22 @@ impl Checks {
             ready: Arc::default(),
             endpoints,
         };
-        checks.add_health("ping", || Ok(()));
-        checks.add_ready("ping", || Ok(()));
+        checks.add_health("ping", || async { Ok(()) });
+        checks.add_ready("ping", || async { Ok(()) });
         checks
     }
 
     /// Adds a check of readiness that fails while a watch of a cache does not follow the server.
     pub(crate) fn add_cache(&self, name: &str, cache: Cache) {
-        self.add_ready(name, move || match cache.unhealthy() {
-            unhealthy if unhealthy.is_empty() => Ok(()),
-            unhealthy => Err(Error::msg(unhealthy.join("; "))),
+        self.add_ready(name, move || {
+            std::future::ready(match cache.unhealthy() {
+                unhealthy if unhealthy.is_empty() => Ok(()),
+                unhealthy => Err(Error::msg(unhealthy.join("; "))),
+            })
         });
     }
 
-    pub(crate) fn add_health(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        self.add_health_async(name, move || std::future::ready(check()));
-    }
-
-    pub(crate) fn add_ready(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        self.add_ready_async(name, move || std::future::ready(check()));
-    }
-
-    pub(crate) fn add_health_async<F, R>(&self, name: &str, check: F)
+    pub(crate) fn add_health<F, R>(&self, name: &str, check: F)
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
@@ -75,7 +69,7 @@ impl Checks {
         self.health.lock().insert(name.to_owned(), caught(check));
     }
 
-    pub(crate) fn add_ready_async<F, R>(&self, name: &str, check: F)
+    pub(crate) fn add_ready<F, R>(&self, name: &str, check: F)
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
@@ -242,9 +236,9 @@ mod tests {
             ready: Arc::default(),
             endpoints: ["/healthz", "/readyz"].map(str::to_owned),
         };
-        checks.add_health("ping", || Ok(()));
-        checks.add_ready("ping", || Ok(()));
-        checks.add_ready("database", || Err(Error::msg("password is wrong")));
+        checks.add_health("ping", || async { Ok(()) });
+        checks.add_ready("ping", || async { Ok(()) });
+        checks.add_ready("database", || async { Err(Error::msg("password is wrong")) });
         checks
     }
 
@@ -288,7 +282,7 @@ mod tests {
     #[tokio::test]
     async fn checks_may_wait() {
         let checks = checks();
-        checks.add_health_async("slow", || async {
+        checks.add_health("slow", || async {
             tokio::task::yield_now().await;
             Err(Error::msg("too slow"))
         });
@@ -302,7 +296,7 @@ mod tests {
     #[tokio::test]
     async fn check_that_panics_fails() {
         let checks = checks();
-        checks.add_health("broken", || panic!("no such table"));
+        checks.add_health("broken", || async { panic!("no such table") });
         let (code, text) = checks.answer("/healthz/broken", "").await;
         let expected = "internal server error: panic: no such table\n";
         assert_eq!((code.as_u16(), text.as_str()), (500, expected));

@@ -107,7 +107,7 @@ mod serve;
 pub mod webhook;
 
 pub use cache::Cache;
-pub use client::{Client, ClientError, StatusWriter};
+pub use client::{Client, ClientError};
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use controller::{
     Action, Context, Controller, ControllerOptions, KeyContext, KeyReconciler, Reconciler, Request,

@@ -1,9 +1,10 @@
 //! The log of an operator: text for people, or JSON for machines, on standard error.
 //!
 //! ```
-//! use operator_runtime::logging::{Logging, LogLevel};
+//! use operator_runtime::logging::{LogLevel, Logging};
+//! use tracing_subscriber::filter::LevelFilter;
 //!
-//! Logging { level: LogLevel::DEBUG, ..Logging::default() }.init();
+//! Logging { level: LogLevel(LevelFilter::DEBUG), ..Logging::default() }.init();
 //! tracing::debug!(size = 3, "Scaling");
 //! // {"timestamp":"2006-01-02T15:04:05.000000006Z","level":"DEBUG","message":"Scaling","size":3,"target":"…"}
 //! ```
@@ -57,7 +58,7 @@ pub enum Encoder {
 /// What is logged: `debug`, `info`, `error`, `panic`, or a verbosity as zap's flags have it, where 1 is debug and
 /// anything greater is trace. `error` and `panic` are the same: a panic is told as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogLevel(LevelFilter);
+pub struct LogLevel(pub LevelFilter);
 
 /// From which level on messages have a stack trace, where the program was built with what it takes to name functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -88,36 +89,29 @@ pub enum TimeEncoding {
     Rfc3339nano,
 }
 
-/// A text that is no [`LogLevel`]. There is no verbosity below 1.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no log level: use debug, info, error, panic or a number above 0")]
-pub struct UnknownLevel(String);
-
 // === impl LogLevel ===
 
 impl LogLevel {
-    /// What helps while developing; the default of [`Args`](crate::manager::Args) with `--zap-devel`.
-    pub const DEBUG: Self = Self(LevelFilter::DEBUG);
-    /// What an operator does, and everything worse; the default.
-    pub const INFO: Self = Self(LevelFilter::INFO);
-
     /// Returns true if it logs more than what helps while developing.
-    pub fn is_trace(self) -> bool {
+    pub(crate) fn is_trace(self) -> bool {
         self.0 == LevelFilter::TRACE
     }
 }
 
 impl FromStr for LogLevel {
-    type Err = UnknownLevel;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UnknownLevel> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let level = match text {
             "debug" | "1" => LevelFilter::DEBUG,
             "info" => LevelFilter::INFO,
             "error" | "panic" => LevelFilter::ERROR,
             other => match other.parse::<u8>() {
                 Ok(verbosity) if verbosity > 1 => LevelFilter::TRACE,
-                _ => return Err(UnknownLevel(text.to_owned())),
+                _ => {
+                    let hint = "use debug, info, error, panic or a number above 0";
+                    return Err(format!("{text:?} is no log level: {hint}"));
+                }
             },
         };
         Ok(Self(level))
@@ -141,7 +135,7 @@ impl Default for Logging {
     fn default() -> Self {
         Self {
             encoder: Encoder::Json,
-            level: LogLevel::INFO,
+            level: LogLevel(LevelFilter::INFO),
             stacktrace_level: None,
             time_encoding: TimeEncoding::default(),
             sampling: Some(Sampling::default()),

@@ -12,12 +12,13 @@
 //!
 //! ```no_run
 //! use k8s_openapi::api::apps::v1::Deployment;
+//! use operator_runtime::manager::ManagerOptions;
 //! use operator_runtime::prelude::*;
 //!
 //! # async fn reconcile(_: Request, _: KeyContext) -> Result<Action> { Ok(Action::done()) }
 //! #[tokio::main]
 //! async fn main() -> Result<()> {
-//!     let manager = Manager::builder("example-operator").health_probe_bind_address(":8081").build().await?;
+//!     let manager = Manager::new("example-operator", ManagerOptions::default()).await?;
 //!     manager.add_controller(Controller::by_key(Watch::<Deployment>::new(), reconcile))?;
 //!     manager.run().await
 //! }
@@ -50,13 +51,13 @@ use crate::metrics::Metrics;
 use crate::metrics_server::MetricsServer;
 use crate::object::{Kind, Object};
 use crate::policy_rule::PolicyRule;
-use crate::webhook::{AdmissionHandler, Authenticator, Webhook, WebhookError, WebhookServer};
+use crate::webhook::{AdmissionHandler, Webhook, WebhookError, WebhookServer};
 
 mod args;
-mod builder;
 mod connection;
 mod error;
 mod lifecycle;
+mod options;
 mod runnable;
 mod server;
 mod servers;
@@ -64,16 +65,16 @@ mod signals;
 mod user_agent;
 mod webhooks;
 
-pub use crate::metrics_server::DuplicatePath;
 pub use args::Args;
-pub use builder::ManagerBuilder;
-use builder::Options;
 pub use connection::Connect;
 use connection::Connection;
 pub use error::ManagerError;
+pub use options::ManagerOptions;
+use options::Options;
 use runnable::Member;
 pub use runnable::Runnable;
-pub use server::Server;
+pub use server::{Server, ServerOptions};
+pub use webhooks::WebhookCertificates;
 use webhooks::Webhooks;
 
 /// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
@@ -133,10 +134,18 @@ struct Setup {
 // === impl Manager ===
 
 impl Manager {
-    /// Begins a manager. `name` is the operator's: the field manager of its writes, the source of its events and the
-    /// beginning of its `User-Agent`, and the name of its Lease unless another one is given.
-    pub fn builder(name: &str) -> ManagerBuilder {
-        ManagerBuilder::new(name)
+    /// Connects to the cluster, and binds the servers of health and metrics, so that a mistake shows before anything runs.
+    /// Nothing is watched or served before [`Manager::run`].
+    ///
+    /// `name` is the operator's: the field manager of its writes, the source of its events, the beginning of its
+    /// `User-Agent`, and the name of its Lease unless the options have another one. The options are [`ManagerOptions`], a
+    /// client, a configuration, or `&Args`.
+    ///
+    /// # Errors
+    /// If there is no cluster, an address is invalid or in use, certificates cannot be read, or an election has no
+    /// namespace.
+    pub async fn new(name: &str, options: impl Into<ManagerOptions>) -> Result<Self, ManagerError> {
+        options.into().build(name).await
     }
 
     /// The name of the operator.
@@ -220,18 +229,6 @@ impl Manager {
         self.serve_webhooks(|server| server.add_admission(path, handler))
     }
 
-    /// Answers token reviews at a path; otherwise as [`Manager::add_admission_handler`].
-    ///
-    /// # Errors
-    /// As [`Manager::add_admission_handler`].
-    pub fn add_authentication_webhook(
-        &self,
-        path: &str,
-        authenticator: impl Authenticator,
-    ) -> Result<(), ManagerError> {
-        self.serve_webhooks(|server| server.add_authentication(path, authenticator))
-    }
-
     /// Answers all requests at a path of the webhook server in any way, whatever their method, with bodies of up to 7 MiB.
     /// A panic is answered with 500. Otherwise as [`Manager::add_admission_handler`].
     ///
@@ -270,32 +267,18 @@ impl Manager {
     /// it fails. It runs at each probe, so it must be quick. A check of the same name is replaced; `ping` is there
     /// already.
     ///
-    /// The error is logged and not shown to who asks. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one of
-    /// them.
+    /// The error is logged and is not part of the answer. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one of
+    /// them. The kubelet waits a second for the answer unless the probe sets another time.
     ///
     /// # Errors
-    /// If the manager runs: what is asked of a process does not change while it lives.
-    pub fn add_health_check(
-        &self,
-        name: &str,
-        check: impl Fn() -> Result<()> + Send + Sync + 'static,
-    ) -> Result<(), ManagerError> {
-        self.before_start("healthz")?;
-        self.inner.checks.add_health(name, check);
-        Ok(())
-    }
-
-    /// [`Manager::add_health_check`], with a check that waits for something.
-    ///
-    /// # Errors
-    /// As [`Manager::add_health_check`].
-    pub fn add_async_health_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
+    /// If the manager runs already.
+    pub fn add_health_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
     {
         self.before_start("healthz")?;
-        self.inner.checks.add_health_async(name, check);
+        self.inner.checks.add_health(name, check);
         Ok(())
     }
 
@@ -308,11 +291,11 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::add_health_check`].
-    pub fn add_ready_check(
-        &self,
-        name: &str,
-        check: impl Fn() -> Result<()> + Send + Sync + 'static,
-    ) -> Result<(), ManagerError> {
+    pub fn add_ready_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
         self.before_start("readyz")?;
         self.inner.checks.add_ready(name, check);
         Ok(())
@@ -338,21 +321,6 @@ impl Manager {
         Ok(())
     }
 
-    /// [`Manager::add_ready_check`], with a check that waits for something, such as the answer of a database. The
-    /// kubelet gives it a second unless the probe says otherwise.
-    ///
-    /// # Errors
-    /// As [`Manager::add_health_check`].
-    pub fn add_async_ready_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
-    where
-        F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = Result<()>> + Send + 'static,
-    {
-        self.before_start("readyz")?;
-        self.inner.checks.add_ready_async(name, check);
-        Ok(())
-    }
-
     /// Serves something else beside `/metrics`, under the same protection: debugging pages, for example. Where no
     /// metrics are served, it is not served either, and the log says so.
     ///
@@ -366,7 +334,10 @@ impl Manager {
         let mut phase = self.inner.phase.lock();
         let setup = phase.setup().map_err(|_| ManagerError::MetricsStarted)?;
         match &mut setup.metrics_server {
-            Some((server, _)) => *server = server.clone().handler(path, handler)?,
+            Some((server, _)) => {
+                let added = server.clone().handler(path, handler);
+                *server = added.map_err(|error| ManagerError::MetricsHandler(error.to_string()))?;
+            }
             None => tracing::warn!(path, "No metrics are served, and so this is not either"),
         }
         Ok(())
@@ -411,7 +382,7 @@ impl Manager {
             return Err(ManagerError::DuplicateCluster(name.to_owned()));
         }
         let operator = &self.inner.options.name;
-        let instance = builder::instance(operator);
+        let instance = options::instance(operator);
         let connection = Connection::of(
             cluster.into(),
             &self.inner.options,

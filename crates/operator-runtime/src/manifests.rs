@@ -1,10 +1,8 @@
 //! The manifests of an operator: the CRDs that it serves, the permissions that it needs, and its webhooks.
 //!
 //! `operator-sdk generate manifests` builds the operator, runs it with the argument `manifests`, reads the JSON that
-//! [`Manifests::to_json`] returns, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. The types and
+//! [`Operator::manifests`](crate::Operator::manifests) returns, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. The types and
 //! the controllers are the only source.
-//!
-//! [`Operator::manifests`](crate::Operator::manifests) collects them; `main` of an operator prints them.
 //!
 //! # The JSON
 //! An object with these fields, each a list; readers ignore fields that they do not know:
@@ -38,17 +36,9 @@ use crate::webhook::{Description, Webhook};
 mod implied;
 
 /// Collects the CRDs and rules of an operator.
-///
-/// ```
-/// use operator_runtime::manifests::{Manifests, PolicyRule};
-///
-/// let rule = PolicyRule::new().groups(["apps"]).resources(["deployments"]).verbs(["get", "list", "watch"]);
-/// let json = Manifests::new().rules([rule]).to_json();
-/// assert!(json.contains("deployments"));
-/// ```
 #[derive(Clone, Debug, Default, Serialize)]
 #[must_use = "call `to_json` and print the result"]
-pub struct Manifests {
+pub(crate) struct Manifests {
     crds: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     schemas: Vec<TypeSchema>,
@@ -82,15 +72,10 @@ struct Problem {
 // === impl Manifests ===
 
 impl Manifests {
-    /// Nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds the CustomResourceDefinition of `K`. Where the derive of kube panics, because a field has no structural
     /// schema, the JSON has a problem in its place that names the type, and `operator-sdk generate manifests` shows
     /// it.
-    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
+    pub(crate) fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         let type_name = std::any::type_name::<K>();
         self.schemas.push(TypeSchema {
             crd: K::crd_name().to_owned(),
@@ -111,17 +96,7 @@ impl Manifests {
 
     /// Adds the rules that the controllers need. `setup` adds the controllers to a manager that has no cluster and never
     /// runs.
-    ///
-    /// | use of a kind | rules |
-    /// |---|---|
-    /// | primary kind, `owns`, `watches` | `get;list;watch` |
-    /// | primary kind that the operator defines, with a status | `get;update;patch` of `/status` |
-    /// | primary kind | `update` of `/finalizers`, for owner references that block deletion |
-    /// | `owns` | `create;update;patch;delete` |
-    /// | any controller | `create;patch` of events |
-    ///
-    /// [`Controller::rules`](crate::Controller::rules) and [`#[rbac]`](crate::rbac) add others.
-    pub fn controllers(mut self, setup: impl FnOnce(&Manager) -> Result<()>) -> Self {
+    pub(crate) fn controllers(mut self, setup: impl FnOnce(&Manager) -> Result<()>) -> Self {
         match implied::uses_of(setup) {
             Ok((uses, rules)) => {
                 self.uses.extend(uses);
@@ -135,14 +110,8 @@ impl Manifests {
         self
     }
 
-    /// Adds the rules of a reconciler: `MemcachedReconciler::rules()`.
-    pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
-        self.rules.extend(rules);
-        self
-    }
-
     /// Adds the webhooks of a kind, and the conversion of its CRD.
-    pub fn webhook<K: Object>(mut self, webhook: &Webhook<K>) -> Self {
+    pub(crate) fn webhook<K: Object>(mut self, webhook: &Webhook<K>) -> Self {
         let description = webhook.describe();
         self.webhooks
             .mutating_webhooks
@@ -157,32 +126,34 @@ impl Manifests {
     /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates), for the webhooks that were
     /// added before: to keep a Secret in the namespace `system`, where scaffolds have the operator, and to write the
     /// `caBundle` of webhook configurations and converted CRDs.
-    pub fn managed_certificates(mut self) -> Self {
-        let secrets = PolicyRule::new().groups([""]).resources(["secrets"]);
-        self.rules
-            .push(secrets.verbs(["get", "create", "update"]).namespace("system"));
-        let configurations = PolicyRule::new()
-            .groups(["admissionregistration.k8s.io"])
-            .resources(["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]);
-        self.rules.push(configurations.verbs(["list", "watch", "patch"]));
-        let crds: Vec<&str> = self
+    pub(crate) fn managed_certificates(mut self) -> Self {
+        const VERBS: [&str; 3] = ["list", "watch", "patch"];
+        let secrets = PolicyRule::of(&[""], &["secrets"], &["get", "create", "update"]);
+        self.rules.push(PolicyRule {
+            namespace: Some("system".to_owned()),
+            ..secrets
+        });
+        let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+        let group = "admissionregistration.k8s.io";
+        self.rules.push(PolicyRule::of(&[group], &configurations, &VERBS));
+        let crds: Vec<_> = self
             .webhooks
             .conversions
             .iter()
-            .filter_map(|conversion| conversion["crd"].as_str())
+            .filter_map(|conversion| conversion["crd"].as_str().map(str::to_owned))
             .collect();
         if !crds.is_empty() {
-            let definitions = PolicyRule::new()
-                .groups(["apiextensions.k8s.io"])
-                .resources(["customresourcedefinitions"])
-                .resource_names(crds);
-            self.rules.push(definitions.verbs(["list", "watch", "patch"]));
+            let definitions = ["customresourcedefinitions"];
+            self.rules.push(PolicyRule {
+                resource_names: crds,
+                ..PolicyRule::of(&["apiextensions.k8s.io"], &definitions, &VERBS)
+            });
         }
         self
     }
 
     /// The JSON that the [module](self) describes, indented: what the operator prints for the argument `manifests`.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let mut all = serde_json::json!(self);
         let implied = implied::rules(&self.uses, &self.crds);
         if !implied.is_empty() {
@@ -213,12 +184,15 @@ mod tests {
 
     #[test]
     fn rules_have_the_form_of_the_rbac_api() {
-        let rule = PolicyRule::new()
-            .groups([""])
-            .resources(["pods", "pods/log"])
-            .verbs(["get"]);
-        let urls = PolicyRule::new().urls(["/metrics"]).verbs(["get"]);
-        let manifests: Value = serde_json::from_str(&Manifests::new().rules([rule, urls]).to_json()).unwrap();
+        let urls = PolicyRule {
+            non_resource_urls: vec!["/metrics".to_owned()],
+            ..PolicyRule::of(&[], &[], &["get"])
+        };
+        let manifests = Manifests {
+            rules: vec![PolicyRule::of(&[""], &["pods", "pods/log"], &["get"]), urls],
+            ..Manifests::default()
+        };
+        let manifests: Value = serde_json::from_str(&manifests.to_json()).unwrap();
         let rules = json!([
             {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]},
             {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},

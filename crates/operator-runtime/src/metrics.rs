@@ -67,16 +67,10 @@ struct Families {
 // === impl Metrics ===
 
 impl Default for Metrics {
+    /// Makes a registry. It shows the `process_*` metrics of this process, which exist on Linux only, the
+    /// `operator_runtime_tokio_*` of the runtime in which it is read, and the metrics of a whole operator, such as panics of
+    /// webhooks, as 0.
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Metrics {
-    /// A registry of its own. It shows the `process_*` metrics of this process, which are there on Linux only, the
-    /// `operator_runtime_tokio_*` of the runtime in which somebody asks, and what is counted once for a whole operator,
-    /// such as panics of webhooks, as 0.
-    pub fn new() -> Self {
         let mut registry = Registry::default();
         let families = Families {
             controller: controller::Families::register(&mut registry),
@@ -97,7 +91,9 @@ impl Metrics {
             creation_times,
         }
     }
+}
 
+impl Metrics {
     /// The handle of a controller. Everything that can be counted of it shows as 0 from now on, and
     /// `controller_runtime_max_concurrent_reconciles` as the number given.
     pub(crate) fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
@@ -170,7 +166,7 @@ impl Metrics {
 
     /// The metrics in the OpenMetrics text format, version 1.0.0, in which counters are described without their
     /// `_total`.
-    pub fn to_open_metrics(&self) -> String {
+    pub(crate) fn to_open_metrics(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _infallible = prometheus_client::encoding::text::encode(&mut text, &self.registry.lock());

@@ -38,7 +38,7 @@ pub(crate) struct MetricsServer {
 
 /// A path that cannot be served twice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DuplicatePath {
+pub(crate) enum DuplicatePath {
     /// That of the metrics themselves.
     #[error("overriding builtin {METRICS} endpoint is not allowed")]
     Builtin,

@@ -62,7 +62,7 @@ impl<K: Resource + Send + Sync> Meta for K {
 /// assert_eq!((gateway.to_string().as_str(), class.namespaced), ("Gateway.gateway.networking.k8s.io", false));
 ///
 /// let resource = ApiResource::erase::<k8s_openapi::api::apps::v1::Deployment>(&());
-/// assert_eq!(Kind::dynamic(&resource, Scope::Namespaced), Kind::of::<k8s_openapi::api::apps::v1::Deployment>());
+/// assert_eq!(Kind::from((&resource, Scope::Namespaced)), Kind::of::<k8s_openapi::api::apps::v1::Deployment>());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
@@ -123,29 +123,6 @@ impl Kind {
         }
     }
 
-    /// The kind that kube's `ApiResource` names, which does not say its scope.
-    #[expect(clippy::needless_pass_by_value, reason = "a scope is one of two words")]
-    pub fn dynamic(resource: &ApiResource, scope: Scope) -> Self {
-        Self {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            kind: resource.kind.clone(),
-            plural: resource.plural.clone(),
-            namespaced: scope == Scope::Namespaced,
-        }
-    }
-
-    /// The kind as kube's dynamic type.
-    pub fn api_resource(&self) -> ApiResource {
-        ApiResource {
-            group: self.group.clone(),
-            version: self.version.clone(),
-            api_version: self.api_version(),
-            kind: self.kind.clone(),
-            plural: self.plural.clone(),
-        }
-    }
-
     /// What tells the kind from all others on the server.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}/{}", self.group, self.version, self.plural)
@@ -167,7 +144,32 @@ impl From<&Kind> for Kind {
     }
 }
 
-/// What kube's discovery finds.
+/// kube's dynamic type, which does not have the scope, and the scope.
+impl From<(&ApiResource, Scope)> for Kind {
+    fn from((resource, scope): (&ApiResource, Scope)) -> Self {
+        Self {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+            plural: resource.plural.clone(),
+            namespaced: scope == Scope::Namespaced,
+        }
+    }
+}
+
+impl From<&Kind> for ApiResource {
+    fn from(kind: &Kind) -> Self {
+        Self {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            api_version: kind.api_version(),
+            kind: kind.kind.clone(),
+            plural: kind.plural.clone(),
+        }
+    }
+}
+
+/// The kind and its capabilities, as kube's discovery returns them.
 impl From<(ApiResource, ApiCapabilities)> for Kind {
     fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
         let ApiCapabilities { scope, .. } = capabilities;

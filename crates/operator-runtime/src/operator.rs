@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 
 use crate::controller::Controller;
 use crate::error::Result;
-use crate::manager::{Args, Manager, ManagerBuilder};
+use crate::manager::{Args, Manager, ManagerOptions};
 use crate::manifests::Manifests;
 use crate::object::Object;
 use crate::webhook::Webhook;
@@ -38,11 +38,14 @@ use crate::webhook::Webhook;
 pub struct Operator {
     name: &'static str,
     version: Option<&'static str>,
-    options: Vec<Box<dyn FnOnce(ManagerBuilder) -> ManagerBuilder>>,
+    changes: Vec<Change>,
     parts: Vec<Part>,
     manifests: Manifests,
     manages_certificates: bool,
 }
+
+/// Changes the options of the manager.
+type Change = Box<dyn FnOnce(&mut ManagerOptions)>;
 
 /// Adds a part of the operator to a manager.
 type Part = Box<dyn FnOnce(&Manager) -> Result<()>>;
@@ -71,9 +74,9 @@ impl Operator {
         Self {
             name,
             version: None,
-            options: Vec::new(),
+            changes: Vec::new(),
             parts: Vec::new(),
-            manifests: Manifests::new(),
+            manifests: Manifests::default(),
             manages_certificates: false,
         }
     }
@@ -84,7 +87,17 @@ impl Operator {
         self
     }
 
-    /// Adds a controller.
+    /// Adds a controller. The manifests have the rules that it needs:
+    ///
+    /// | use of a kind | rules |
+    /// |---|---|
+    /// | primary kind, `owns`, `watches` | `get;list;watch` |
+    /// | primary kind that the operator defines, with a status | `get;update;patch` of `/status` |
+    /// | primary kind | `update` of `/finalizers`, for owner references that block deletion |
+    /// | `owns` | `create;update;patch;delete` |
+    /// | any controller | `create;patch` of events |
+    ///
+    /// [`Controller::rules`] and [`#[rbac]`](crate::rbac) add others.
     pub fn controller<K: 'static>(self, controller: Controller<K>) -> Self {
         self.part(move |manager| {
             manager.add_controller(controller)?;
@@ -98,14 +111,17 @@ impl Operator {
         self.part(move |manager| Ok(manager.add_webhook(webhook)?))
     }
 
-    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind become one definition.
+    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind become one definition. If the
+    /// derive of kube panics, because a field has no structural schema, the manifests have a problem instead, which
+    /// `operator-sdk generate manifests` shows.
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         self.manifests = self.manifests.crd::<K>();
         self
     }
 
-    /// Adds the permissions that the operator needs to manage the certificates of its webhooks; see
-    /// [`Manifests::managed_certificates`].
+    /// Adds the permissions for [`ManagedCertificates`](crate::certificates::ManagedCertificates) to the manifests: to keep a
+    /// Secret in the namespace `system`, where scaffolds have the operator, and to write the `caBundle` of webhook
+    /// configurations and converted CRDs.
     pub fn managed_certificates(mut self) -> Self {
         self.manages_certificates = true;
         self
@@ -119,9 +135,9 @@ impl Operator {
         self
     }
 
-    /// Changes the options of the manager. The flags of the command line take precedence.
-    pub fn manager(mut self, change: impl FnOnce(ManagerBuilder) -> ManagerBuilder + 'static) -> Self {
-        self.options.push(Box::new(change));
+    /// Changes the options of the manager. The function gets the options of the command line; its changes take precedence.
+    pub fn manager(mut self, change: impl FnOnce(&mut ManagerOptions) + 'static) -> Self {
+        self.changes.push(Box::new(change));
         self
     }
 
@@ -133,16 +149,18 @@ impl Operator {
         self.parts.into_iter().try_for_each(|add| add(manager))
     }
 
-    /// Returns what the operator needs from a cluster.
-    pub fn manifests(self) -> Manifests {
+    /// Returns the JSON that [`manifests`](crate::manifests) describes, indented: the output of the operator with the argument
+    /// `manifests`.
+    pub fn manifests(self) -> String {
         let parts = self.parts;
         let manifests = self
             .manifests
             .controllers(|manager| parts.into_iter().try_for_each(|add| add(manager)));
-        match self.manages_certificates {
+        let manifests = match self.manages_certificates {
             true => manifests.managed_certificates(),
             false => manifests,
-        }
+        };
+        manifests.to_json()
     }
 
     /// Runs the operator until a signal stops it or a part of it fails.
@@ -150,10 +168,11 @@ impl Operator {
     /// # Errors
     /// If the manager cannot be built, a part cannot be added, or a part fails.
     pub async fn run(mut self, args: &Args) -> Result<()> {
-        let builder = Manager::builder(self.name);
-        let options = std::mem::take(&mut self.options).into_iter();
-        let builder = options.fold(builder, |builder, change| change(builder));
-        let manager = builder.args(args).build().await?;
+        let mut options = ManagerOptions::from(args);
+        for change in std::mem::take(&mut self.changes) {
+            change(&mut options);
+        }
+        let manager = Manager::new(self.name, options).await?;
         self.add_to(&manager)?;
         manager.run().await
     }
@@ -172,7 +191,7 @@ impl Operator {
         };
         let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
         if let Some(Command::Manifests) = cli.command {
-            println!("{}", self.manifests().to_json());
+            println!("{}", self.manifests());
             return ExitCode::SUCCESS;
         }
         cli.manager.init_logging();

@@ -215,12 +215,6 @@ pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -
     owner.into().own(&Kind::of::<K>(), object)
 }
 
-/// Whether `owner` controls `object`. Group, kind and name are compared, and not the uid: a reference to an owner that
-/// was deleted and made again counts too.
-pub fn is_controlled_by(owner: impl Into<Owner>, object: &impl Meta) -> bool {
-    references(&owner.into(), object).any(|reference| reference.controller == Some(true))
-}
-
 /// Names the owner of `object` in annotations, where references cannot: from another namespace, or from a namespace to
 /// an object that is in none. The garbage collector does not know them: the operator deletes `object` itself, mostly in
 /// a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) hears of its changes.
@@ -255,17 +249,6 @@ pub(crate) const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
 
 /// The annotation that names the kind of an owner: `Kind.group`, or `Kind` in the core group.
 pub(crate) const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
-
-fn references<'a>(owner: &'a Owner, object: &'a impl Meta) -> impl Iterator<Item = &'a OwnerReference> {
-    let references = object.metadata().owner_references.iter().flatten();
-    references.filter(move |reference| names(reference, owner))
-}
-
-fn names(reference: &OwnerReference, owner: &Owner) -> bool {
-    group(reference) == owner.kind.group
-        && reference.kind == owner.kind.kind
-        && reference.name == owner.key.name()
-}
 
 fn is_same(left: &OwnerReference, right: &OwnerReference) -> bool {
     group(left) == group(right) && left.kind == right.kind && left.name == right.name

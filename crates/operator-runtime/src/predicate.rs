@@ -125,7 +125,7 @@ pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
 /// Passes events of objects of which `wanted` says so; of updates the new state counts.
 ///
 /// An object that is not wanted any more is not heard of at all: to hear of it as of a deletion, select by
-/// [`Selectors`](crate::cache::Selectors).
+/// [`KindOptions`](crate::cache::KindOptions).
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -155,13 +155,13 @@ pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Pred
 /// It needs the whole object, whatever its kind, so it is a predicate of `DynamicObject`.
 ///
 /// ```
-/// use kube::api::DynamicObject;
+/// use kube::api::{ApiResource, DynamicObject};
 /// use operator_runtime::Kind;
 /// use operator_runtime::event::Event;
 /// use operator_runtime::predicate::{self, Predicate};
 ///
 /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-/// let mut old = DynamicObject::new("public", &gateways.api_resource());
+/// let mut old = DynamicObject::new("public", &ApiResource::from(&gateways));
 /// old.data = serde_json::json!({"spec": {"gatewayClassName": "example"}});
 /// let mut new = old.clone();
 /// new.data["status"] = serde_json::json!({"addresses": ["10.0.0.1"]});

@@ -6,7 +6,7 @@ pub use crate::controller::{
     Action, Context, Controller, KeyContext, KeyReconciler, Reconciler, Request, Watch,
 };
 pub use crate::error::{Error, Result};
-pub use crate::manager::Manager;
+pub use crate::manager::{Manager, ManagerOptions};
 pub use crate::object::{Kind, ObjectKey};
 pub use crate::operator::Operator;
 pub use crate::rbac;

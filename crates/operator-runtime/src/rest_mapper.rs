@@ -16,10 +16,11 @@ use crate::object::Kind;
 /// repeated when a kind is not among it: its definition may have come since.
 ///
 /// ```no_run
+/// # use kube::api::DynamicObject;
 /// # use operator_runtime::prelude::*;
 /// # async fn example(ctx: KeyContext, request: Request) -> Result<()> {
 /// let gateways = ctx.rest_mapper().kind("gateway.networking.k8s.io", "Gateway").await?;
-/// if let Some(gateway) = ctx.dynamic(&gateways).get(&request).await? {
+/// if let Some(gateway) = ctx.get::<DynamicObject>((&gateways, &request)).await? {
 ///     tracing::info!(version = gateways.version, class = %gateway.data["spec"]["gatewayClassName"], "seen");
 /// }
 /// # Ok(())

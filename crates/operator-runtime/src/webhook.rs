@@ -32,25 +32,20 @@
 //!     }
 //! }
 //!
-//! /// The one place that says which webhooks there are.
 //! pub fn memcached_webhook() -> Webhook<Memcached> {
 //!     Webhook::new().defaulter(MemcachedWebhook).validator(MemcachedWebhook)
 //! }
 //!
-//! /// Serves them.
-//! pub fn setup(manager: &operator_runtime::Manager) -> operator_runtime::Result<()> {
-//!     Ok(manager.add_webhook(memcached_webhook())?)
-//! }
-//!
-//! /// Describes them.
-//! pub fn manifests() -> operator_runtime::manifests::Manifests {
-//!     operator_runtime::manifests::Manifests::new().webhook(&memcached_webhook())
+//! pub fn operator() -> operator_runtime::Operator {
+//!     operator_runtime::Operator::new("memcached-operator").webhook(memcached_webhook())
 //! }
 //! ```
 //!
 //! # Others
-//! An [`AdmissionHandler`] answers requests about several kinds or about subresources, an [`Authenticator`] says whose a token is, and `raw` handlers answer in any way:
-//! [`Manager::add_admission_handler`](crate::Manager::add_admission_handler) and its like serve them.
+//! An [`AdmissionHandler`] answers requests about several kinds or about subresources; it is served by
+//! [`Manager::add_admission_handler`](crate::Manager::add_admission_handler).
+//! [`Manager::add_webhook_handler`](crate::Manager::add_webhook_handler) serves anything else, such as the token reviews of
+//! `operator-lib`.
 //!
 //! # Certificates
 //! The API server calls webhooks over TLS and must trust whoever answers. A manager looks after that:
@@ -66,7 +61,6 @@
 //! [`round_trip`] and [`hub_round_trip`].
 
 mod admission;
-mod authentication;
 mod body;
 mod conversion;
 mod denied;
@@ -77,7 +71,6 @@ mod review;
 mod server;
 
 pub use self::admission::{AdmissionHandler, Defaulter, Validator, Warnings};
-pub use self::authentication::{Authenticator, TokenRequest, TokenResponse};
 pub use self::conversion::{Conversion, Convertible, Lossy, hub_round_trip, round_trip};
 pub use self::denied::{Denied, FieldError};
 pub(crate) use self::registration::Description;
@@ -93,12 +86,12 @@ pub(crate) use self::server::WebhookServer;
 use crate::object::{Kind, Object};
 
 /// The path of the defaulting webhook of `K`: `/mutate-cache-example-com-v1-memcached`.
-pub fn mutate_path<K: Object>() -> String {
+pub(crate) fn mutate_path<K: Object>() -> String {
     path("mutate", &Kind::of::<K>())
 }
 
 /// The path of the validating webhook of `K`: `/validate-cache-example-com-v1-memcached`.
-pub fn validate_path<K: Object>() -> String {
+pub(crate) fn validate_path<K: Object>() -> String {
     path("validate", &Kind::of::<K>())
 }
 

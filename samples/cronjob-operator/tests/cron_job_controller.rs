@@ -50,11 +50,11 @@ impl Bench {
             .delays(delays)
             .start()
             .await?;
-        let manager = Manager::builder("cronjob-operator")
-            .client(env.client())
-            .webhook_bind_address("127.0.0.1:0")
-            .build()
-            .await?;
+        let options = ManagerOptions {
+            webhook_bind_address: "127.0.0.1:0".to_owned(),
+            ..ManagerOptions::from(env.client())
+        };
+        let manager = Manager::new("cronjob-operator", options).await?;
         let clock = TestClock(Arc::new(Mutex::new(at("09:30:00"))));
         cronjob_operator::operator_with(clock.clone()).add_to(&manager)?;
         tokio::spawn(manager.run_until(std::future::pending()));

@@ -16,11 +16,11 @@ async fn start() -> Result<TestEnv> {
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    let manager = Manager::builder("memcached-operator")
-        .client(env.client())
-        .webhook_bind_address("127.0.0.1:0")
-        .build()
-        .await?;
+    let options = ManagerOptions {
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        ..ManagerOptions::from(env.client())
+    };
+    let manager = Manager::new("memcached-operator", options).await?;
     memcached_operator::operator().add_to(&manager)?;
     tokio::spawn(manager.run_until(std::future::pending()));
     Ok(env)

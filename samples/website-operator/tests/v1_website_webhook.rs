@@ -25,12 +25,12 @@ async fn start() -> Result<TestEnv> {
         .await?;
     // An authority for this test alone. On a cluster the operator makes its own, or cert-manager does.
     let certificates = Certificates::self_signed(["127.0.0.1"])?;
-    let manager = Manager::builder("website-operator")
-        .client(env.client())
-        .webhook_bind_address("127.0.0.1:0")
-        .webhook_certificates(certificates.clone())
-        .build()
-        .await?;
+    let options = ManagerOptions {
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        webhook_certificates: certificates.clone().into(),
+        ..ManagerOptions::from(env.client())
+    };
+    let manager = Manager::new("website-operator", options).await?;
     website_operator::operator().add_to(&manager)?;
 
     // What the manifests in config/ tell a cluster, with the address and the authority of this test.

@@ -73,11 +73,11 @@ async fn start(dns: &TestDns) -> Result<TestEnv> {
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    let manager = Manager::builder("website-operator")
-        .client(env.client())
-        .webhook_bind_address("127.0.0.1:0")
-        .build()
-        .await?;
+    let options = ManagerOptions {
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        ..ManagerOptions::from(env.client())
+    };
+    let manager = Manager::new("website-operator", options).await?;
     website_operator::operator_with(dns.clone()).add_to(&manager)?;
     tokio::spawn(manager.run_until(std::future::pending()));
     Ok(env)

@@ -1,10 +1,9 @@
 //! Field selectors, as `kubectl get --field-selector` takes them, of which the cache answers those that ask for a value.
 
-/// Requirements on fields: each has exactly this value.
-///
-/// What cannot be answered from a cache is remembered until somebody lists.
+/// Requirements on fields. A text in the form of `kubectl get --field-selector` converts into it, and a tuple of a field and
+/// its value. An invalid text is an error of the list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FieldSelector {
+pub struct FieldSelector {
     text: Vec<String>,
     requirements: Vec<(String, String)>,
     error: Option<String>,
@@ -14,7 +13,7 @@ pub(super) struct FieldSelector {
 
 impl FieldSelector {
     /// Adds the requirements of a selector.
-    pub(super) fn add(&mut self, selector: &str) {
+    fn add(&mut self, selector: &str) {
         if selector.trim().is_empty() {
             return;
         }
@@ -26,7 +25,7 @@ impl FieldSelector {
     }
 
     /// Adds one requirement.
-    pub(super) fn add_field(&mut self, field: &str, value: &str) {
+    fn add_field(&mut self, field: &str, value: &str) {
         self.text.push(format!("{field}={}", escape(value)));
         self.requirements.push((field.to_owned(), value.to_owned()));
     }
@@ -45,6 +44,22 @@ impl FieldSelector {
     /// The selector as the API server takes it, if there is one.
     pub(super) fn text(&self) -> Option<String> {
         (!self.text.is_empty()).then(|| self.text.join(","))
+    }
+}
+
+impl From<&str> for FieldSelector {
+    fn from(selector: &str) -> Self {
+        let mut fields = Self::default();
+        fields.add(selector);
+        fields
+    }
+}
+
+impl From<(&str, &str)> for FieldSelector {
+    fn from((field, value): (&str, &str)) -> Self {
+        let mut fields = Self::default();
+        fields.add_field(field, value);
+        fields
     }
 }
 

@@ -90,7 +90,7 @@ impl Informer {
         stop: CancellationToken,
     ) -> Self {
         let plan = options.plan(&kind);
-        let keeps_decoded = options.unpacked.contains(&kind);
+        let keeps_decoded = options.kinds.get(&kind).is_some_and(|options| options.unpacked);
         let intake = Arc::new(Intake::new(
             kind,
             manager.clone(),
@@ -295,7 +295,7 @@ impl Informer {
     }
 
     fn all(&self) -> Vec<Stored> {
-        let options = ListOptions::all();
+        let options = ListOptions::default();
         let candidates = self.store.read().candidates(&options, Consistency::OwnWrites);
         let mut objects: Vec<_> = candidates.into_iter().flatten().flatten().collect();
         sort(&mut objects);

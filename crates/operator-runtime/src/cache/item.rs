@@ -330,7 +330,7 @@ fn open<K: View>(
     intake: Arc<Intake>,
     own_write: FindOwnWrite,
 ) -> Incomings {
-    let resource = intake.kind.api_resource();
+    let resource = kube::api::ApiResource::from(&intake.kind);
     let api: Api<Ingested<K>> = match scope {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use kube::runtime::watcher;
 
-use super::selection::{OfKind, Selectors};
 use super::store::Scope;
 use super::transforms::Transforms;
 use super::watch_options::{Namespaces, SyncPeriod, WatchOptions};
-use super::{CacheError, CacheOptions};
+use super::{CacheError, CacheOptions, KindOptions};
 use crate::object::Kind;
 
 /// The watches of a kind, and what is done to their objects.
@@ -36,8 +35,10 @@ impl CacheOptions {
     /// # Errors
     /// If a kind that lives in no namespace is to be watched in some.
     pub(crate) fn check(&self) -> Result<(), CacheError> {
-        match self.selectors.namespaces_of_cluster_scoped() {
-            Some(kind) => Err(CacheError::ClusterScoped {
+        let is_mistaken =
+            |(kind, options): &(&Kind, &KindOptions)| !kind.namespaced && options.namespaces.is_some();
+        match self.kinds.iter().find(is_mistaken) {
+            Some((kind, _)) => Err(CacheError::ClusterScoped {
                 kind: kind.to_string(),
             }),
             None => Ok(()),
@@ -46,23 +47,24 @@ impl CacheOptions {
 
     /// The watches that a kind needs.
     pub(super) fn plan(&self, kind: &Kind) -> Plan {
-        let (of_kind, defaults) = (self.selectors.of(kind), self.defaults());
+        let of_kind = self.kinds.get(kind).cloned().unwrap_or_default();
+        let defaults = self.defaults();
         let namespaces = of_kind.namespaces.as_ref().unwrap_or(&self.namespaces);
-        if !kind.namespaced || namespaces.is_empty() {
-            let options = of_kind.options.or(&defaults);
+        if !kind.namespaced || namespaces.0.is_empty() {
+            let options = of_kind.watch.or(&defaults);
             return Plan {
                 watches: vec![Planned::new(None, &options)],
                 transforms: options.transforms,
             };
         }
         let options = |name: &str, own: &WatchOptions| {
-            let of_kind = own.clone().or(&of_kind.options);
-            let wider = self.namespaces.by_name.get(name);
+            let of_kind = own.clone().or(&of_kind.watch);
+            let wider = self.namespaces.0.get(name);
             wider
                 .map_or(of_kind.clone(), |wider| of_kind.or(wider))
                 .or(&defaults)
         };
-        let by_name = namespaces.by_name.iter();
+        let by_name = namespaces.0.iter();
         let by_name: Vec<_> = by_name.map(|(name, own)| (name, options(name, own))).collect();
         let mut transforms = HashMap::new();
         let mut watches = Vec::new();
@@ -92,7 +94,7 @@ impl CacheOptions {
 
 /// A field selector of the namespaces that are not named, and of what else is asked for.
 fn all_but(namespaces: &Namespaces, fields: Option<String>) -> Option<String> {
-    let named = namespaces.by_name.keys().filter(|name| !name.is_empty());
+    let named = namespaces.0.keys().filter(|name| !name.is_empty());
     let others = named.map(|name| format!("metadata.namespace!={name}"));
     let terms: Vec<_> = others.chain(fields.filter(|fields| !fields.is_empty())).collect();
     (!terms.is_empty()).then(|| terms.join(","))
@@ -120,19 +122,10 @@ impl Planned {
     }
 }
 
-// === impl Selectors ===
-
-impl Selectors {
-    /// A kind without namespaces that was given some.
-    fn namespaces_of_cluster_scoped(&self) -> Option<&Kind> {
-        let mistaken =
-            |of: &&OfKind| of.namespaces.is_some() && of.kind.as_ref().is_some_and(|kind| !kind.namespaced);
-        self.kinds().find(mistaken).and_then(|of| of.kind.as_ref())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
     use kube::ResourceExt as _;
 
@@ -149,7 +142,14 @@ mod tests {
     }
 
     fn labels(selector: &str) -> WatchOptions {
-        WatchOptions::new().labels(selector)
+        WatchOptions {
+            labels: Some(selector.to_owned()),
+            ..WatchOptions::default()
+        }
+    }
+
+    fn of_pods(options: impl Into<KindOptions>) -> BTreeMap<Kind, KindOptions> {
+        [(Kind::of::<Pod>(), options.into())].into()
     }
 
     #[test]
@@ -160,11 +160,11 @@ mod tests {
 
     #[test]
     fn selectors_are_of_one_kind() {
-        let selectors = Selectors::default()
-            .labels(Kind::of::<Pod>(), "app=web")
-            .fields(Kind::of::<Pod>(), "spec.nodeName=n");
         let options = CacheOptions {
-            selectors,
+            kinds: of_pods(WatchOptions {
+                fields: Some("spec.nodeName=n".to_owned()),
+                ..labels("app=web")
+            }),
             ..CacheOptions::default()
         };
         let pods = options.plan(&Kind::of::<Pod>());
@@ -180,7 +180,12 @@ mod tests {
 
     #[test]
     fn others_are_those_that_are_not_named() {
-        let namespaces = Namespaces::named(["a", "b"]).others(WatchOptions::new().fields("spec.x=1"));
+        let others = WatchOptions {
+            fields: Some("spec.x=1".to_owned()),
+            ..WatchOptions::default()
+        };
+        let any = WatchOptions::default;
+        let namespaces = [("a", any()), ("b", any()), ("", others)].into();
         let options = CacheOptions {
             namespaces,
             ..CacheOptions::default()
@@ -202,13 +207,11 @@ mod tests {
     fn namespace_of_the_kind_goes_before_the_kind_and_that_before_the_namespace_and_the_default() {
         let defaults = CacheOptions {
             labels: Some("from=default".to_owned()),
-            namespaces: Namespaces::default()
-                .with("a", labels("from=namespace"))
-                .with("b", WatchOptions::new()),
+            namespaces: [("a", labels("from=namespace")), ("b", WatchOptions::default())].into(),
             ..CacheOptions::default()
         };
-        let selectors = |selectors: Selectors| CacheOptions {
-            selectors,
+        let with = |options: KindOptions| CacheOptions {
+            kinds: of_pods(options),
             ..defaults.clone()
         };
         let of = |options: &CacheOptions| {
@@ -219,28 +222,34 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(&defaults), ["from=namespace", "from=default"]);
-        let kind = Selectors::default().labels(Kind::of::<Pod>(), "from=kind");
-        assert_eq!(of(&selectors(kind.clone())), ["from=namespace", "from=kind"]);
-        let own = Namespaces::default()
-            .with("a", WatchOptions::new())
-            .with("c", labels("from=both"));
-        assert_eq!(
-            of(&selectors(kind.namespaces(Kind::of::<Pod>(), own.clone()))),
-            ["from=kind", "from=both"]
-        );
-        let own = Selectors::default().namespaces(Kind::of::<Pod>(), own);
-        assert_eq!(of(&selectors(own)), ["from=namespace", "from=both"]);
+        let kind = labels("from=kind");
+        assert_eq!(of(&with(kind.clone().into())), ["from=namespace", "from=kind"]);
+        let own = KindOptions {
+            namespaces: Some([("a", WatchOptions::default()), ("c", labels("from=both"))].into()),
+            ..KindOptions::default()
+        };
+        let both = KindOptions {
+            watch: kind,
+            ..own.clone()
+        };
+        assert_eq!(of(&with(both)), ["from=kind", "from=both"]);
+        assert_eq!(of(&with(own)), ["from=namespace", "from=both"]);
     }
 
     #[test]
     fn periods_and_bookmarks_are_said_like_selectors() {
-        let kind = WatchOptions::new().sync_period(None).bookmarks(false);
-        let in_a = WatchOptions::new().sync_period(Duration::from_secs(5));
+        let kind = WatchOptions {
+            sync_period: Some(SyncPeriod::Never),
+            bookmarks: Some(false),
+            ..WatchOptions::default()
+        };
+        let in_a = WatchOptions {
+            sync_period: Some(SyncPeriod::Every(Duration::from_secs(5))),
+            ..WatchOptions::default()
+        };
         let options = CacheOptions {
-            selectors: Selectors::default().options(Kind::of::<Pod>(), kind),
-            namespaces: Namespaces::default()
-                .with("a", in_a)
-                .with("b", WatchOptions::new()),
+            kinds: of_pods(kind),
+            namespaces: [("a", in_a), ("b", WatchOptions::default())].into(),
             ..CacheOptions::default()
         };
         let watches = options.plan(&Kind::of::<Pod>()).watches;
@@ -258,9 +267,17 @@ mod tests {
         };
         let options = CacheOptions {
             transforms: name("kind").of_metadata(|metadata| metadata.name = Some("any".to_owned())),
-            namespaces: Namespaces::default()
-                .with("a", WatchOptions::new().transforms(name("namespace")))
-                .others(WatchOptions::new()),
+            namespaces: [
+                (
+                    "a",
+                    WatchOptions {
+                        transforms: name("namespace"),
+                        ..WatchOptions::default()
+                    },
+                ),
+                ("", WatchOptions::default()),
+            ]
+            .into(),
             ..CacheOptions::default()
         };
         let transformed = |namespace: &str| {
@@ -281,15 +298,18 @@ mod tests {
 
     #[test]
     fn kind_without_namespaces_has_none_to_watch() {
-        let selectors = Selectors::default().namespaces(Kind::of::<Node>(), ["a"]);
+        let nodes = KindOptions {
+            namespaces: Some(["a"].into()),
+            ..KindOptions::default()
+        };
         let options = CacheOptions {
-            selectors,
+            kinds: [(Kind::of::<Node>(), nodes)].into(),
             ..CacheOptions::default()
         };
         let error = options.check().unwrap_err().to_string();
         assert_eq!(
             error,
-            "type Node is not namespaced, but its namespaces setting is not empty: take it out of Selectors::namespaces"
+            "type Node is not namespaced, but its namespaces setting is not empty: take it out of KindOptions::namespaces"
         );
         assert!(CacheOptions::default().check().is_ok());
     }

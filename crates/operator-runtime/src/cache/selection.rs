@@ -1,140 +1,89 @@
 //! Selection of objects: those of a kind that the cache keeps, and those of the cache that a reader gets.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
-use kube::core::{Expression, Selector, SelectorExt};
+use kube::core::{Selector, SelectorExt};
 
 use super::field_selector::FieldSelector;
 use super::watch_options::{Namespaces, WatchOptions};
-use crate::object::Kind;
 
-/// The objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with
-/// certain values of indexes or any.
+/// The objects of a kind to list. `None` and `Some(namespace)` convert into it.
+///
+/// ```
+/// use operator_runtime::cache::ListOptions;
+///
+/// let on_node = ListOptions {
+///     namespace: Some("default".to_owned()),
+///     fields: ("spec.nodeName", "worker-1").into(),
+///     ..ListOptions::default()
+/// };
+/// # let _ = on_node;
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    namespace: Option<String>,
-    labels: Selector,
-    indexes: Vec<(String, String)>,
-    fields: FieldSelector,
-    limit: Option<usize>,
+    /// The namespace. Default: all namespaces that are watched.
+    pub namespace: Option<String>,
+    /// Lists only objects whose labels match.
+    pub labels: Selector,
+    /// Lists only objects whose fields match. The cache knows `metadata.name` and `metadata.namespace`; it looks any other
+    /// field up in the index of its name, such as `spec.nodeName`, which must be added. It answers only requirements of a
+    /// value: `!=` is an error of the list.
+    pub fields: FieldSelector,
+    /// Lists only objects that have a value (second) in an index (first), which
+    /// [`Cache::add_index`](super::Cache::add_index) added. The most selective index should come first.
+    pub indexes: Vec<(String, String)>,
+    /// Maximum number of objects. It is not defined which objects are returned, and the rest cannot be requested: this is
+    /// no paging.
+    pub limit: Option<usize>,
 }
 
-/// The objects that the cache keeps, by kind; all objects of a kind without an entry.
+/// The options of one kind in the cache.
 ///
-/// The API server sends no others, so that they cost no memory: but to the operator they do not exist, neither for
-/// reads nor for events. An object that changes so that it is not selected any more is deleted, for the operator.
+/// The API server sends only the objects that are selected, so that others cost no memory. For the operator they do not
+/// exist, neither for reads nor for events. An object that changes so that it is not selected any more is deleted, for the
+/// operator.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
 /// use operator_runtime::Kind;
-/// use operator_runtime::cache::{CacheOptions, Selectors};
+/// use operator_runtime::cache::{CacheOptions, KindOptions, WatchOptions};
 ///
-/// let selectors = Selectors::default()
-///     .labels(Kind::of::<Pod>(), "app.kubernetes.io/managed-by=memcached-operator")
-///     .namespaces(Kind::of::<Secret>(), ["cert-manager"]);
-/// let options = CacheOptions { selectors, ..CacheOptions::default() };
+/// let own = WatchOptions {
+///     labels: Some("app.kubernetes.io/managed-by=memcached-operator".to_owned()),
+///     ..WatchOptions::default()
+/// };
+/// let secrets = KindOptions { namespaces: Some(["cert-manager"].into()), ..KindOptions::default() };
+/// let options = CacheOptions {
+///     kinds: [(Kind::of::<Pod>(), own.into()), (Kind::of::<Secret>(), secrets)].into(),
+///     ..CacheOptions::default()
+/// };
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Selectors {
-    by_kind: HashMap<String, OfKind>,
+pub struct KindOptions {
+    /// The options of its watches.
+    pub watch: WatchOptions,
+    /// The namespaces to watch instead of those of [`CacheOptions::namespaces`](super::CacheOptions::namespaces).
+    pub namespaces: Option<Namespaces>,
+    /// If true, the objects are kept decoded instead of packed: for kinds that are listed as a whole again and again. An
+    /// object takes about ten times as much memory then, and reading it costs nothing.
+    pub unpacked: bool,
 }
 
-/// The selection of one kind.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OfKind {
-    pub(super) kind: Option<Kind>,
-    pub(super) options: WatchOptions,
-    pub(super) namespaces: Option<Namespaces>,
-}
+// === impl KindOptions ===
 
-/// Kinds whose objects are kept as they are read, and not packed: for kinds that are listed as a whole again and again.
-/// An object takes some ten times as much memory then, and reading it costs nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Unpacked {
-    kinds: HashSet<String>,
-}
-
-// === impl Unpacked ===
-
-impl Unpacked {
-    /// Keeps the objects of a kind as they are read. Another call names another kind.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Into<Kind>) -> Self {
-        self.kinds.insert(kind.into().path());
-        self
-    }
-
-    pub(super) fn contains(&self, kind: &Kind) -> bool {
-        self.kinds.contains(&kind.path())
+impl From<WatchOptions> for KindOptions {
+    fn from(watch: WatchOptions) -> Self {
+        Self {
+            watch,
+            ..Self::default()
+        }
     }
 }
 
 // === impl ListOptions ===
 
 impl ListOptions {
-    /// All objects of the namespaces that are watched; `None` says the same where options are asked for.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// The objects of a namespace; `Some(namespace)` says the same where options are asked for.
-    pub fn in_namespace(namespace: &str) -> Self {
-        Self::from(Some(namespace))
-    }
-
-    /// Of these, the objects with all of these labels.
-    #[must_use]
-    pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        self.selector(labels.into_iter().map(owned).collect())
-    }
-
-    /// Of these, the objects whose labels the selector matches: for more than equality.
-    #[must_use]
-    pub fn selector(mut self, selector: Selector) -> Self {
-        self.labels.extend(selector);
-        self
-    }
-
-    /// Of these, the objects that have all of these labels, whatever their values.
-    #[must_use]
-    pub fn has_labels<'a>(self, keys: impl IntoIterator<Item = &'a str>) -> Self {
-        let exists = |key: &str| Expression::Exists(key.to_owned());
-        self.selector(keys.into_iter().map(exists).collect())
-    }
-
-    /// Of these, the objects that have `value` in the index `name`, which [`Cache::add_index`](super::Cache::add_index)
-    /// made. Only those of the index that is named first are looked at.
-    #[must_use]
-    pub fn index(mut self, name: &str, value: &str) -> Self {
-        self.indexes.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Of these, the objects whose field has a value. The name and the namespace of an object are known; any other field
-    /// is looked up in the index of its name, such as `spec.nodeName`, which has to be added.
-    #[must_use]
-    pub fn field(mut self, field: &str, value: &str) -> Self {
-        self.fields.add_field(field, value);
-        self
-    }
-
-    /// Of these, the objects whose fields match, in the form of `kubectl get --field-selector`; see
-    /// [`ListOptions::field`]. The cache answers what asks for a value: `!=` is an error of the list.
-    #[must_use]
-    pub fn fields(mut self, selector: &str) -> Self {
-        self.fields.add(selector);
-        self
-    }
-
-    /// Not more than so many of them. Which ones is not said, and there is no way to ask for the rest: this is no paging.
-    #[must_use]
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = Some(limit);
-        self
-    }
-
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -143,10 +92,6 @@ impl ListOptions {
     pub(crate) fn within(mut self, namespace: Option<&str>) -> Self {
         self.namespace = namespace.map(str::to_owned);
         self
-    }
-
-    pub(crate) fn label_selector(&self) -> &Selector {
-        &self.labels
     }
 
     /// The names of indexes, and the values to look up in them.
@@ -224,54 +169,6 @@ impl From<Option<&str>> for ListOptions {
     }
 }
 
-// === impl Selectors ===
-
-impl Selectors {
-    /// Keeps the objects of a kind whose labels match, in the form of `kubectl get -l`.
-    #[must_use]
-    pub fn labels(mut self, kind: impl Into<Kind>, selector: &str) -> Self {
-        self.entry(kind.into()).options.labels = Some(selector.to_owned());
-        self
-    }
-
-    /// Keeps the objects of a kind whose fields match, in the form of `kubectl get --field-selector`. Which fields can be
-    /// selected is up to the server: `metadata.name`, `metadata.namespace` and some of each kind.
-    #[must_use]
-    pub fn fields(mut self, kind: impl Into<Kind>, selector: &str) -> Self {
-        self.entry(kind.into()).options.fields = Some(selector.to_owned());
-        self
-    }
-
-    /// Keeps the objects of a kind in these namespaces, instead of those of all watched ones; all if none is named.
-    #[must_use]
-    pub fn namespaces(mut self, kind: impl Into<Kind>, namespaces: impl Into<Namespaces>) -> Self {
-        self.entry(kind.into()).namespaces = Some(namespaces.into());
-        self
-    }
-
-    /// Sets how the objects of a kind are watched. What the options leave open stays as it was.
-    #[must_use]
-    pub fn options(mut self, kind: impl Into<Kind>, options: WatchOptions) -> Self {
-        let entry = self.entry(kind.into());
-        entry.options = options.or(&entry.options);
-        self
-    }
-
-    fn entry(&mut self, kind: Kind) -> &mut OfKind {
-        let entry = self.by_kind.entry(kind.path()).or_default();
-        entry.kind = Some(kind);
-        entry
-    }
-
-    pub(super) fn of(&self, kind: &Kind) -> OfKind {
-        self.by_kind.get(&kind.path()).cloned().unwrap_or_default()
-    }
-
-    pub(super) fn kinds(&self) -> impl Iterator<Item = &OfKind> {
-        self.by_kind.values()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,10 +180,15 @@ mod tests {
 
     #[test]
     fn every_label_must_match() {
-        let options = ListOptions::all().labels([("app", "web"), ("tier", "front")]);
+        let labels =
+            [("app", "web"), ("tier", "front")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let options = ListOptions {
+            labels: labels.into_iter().collect(),
+            ..ListOptions::default()
+        };
         assert!(options.matches(labelled([("app", "web"), ("tier", "front"), ("more", "x")])));
         assert!(!options.matches(labelled([("app", "web")])));
         assert!(!options.matches(labelled([])));
-        assert!(ListOptions::all().matches(labelled([])));
+        assert!(ListOptions::default().matches(labelled([])));
     }
 }

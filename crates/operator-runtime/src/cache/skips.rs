@@ -39,13 +39,6 @@ pub(crate) enum Interest {
     Applied,
     /// The values at the leaves of this tree of member names.
     Members(Value),
-    /// Members of the status, and conditions by their types.
-    Status {
-        /// The names of the members.
-        fields: Vec<String>,
-        /// The types of the conditions.
-        conditions: Vec<String>,
-    },
     /// The whole object, down to the resource version.
     Everything,
 }
@@ -128,23 +121,6 @@ impl Interest {
         }
     }
 
-    /// Returns true if a write with this interest decides anew about all that one with the other interest did.
-    fn includes(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Status { fields, conditions },
-                Self::Status {
-                    fields: other_fields,
-                    conditions: other_conditions,
-                },
-            ) => {
-                other_fields.iter().all(|field| fields.contains(field))
-                    && other_conditions.iter().all(|type_| conditions.contains(type_))
-            }
-            _ => self == other,
-        }
-    }
-
     /// Returns true if both states have the same values in this part of the object.
     fn is_same(&self, before: &State, after: &State) -> bool {
         match self {
@@ -155,15 +131,6 @@ impl Interest {
                 _ => false,
             },
             Self::Members(tree) => has_same_members(tree, &before.value, &after.value),
-            Self::Status { fields, conditions } => {
-                let (before, after) = (&before.value["status"], &after.value["status"]);
-                fields
-                    .iter()
-                    .all(|field| noop::is_same(&before[field.as_str()], &after[field.as_str()]))
-                    && conditions
-                        .iter()
-                        .all(|type_| condition(before, type_) == condition(after, type_))
-            }
             Self::Everything => false,
         }
     }
@@ -187,11 +154,6 @@ fn has_same_members(tree: &Value, before: &Value, after: &Value) -> bool {
             .all(|(name, tree)| has_same_members(tree, &before[name.as_str()], &after[name.as_str()])),
         _ => noop::is_same(before, after),
     }
-}
-
-fn condition<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.find(|condition| condition["type"] == type_)
 }
 
 // === impl Skips ===
@@ -239,9 +201,7 @@ impl Skips {
 
     /// Drops the records that a write of the same request supersedes: it was sent, so the server has decided.
     pub(super) fn supersede(&mut self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
-        self.retain(key, |skip| {
-            skip.origin != *origin || !interest.includes(&skip.interest)
-        });
+        self.retain(key, |skip| skip.origin != *origin || *interest != *skip.interest);
     }
 
     fn retain(&mut self, key: &dyn Keyed, keep: impl FnMut(&Skip) -> bool) {

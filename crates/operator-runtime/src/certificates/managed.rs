@@ -28,20 +28,22 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 ///   them. Objects with an annotation of cert-manager's injector are left to it.
 ///
 /// It needs permission to get, create and update the Secret, and to list, watch and patch webhook configurations and
-/// the CRDs that it converts; [`Manifests::managed_certificates`](crate::manifests::Manifests::managed_certificates)
-/// asks for that.
+/// the CRDs that it converts; [`Operator::managed_certificates`](crate::Operator::managed_certificates)
+/// adds that to the manifests.
 ///
 /// This is what a manager does in a cluster unless it is given certificates; the Secret is named after the operator,
 /// as `memcached-operator-webhook-ca`.
 ///
 /// ```no_run
 /// use operator_runtime::certificates::ManagedCertificates;
+/// use operator_runtime::manager::ManagerOptions;
 /// use operator_runtime::prelude::*;
 ///
 /// # async fn example() -> Result<()> {
 /// // Outside of a cluster, where the namespace is not known, or to name the Secret otherwise:
 /// let certificates = ManagedCertificates::new("memcached-operator-system", "memcached-webhook-ca");
-/// let manager = Manager::builder("memcached-operator").webhook_managed_certificates(certificates).build().await?;
+/// let options = ManagerOptions { webhook_certificates: certificates.into(), ..ManagerOptions::default() };
+/// let manager = Manager::new("memcached-operator", options).await?;
 /// # Ok(())
 /// # }
 /// ```

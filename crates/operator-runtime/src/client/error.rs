@@ -30,6 +30,12 @@ pub enum ClientError {
         /// The namespace of the client.
         namespace: String,
     },
+    /// Indexes exist only in the cache.
+    #[error("cannot {what}: an index cannot be used in a live list")]
+    LiveIndex {
+        /// The request, such as `list Deployment.apps default/`.
+        what: String,
+    },
     /// Metadata is not enough to create or replace an object.
     #[error("cannot {what}: cannot create/update using only metadata; patch it, or use the whole type")]
     MetadataOnly {

@@ -1,18 +1,22 @@
-//! Lists from the cache.
+//! Lists, and deletions of the objects of a list.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::IntoFuture;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
+use kube::core::Selector;
+
+use super::resources::Resources;
 use super::{Client, ClientError};
 use crate::cache::ListOptions;
-use crate::object::Object;
+use crate::object::{Kind, View};
 
-/// A list of objects from the cache, which [`Client::list`] returns. `await` it to get the objects, sorted by namespace and
-/// name.
+/// A list of objects, which [`Client::list`] returns. `await` it to get the objects, sorted by namespace and name.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
@@ -28,30 +32,32 @@ use crate::object::Object;
 #[must_use = "a list does nothing until it is awaited"]
 pub struct List<'a, K> {
     client: &'a Client,
+    kind: Cow<'a, Kind>,
     options: ListOptions,
-    objects: std::marker::PhantomData<fn() -> K>,
+    objects: PhantomData<fn() -> K>,
 }
 
 // === impl List ===
 
-impl<'a, K: Object> List<'a, K> {
-    pub(super) fn new(client: &'a Client) -> Self {
+impl<'a, K: View> List<'a, K> {
+    pub(super) fn new(client: &'a Client, kind: Cow<'a, Kind>) -> Self {
         Self {
             client,
-            options: ListOptions::all(),
-            objects: std::marker::PhantomData,
+            kind,
+            options: ListOptions::default(),
+            objects: PhantomData,
         }
     }
 
     /// Lists the objects of one namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        self.options = self.options.within(Some(namespace));
+        self.options.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Lists the objects of all namespaces that the cache watches.
     pub fn all_namespaces(mut self) -> Self {
-        self.options = self.options.within(None);
+        self.options.namespace = None;
         self
     }
 
@@ -61,13 +67,14 @@ impl<'a, K: Object> List<'a, K> {
         labels: impl IntoIterator<Item = (L, V)>,
     ) -> Self {
         let labels = labels.into_iter().map(|(key, value)| (key.into(), value.into()));
-        self.options = self.options.selector(labels.collect());
+        let selector: Selector = labels.collect();
+        self.options.labels.extend(selector);
         self
     }
 
     /// Lists only objects that have `value` in the index `name`; see [`Cache::add_index`](crate::Cache::add_index).
     pub fn index(mut self, name: &str, value: &str) -> Self {
-        self.options = self.options.index(name, value);
+        self.options.indexes.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -76,14 +83,24 @@ impl<'a, K: Object> List<'a, K> {
         self.options = options.into();
         self
     }
+
+    /// Deletes the objects of one namespace, or of a cluster-scoped kind, with one request. With an index, the objects that
+    /// the cache has are deleted one by one.
+    ///
+    /// # Errors
+    /// If the kind has namespaces and none is given, or the server rejects a deletion.
+    pub async fn delete_all(self) -> Result<(), ClientError> {
+        let resources = Resources::<K>::new(self.client, self.kind);
+        resources.delete_all_of(self.options).await
+    }
 }
 
-impl<'a, K: Object> IntoFuture for List<'a, K> {
+impl<'a, K: View> IntoFuture for List<'a, K> {
     type Output = Result<Vec<Arc<K>>, ClientError>;
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        async move { self.client.of::<K>().list(self.options).await }.boxed()
+        async move { Resources::new(self.client, self.kind).list(self.options).await }.boxed()
     }
 }
 

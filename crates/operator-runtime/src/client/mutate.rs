@@ -6,9 +6,10 @@ use std::sync::Arc;
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use super::request::Target;
+use super::request::Subject;
+use super::resources::Resources;
 use super::resources::whole_object;
-use super::{ClientError, Resources, merge};
+use super::{ClientError, merge};
 use crate::cache::informer::CachedState;
 use crate::cache::skips::Interest;
 use crate::error::Result;
@@ -54,11 +55,7 @@ enum Change {
 // === impl Resources ===
 
 impl<K: View> Resources<'_, K> {
-    /// Creates or replaces an object; see [`Client::create_or_update`](super::Client::create_or_update).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn create_or_update(
+    pub(super) async fn create_or_update(
         &self,
         object: K,
         mutate: impl FnMut(&mut K) -> Result<()> + Send,
@@ -66,11 +63,7 @@ impl<K: View> Resources<'_, K> {
         self.create_or(Change::Update, object, mutate).await
     }
 
-    /// Creates or patches an object; see [`Client::create_or_patch`](super::Client::create_or_patch).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn create_or_patch(
+    pub(super) async fn create_or_patch(
         &self,
         object: K,
         mutate: impl FnMut(&mut K) -> Result<()> + Send,
@@ -86,7 +79,7 @@ impl<K: View> Resources<'_, K> {
     ) -> Result<(Arc<K>, OperationResult)> {
         let target = self.placed("create or change", &mut object)?;
         target.check()?;
-        let mut existing = self.get(&target.key).await?;
+        let mut existing = self.get(target.key.clone()).await?;
         let mut attempts = 1;
         loop {
             let mut wanted = existing.as_deref().unwrap_or(&object).clone();
@@ -107,7 +100,7 @@ impl<K: View> Resources<'_, K> {
                 Err(error) if attempts < ATTEMPTS && is_stale(&error, existing.is_some()) => {
                     attempts += 1;
                     self.client.metrics.conflict_retried(&target.kind.to_string());
-                    existing = self.live().get(&target.key).await?;
+                    existing = self.client.get_live(&target).await?;
                 }
                 outcome => return Ok(outcome?),
             }
@@ -116,7 +109,7 @@ impl<K: View> Resources<'_, K> {
 
     async fn update_if_changed(
         &self,
-        target: &Target,
+        target: &Subject,
         old: &Arc<K>,
         new: K,
     ) -> Result<(Arc<K>, OperationResult), ClientError> {
@@ -129,7 +122,7 @@ impl<K: View> Resources<'_, K> {
 
     async fn patch_if_changed(
         &self,
-        target: &Target,
+        target: &Subject,
         old: &Arc<K>,
         new: &K,
     ) -> Result<(Arc<K>, OperationResult), ClientError> {
@@ -163,7 +156,7 @@ impl<K: View> Resources<'_, K> {
     }
 
     /// Records that nothing is written because `mutate` changed nothing in this state.
-    fn note_unchanged(&self, target: &Target, old: &Arc<K>) -> Result<(), ClientError> {
+    fn note_unchanged(&self, target: &Subject, old: &Arc<K>) -> Result<(), ClientError> {
         let is_same =
             |known: &CachedState<K>| Ok(known.object.meta().resource_version == old.meta().resource_version);
         let skipped = self.client.skip_if(target, || Interest::Everything, is_same)?;
@@ -173,7 +166,7 @@ impl<K: View> Resources<'_, K> {
 
     async fn send_patch(
         &self,
-        target: &Target,
+        target: &Subject,
         subresource: Option<&str>,
         patch: &Value,
     ) -> Result<Arc<K>, ClientError> {

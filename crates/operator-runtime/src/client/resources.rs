@@ -1,27 +1,24 @@
-//! The objects of one kind, read and written as one type: what [`Client`] does for types that know their kind.
+//! The reads and writes of a client for one kind and one type.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kube::api::{DeleteParams, ListParams, Patch, Preconditions};
+use kube::api::{ListParams, Patch, Preconditions};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::request::Target;
-use super::{Client, ClientError, LiveReader, StatusWriter, Subresource, Written, merge};
+use super::request::Subject;
+use super::{Client, ClientError, Written, merge};
 use crate::cache::decode::with_owners;
 use crate::cache::informer::CachedState;
 use crate::cache::skips::Interest;
 use crate::cache::{ListOptions, noop};
 use crate::object::{Kind, ObjectKey, View};
-use crate::owner::Owner;
 
-/// The objects of one kind as `K`, made by [`Client::dynamic`], [`Client::metadata`] or [`Client::resources`].
-///
-/// Each function does what the one of [`Client`] with its name does.
-pub struct Resources<'a, K> {
+/// The objects of one kind as `K`. Each function does what the function of [`Client`] with its name does.
+pub(crate) struct Resources<'a, K> {
     pub(crate) client: &'a Client,
     pub(crate) kind: Cow<'a, Kind>,
     objects: PhantomData<fn() -> K>,
@@ -37,8 +34,8 @@ impl Client {
         verb: &'static str,
         kind: &Kind,
         key: ObjectKey,
-    ) -> Result<Target, ClientError> {
-        let mut target = Target {
+    ) -> Result<Subject, ClientError> {
+        let mut target = Subject {
             verb,
             kind: kind.clone(),
             key,
@@ -62,7 +59,7 @@ impl Client {
 // === impl Resources ===
 
 impl<'a, K: View> Resources<'a, K> {
-    pub(super) fn new(client: &'a Client, kind: Cow<'a, Kind>) -> Self {
+    pub(crate) fn new(client: &'a Client, kind: Cow<'a, Kind>) -> Self {
         let objects = PhantomData;
         Self {
             client,
@@ -71,19 +68,13 @@ impl<'a, K: View> Resources<'a, K> {
         }
     }
 
-    /// The kind.
-    pub fn kind(&self) -> &Kind {
-        &self.kind
-    }
-
-    /// The object, from the cache; see [`Client::get`].
-    ///
-    /// # Errors
-    /// As [`Client::get`].
-    pub async fn get(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
-        let target = self.client.target("get", &self.kind, key.into())?;
+    pub(super) async fn get(&self, key: ObjectKey) -> Result<Option<Arc<K>>, ClientError> {
+        let target = self.client.target("get", &self.kind, key)?;
+        if self.client.options.live {
+            return self.client.get_live(&target).await;
+        }
         let informer = self.client.cache.reader_of::<K>(&self.kind)?;
-        let consistency = self.client.options.consistency;
+        let consistency = self.client.options.consistency();
         Ok(self
             .client
             .cache
@@ -91,27 +82,19 @@ impl<'a, K: View> Resources<'a, K> {
             .await?)
     }
 
-    /// Reads past the cache; see [`Client::live`].
-    pub fn live(&self) -> LiveReader<'_, K> {
-        LiveReader::new(self.client, Cow::Borrowed(&self.kind))
-    }
-
-    /// The objects that `options` name, from the cache; see [`Client::list`].
-    ///
-    /// # Errors
-    /// As [`Client::list`].
-    pub async fn list(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
-        let options = self.in_own_namespace("list", options.into())?;
+    pub(super) async fn list(&self, options: ListOptions) -> Result<Vec<Arc<K>>, ClientError> {
+        let options = self.in_own_namespace("list", options)?;
+        if self.client.options.live {
+            let key = ObjectKey::new(options.namespace(), "");
+            let target = self.client.target("list", &self.kind, key)?;
+            return self.client.list_live(&target, &options).await;
+        }
         let informer = self.client.cache.reader_of::<K>(&self.kind)?;
-        let consistency = self.client.options.consistency;
+        let consistency = self.client.options.consistency();
         Ok(self.client.cache.select(&informer, &options, consistency).await?)
     }
 
-    /// Server-side apply, if it would change something; see [`Client::apply`].
-    ///
-    /// # Errors
-    /// As [`Client::apply`].
-    pub async fn apply(&self, mut desired: K) -> Result<Written<K>, ClientError> {
+    pub(super) async fn apply(&self, mut desired: K) -> Result<Written<K>, ClientError> {
         let target = self.named("apply", &mut desired)?;
         let configuration = configuration(&target, &desired)?;
         let is_applied = |known: &CachedState<K>| Ok(self.is_applied(&configuration, known));
@@ -126,24 +109,7 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await.map(Written::Sent)
     }
 
-    /// An apply with a controller reference; see [`Client::apply_owned`].
-    ///
-    /// # Errors
-    /// As [`Client::apply_owned`].
-    pub async fn apply_owned(
-        &self,
-        owner: impl Into<Owner>,
-        mut desired: K,
-    ) -> Result<Written<K>, ClientError> {
-        owner.into().place(&self.kind, &mut desired)?;
-        self.apply(desired).await
-    }
-
-    /// Creates an object; see [`Client::create`].
-    ///
-    /// # Errors
-    /// As [`Client::create`].
-    pub async fn create(&self, mut object: K) -> Result<Written<K>, ClientError> {
+    pub(super) async fn create(&self, mut object: K) -> Result<Written<K>, ClientError> {
         let target = self.placed("create", &mut object)?;
         self.whole(&target)?;
         let body = whole_object(&target, &object)?.to_string().into_bytes();
@@ -152,11 +118,7 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await.map(Written::Sent)
     }
 
-    /// Replaces an object; see [`Client::update`]. A `DynamicObject` loses no field, whatever the server added.
-    ///
-    /// # Errors
-    /// As [`Client::update`].
-    pub async fn update(&self, mut object: K) -> Result<Written<K>, ClientError> {
+    pub(super) async fn update(&self, mut object: K) -> Result<Written<K>, ClientError> {
         let target = self.named("update", &mut object)?;
         self.whole(&target)?;
         let body = whole_object(&target, &object)?;
@@ -172,16 +134,12 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await.map(Written::Sent)
     }
 
-    /// Sends a patch, if it would change something; see [`Client::patch`].
-    ///
-    /// # Errors
-    /// As [`Client::patch`].
-    pub async fn patch<P: Serialize + fmt::Debug>(
+    pub(super) async fn patch<P: Serialize + fmt::Debug>(
         &self,
-        key: impl Into<ObjectKey>,
+        key: ObjectKey,
         patch: &Patch<P>,
     ) -> Result<Written<K>, ClientError> {
-        let target = self.client.target("patch", &self.kind, key.into())?;
+        let target = self.client.target("patch", &self.kind, key)?;
         target.check()?;
         let interest = match patch {
             Patch::Merge(patch) => {
@@ -213,6 +171,12 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await.map(Written::Sent)
     }
 
+    /// Reads an object past the cache.
+    pub(crate) async fn get_live(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, ClientError> {
+        let target = self.client.target("get", &self.kind, key.clone())?;
+        self.client.get_live(&target).await
+    }
+
     /// Replaces the finalizers of an object that is at this resource version.
     pub(crate) async fn patch_finalizers(
         &self,
@@ -241,63 +205,40 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await.map(Written::Sent)
     }
 
-    /// Sends what differs between two states of an object; see [`Client::patch_from`].
-    ///
-    /// # Errors
-    /// As [`Client::patch_from`].
-    pub async fn patch_from(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
+    pub(super) async fn patch_from(&self, old: &K, new: K) -> Result<Written<K>, ClientError> {
         let target = self.client.target("patch", &self.kind, ObjectKey::of(old))?;
-        match difference(&target, old, new)? {
-            Some(patch) => self.patch(&target.key, &Patch::Merge(patch)).await,
-            None => Ok(Written::Unchanged(Arc::new(new.clone()))),
+        let version = match self.client.options.optimistic_lock {
+            false => None,
+            true => {
+                // A null would be taken for no precondition.
+                let version = old.meta().resource_version.as_deref();
+                let version = version.filter(|version| !version.is_empty());
+                Some(version.ok_or_else(|| ClientError::Incomplete {
+                    verb: "patch",
+                    kind: self.kind.to_string(),
+                    field: "resourceVersion",
+                })?)
+            }
+        };
+        let Some(mut patch) = difference(&target, old, &new)? else {
+            return Ok(Written::Unchanged(Arc::new(new)));
+        };
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = version.into();
         }
+        self.patch(target.key, &Patch::Merge(patch)).await
     }
 
-    /// Sends what differs, for one resource version alone; see [`Client::patch_from_locked`].
-    ///
-    /// # Errors
-    /// As [`Client::patch_from`].
-    pub async fn patch_from_locked(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
-        let target = self.client.target("patch", &self.kind, ObjectKey::of(old))?;
-        // A null would be taken for no precondition.
-        let version = old.meta().resource_version.as_deref();
-        let Some(version) = version.filter(|version| !version.is_empty()) else {
-            return Err(ClientError::Incomplete {
-                verb: "patch",
-                kind: self.kind.to_string(),
-                field: "resourceVersion",
+    /// Deletes an object. With a UID, it is a precondition unless the options have others.
+    pub(super) async fn delete(&self, key: ObjectKey, uid: Option<String>) -> Result<(), ClientError> {
+        let mut parameters = self.client.options.delete.clone();
+        if uid.is_some() && parameters.preconditions.is_none() {
+            parameters.preconditions = Some(Preconditions {
+                uid,
+                resource_version: None,
             });
-        };
-        let Some(mut patch) = difference(&target, old, new)? else {
-            return Ok(Written::Unchanged(Arc::new(new.clone())));
-        };
-        patch["metadata"]["resourceVersion"] = version.into();
-        self.patch(&target.key, &Patch::Merge(patch)).await
-    }
-
-    /// Deletes an object; see [`Client::delete`].
-    ///
-    /// # Errors
-    /// As [`Client::delete`].
-    pub async fn delete(&self, object: &K) -> Result<(), ClientError> {
-        let preconditions = Preconditions {
-            uid: object.meta().uid.clone(),
-            resource_version: None,
-        };
-        let parameters = DeleteParams::background().preconditions(preconditions);
-        self.delete_with(ObjectKey::of(object), parameters).await
-    }
-
-    /// Deletes an object with parameters of one's own; see [`Client::delete_with`].
-    ///
-    /// # Errors
-    /// As [`Client::delete_with`].
-    pub async fn delete_with(
-        &self,
-        key: impl Into<ObjectKey>,
-        mut parameters: DeleteParams,
-    ) -> Result<(), ClientError> {
-        let target = self.client.target("delete", &self.kind, key.into())?;
+        }
+        let target = self.client.target("delete", &self.kind, key)?;
         target.check()?;
         parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete(target.key.name(), &parameters);
@@ -322,33 +263,17 @@ impl<'a, K: View> Resources<'a, K> {
         Ok(())
     }
 
-    /// Deletes many objects at once; see [`Client::delete_all_of`].
-    ///
-    /// # Errors
-    /// As [`Client::delete_all_of`].
-    pub async fn delete_all_of(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
-        self.delete_all_of_with(options, DeleteParams::background()).await
-    }
-
-    /// Deletes many objects with parameters of one's own; see [`Client::delete_all_of_with`].
-    ///
-    /// # Errors
-    /// As [`Client::delete_all_of`].
-    pub async fn delete_all_of_with(
-        &self,
-        options: impl Into<ListOptions>,
-        mut parameters: DeleteParams,
-    ) -> Result<(), ClientError> {
+    pub(super) async fn delete_all_of(&self, options: ListOptions) -> Result<(), ClientError> {
         const VERB: &str = "delete all of";
-        let options = self.in_own_namespace(VERB, options.into())?;
+        let options = self.in_own_namespace(VERB, options)?;
+        let mut parameters = self.client.options.delete.clone();
         if options.are_of_the_cache() {
             // An index cannot say whether it names an object that does not fit its type.
             if let Some(malformed) = self.client.cache.malformed(&self.kind, options.namespace()) {
                 return Err(malformed.into());
             }
             for object in self.list(options).await? {
-                self.delete_with(ObjectKey::of(object.as_ref()), parameters.clone())
-                    .await?;
+                self.delete(ObjectKey::of(object.as_ref()), None).await?;
             }
             return Ok(());
         }
@@ -358,7 +283,7 @@ impl<'a, K: View> Resources<'a, K> {
             let (verb, kind, field) = (VERB, self.kind.to_string(), "namespace");
             return Err(ClientError::Incomplete { verb, kind, field });
         }
-        let labels = options.label_selector();
+        let labels = &options.labels;
         let selected = ListParams {
             label_selector: (!labels.selects_all()).then(|| labels.to_string()),
             field_selector: options.field_selector(),
@@ -370,22 +295,8 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.send::<Value>(&target, request).await.map(drop)
     }
 
-    /// Writes the status of an object; see [`Client::status`].
-    pub fn status(&self, object: &'a K) -> StatusWriter<'a, K> {
-        StatusWriter::new(self.client, self.kind.clone().into_owned(), object)
-    }
-
-    /// A subresource of an object; see [`Client::subresource`].
-    pub fn subresource(&self, key: impl Into<ObjectKey>, name: &'a str) -> Subresource<'a> {
-        Subresource::new(self.client, self.kind.clone().into_owned(), key.into(), name)
-    }
-
-    pub(super) fn into_subresource(self, key: ObjectKey, name: &'a str) -> Subresource<'a> {
-        Subresource::new(self.client, self.kind.into_owned(), key, name)
-    }
-
     /// The target that an object names, with the namespace of the client if it has none of its own.
-    pub(super) fn placed(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
+    pub(super) fn placed(&self, verb: &'static str, object: &mut K) -> Result<Subject, ClientError> {
         let target = self.client.target(verb, &self.kind, ObjectKey::of(object))?;
         if object.meta().namespace.is_none() {
             object.meta_mut().namespace = target.key.namespace().map(str::to_owned);
@@ -394,13 +305,13 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// [`Resources::placed`], for objects that must have a name.
-    fn named(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
+    fn named(&self, verb: &'static str, object: &mut K) -> Result<Subject, ClientError> {
         let target = self.placed(verb, object)?;
         target.check()?;
         Ok(target)
     }
 
-    fn whole(&self, target: &Target) -> Result<(), ClientError> {
+    fn whole(&self, target: &Subject) -> Result<(), ClientError> {
         if K::metadata_api() {
             let what = target.to_string();
             return Err(ClientError::MetadataOnly { what });
@@ -415,7 +326,7 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     fn is_applied(&self, configuration: &Value, known: &CachedState<K>) -> bool {
-        let is_own_manager = self.client.field_manager() == self.client.cache.manager();
+        let is_own_manager = *self.client.options.field_manager == *self.client.cache.manager();
         let applied = known.applied.as_deref().filter(|_| is_own_manager);
         applied.is_some_and(|applied| {
             let applied = with_owners(applied, &known.value);
@@ -461,7 +372,7 @@ fn revision_in(metadata: &Value) -> Option<u64> {
 
 /// The object with its kind, which not every type writes, and without nulls, which are `None`s that were not skipped
 /// and say nothing.
-pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<Value, ClientError> {
+pub(super) fn whole_object(target: &Subject, object: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = serde_json::to_value(object).map_err(|source| target.unserializable(source))?;
     noop::remove_nulls(&mut value);
     if let Some(object) = value.as_object_mut() {
@@ -475,7 +386,7 @@ pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<V
 ///
 /// # Errors
 /// If they are states of two objects.
-fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
+fn difference<K: View>(target: &Subject, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
     if ObjectKey::of(old) != ObjectKey::of(new) {
         let what = target.to_string();
         return Err(ClientError::Renamed { what });
@@ -491,7 +402,7 @@ fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value
 }
 
 /// What is sent in an apply: no status, which has its own subresource.
-fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, ClientError> {
+fn configuration(target: &Subject, desired: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = whole_object(target, desired)?;
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
@@ -500,7 +411,7 @@ fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, Cli
 }
 
 /// Returns true if `body` is the known state, down to the resource version.
-fn is_same_state<K: View>(target: &Target, body: &Value, known: &K) -> Result<bool, ClientError> {
+fn is_same_state<K: View>(target: &Subject, body: &Value, known: &K) -> Result<bool, ClientError> {
     let mut known = whole_object(target, known)?;
     let mut body = body.clone();
     for value in [&mut known, &mut body] {

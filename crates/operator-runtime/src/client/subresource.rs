@@ -1,4 +1,4 @@
-//! Subresources other than the status, which has a writer of its own.
+//! Subresources other than the status of a custom resource, which has [`Client::update_status`].
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::request::Target;
+use super::request::Subject;
 use super::resources::deletion_by_write;
 use super::{Client, ClientError};
 use crate::object::{Kind, ObjectKey};
@@ -71,7 +71,7 @@ impl<'a> Subresource<'a> {
         self.send(&target, self.client.validated(request)).await
     }
 
-    /// Patches it. An apply takes over what others hold, unless the client is [without force](Client::without_force).
+    /// Patches it. An apply takes over what others hold, unless [`ClientOptions::force`](super::ClientOptions::force) is false.
     ///
     /// # Errors
     /// If the server refuses.
@@ -90,7 +90,7 @@ impl<'a> Subresource<'a> {
 
     async fn send<T: DeserializeOwned>(
         &self,
-        target: &Target,
+        target: &Subject,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, ClientError> {
         let answer: Value = self.client.send(target, request).await?;
@@ -108,7 +108,7 @@ impl<'a> Subresource<'a> {
         serde_json::from_value(answer).map_err(|error| target.malformed(error.to_string()))
     }
 
-    fn target(&self, verb: &'static str) -> Result<Target, ClientError> {
+    fn target(&self, verb: &'static str) -> Result<Subject, ClientError> {
         let target = self.client.target(verb, &self.kind, self.key.clone())?;
         target.check()?;
         Ok(target)

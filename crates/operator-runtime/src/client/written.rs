@@ -36,7 +36,7 @@ impl<K> Written<K> {
     }
 
     /// Takes the object.
-    pub fn into_object(self) -> Arc<K> {
+    pub(crate) fn into_object(self) -> Arc<K> {
         match self {
             Self::Sent(object) | Self::Unchanged(object) | Self::Gone(object) => object,
         }

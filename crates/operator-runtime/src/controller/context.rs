@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::owned;
-use crate::client::{Client, ClientError, List, Written};
+use crate::client::{Client, ClientError, Desired, List, Written};
 use crate::error::{Error, Result};
 use crate::event_recorder::{EventRecorder, EventWriter};
+use crate::finalizer::Finalizers;
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
 
@@ -68,7 +69,10 @@ impl<K: View> Context<K> {
     ///
     /// # Errors
     /// If the object cannot be owned by this one, or the server rejects it.
-    pub async fn apply_owned<C: Object>(&self, desired: C) -> Result<Written<C>, ClientError> {
+    pub async fn apply_owned<'a, C: View>(
+        &self,
+        desired: impl Into<Desired<'a, C>>,
+    ) -> Result<Written<C>, ClientError> {
         self.base.client.apply_owned(self.owner(), desired).await
     }
 
@@ -78,9 +82,13 @@ impl<K: View> Context<K> {
     /// # Errors
     /// If the object cannot be owned by this one, or the server rejects it, for one because it exists
     /// ([`ClientError::is_already_exists`]).
-    pub async fn create_owned<C: Object>(&self, mut object: C) -> Result<Written<C>, ClientError> {
-        self.owner().place(&Kind::of::<C>(), &mut object)?;
-        self.base.client.create(object).await
+    pub async fn create_owned<'a, C: View>(
+        &self,
+        object: impl Into<Desired<'a, C>>,
+    ) -> Result<Written<C>, ClientError> {
+        let mut desired = object.into();
+        desired.owned_by(&self.owner())?;
+        self.base.client.create(desired).await
     }
 
     /// Applies the objects of type `C` that the reconciled object owns, and deletes those of its objects of this type that
@@ -103,7 +111,7 @@ impl<K: View> Context<K> {
         for object in self.list_owned::<C>().await? {
             let is_going = object.meta().deletion_timestamp.is_some();
             if !is_going && !is_desired(&ObjectKey::of(&*object)) {
-                self.base.client.delete::<C>(&object).await?;
+                self.base.client.delete::<C>(&*object).await?;
             }
         }
         Ok(applied)
@@ -133,9 +141,7 @@ impl<K: View> Context<K> {
     pub fn event(&self) -> EventWriter<'_> {
         self.base.recorder.about_object(&self.kind, self.object.meta())
     }
-}
 
-impl<K: Object> Context<K> {
     /// Cleans up external resources before the object is deleted.
     ///
     /// While the object is not being deleted, this adds the finalizer `name` if it is missing, and returns `true`. When the
@@ -165,7 +171,8 @@ impl<K: Object> Context<K> {
         name: &str,
         clean_up: impl Future<Output = Result<()>> + Send,
     ) -> Result<bool> {
-        let finalizers = self.base.client.finalizers(self.object.as_ref());
+        let kind = Kind::clone(&self.kind);
+        let finalizers = Finalizers::new(&self.base.client, kind, self.object.as_ref());
         let live = finalizers.finalizer(name, clean_up).run().await?;
         Ok(live.is_some())
     }

@@ -27,7 +27,7 @@ pub struct ControllerHandle {
 
 impl ControllerHandle {
     /// Returns the name of the controller.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 

@@ -6,13 +6,13 @@ use tracing::Span;
 
 use crate::queue::limiter::RateLimit;
 
-/// How a controller works. What is `None` is as [`ManagerBuilder::controller_options`] says, and otherwise as the
+/// How a controller works. What is `None` is as [`ManagerOptions::controller_options`] says, and otherwise as the
 /// default that is named here.
 ///
-/// [`ManagerBuilder::controller_options`]: crate::manager::ManagerBuilder::controller_options
+/// [`ManagerOptions::controller_options`]: crate::manager::ManagerOptions::controller_options
 #[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {
-    /// Maximum number of keys that are reconciled at the same time; 1. [`group_kind_concurrency`](crate::manager::ManagerBuilder::group_kind_concurrency) sets it for
+    /// Maximum number of keys that are reconciled at the same time; 1. [`group_kind_concurrency`](crate::manager::ManagerOptions::group_kind_concurrency) sets it for
     /// the controllers of one primary kind.
     pub max_concurrent_reconciles: Option<usize>,
     /// How long keys wait that failed or asked for it. By default each for itself, 5 ms doubling up to 1000 s; without
@@ -39,7 +39,7 @@ pub struct ControllerOptions {
     /// have; none by default. The span of each reconcile ([`Controller::span`](crate::Controller::span)) is a child of it.
     pub parent_span: Option<Span>,
     /// Send every write of a reconcile, also those that would change nothing as far as the cache knows; false by default.
-    /// [`Client::always_send`](crate::Client::always_send) does it for single writes.
+    /// [`ClientOptions::always_send`](crate::client::ClientOptions::always_send) does it for single writes.
     pub always_send: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
 impl ControllerOptions {
     /// These options, and those of `other` where these leave something open.
     #[must_use]
-    pub fn or(self, other: &Self) -> Self {
+    pub(crate) fn or(self, other: &Self) -> Self {
         Self {
             max_concurrent_reconciles: self.max_concurrent_reconciles.or(other.max_concurrent_reconciles),
             rate_limit: self.rate_limit.or_else(|| other.rate_limit.clone()),

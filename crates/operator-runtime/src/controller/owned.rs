@@ -26,7 +26,10 @@ pub(super) async fn by<C: Object>(client: &Client, owner: &ObjectMeta) -> Result
         Ok(()) | Err(CacheError::IndexExists { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let mut options = ListOptions::all().index(INDEX, uid);
+    let mut options = ListOptions {
+        indexes: vec![(INDEX.to_owned(), uid.to_owned())],
+        ..ListOptions::default()
+    };
     if let Some(namespace) = owner.namespace.as_deref().filter(|_| is_namespaced::<C>()) {
         options = options.within(Some(namespace));
     }

@@ -102,7 +102,7 @@ impl<R> ByObject<R> {
         if let Some(client) = &self.client {
             ctx.client = client.clone();
         }
-        let found = ctx.client.resources::<K>(&self.kind).get(request).await?;
+        let found = ctx.client.get::<K>((&*self.kind, request)).await?;
         let Some(object) = found else {
             return Ok(Action::done());
         };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
@@ -26,20 +25,6 @@ pub(crate) enum Source {
     Kind(Box<dyn FnOnce(Requests) -> BoxFuture<'static, ()> + Send>),
     /// Anything else: the future ends when the source has run dry, or is told to stop.
     Raw(Box<dyn FnOnce(Requests, CancellationToken) -> BoxFuture<'static, Result<()>> + Send>),
-}
-
-/// Sends values into a controller, from wherever the operator hears of them; made by [`channel`].
-pub type Sender<T> = mpsc::Sender<T>;
-
-/// A channel into a controller: for [`Controller::requests_from`](super::Controller::requests_from) with keys, or for
-/// [`Controller::events_from`](super::Controller::events_from) with events. Sending waits while `capacity` values wait;
-/// controller-runtime's channel sources have a capacity of 1024.
-pub fn channel<T: Send + 'static>(capacity: usize) -> (Sender<T>, impl Stream<Item = T> + Send + 'static) {
-    let (sender, receiver) = mpsc::channel(capacity.max(1));
-    let received = futures::stream::unfold(receiver, async |mut receiver: mpsc::Receiver<T>| {
-        receiver.recv().await.map(|value| (value, receiver))
-    });
-    (sender, received)
 }
 
 // === impl Source ===

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kube::api::DynamicObject;
-use kube::core::PartialObjectMeta;
-
 use super::source::{Filters, Source};
 use super::{ControllerError, Use, UseRole};
 use crate::cache::Cache;
@@ -27,6 +24,7 @@ use crate::predicate::Predicate;
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 /// use kube::ResourceExt;
+/// use kube::api::DynamicObject;
 /// use kube::core::PartialObjectMeta;
 /// use operator_runtime::{Kind, prelude::*};
 ///
@@ -38,7 +36,8 @@ use crate::predicate::Predicate;
 /// // The metadata is enough to find the owners.
 /// let configs = Watch::<PartialObjectMeta<ConfigMap>>::new().every_owner();
 /// // A kind without a Rust type.
-/// let gateways = Watch::dynamic(&Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways")).owned();
+/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+/// let gateways = Watch::<DynamicObject>::of_kind(&gateways).owned();
 /// # let _ = (pods, configs, gateways);
 /// ```
 #[must_use = "pass it to a Controller"]
@@ -80,23 +79,10 @@ impl<K: Object> Default for Watch<K> {
     }
 }
 
-impl Watch<DynamicObject> {
-    /// Watches a kind that has no Rust type.
-    pub fn dynamic(kind: &Kind) -> Self {
-        Self::of_kind(kind)
-    }
-}
-
-impl Watch<PartialObjectMeta> {
-    /// Watches the metadata of a kind that may have no Rust type; for a kind with a type, use
-    /// `Watch::<PartialObjectMeta<K>>::new()`.
-    pub fn metadata(kind: &Kind) -> Self {
-        Self::of_kind(kind)
-    }
-}
-
 impl<K: View> Watch<K> {
-    /// Watches a kind and reads its objects as `K`, a type that does not know its kind.
+    /// Watches a kind and reads its objects as `K`, a type that does not know its kind: `DynamicObject`, or
+    /// `PartialObjectMeta` for the metadata alone. For the metadata of a kind with a type, `Watch::<PartialObjectMeta<K>>::new()`
+    /// is shorter.
     pub fn of_kind(kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
@@ -145,7 +131,7 @@ impl<K: View> Watch<K> {
     /// /// All Deployments in the namespace of a ConfigMap.
     /// async fn deployments(cache: Cache, changed: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
     ///     let namespace = changed.metadata.namespace.as_deref().unwrap_or_default();
-    ///     let deployments = cache.list::<Deployment>(ListOptions::in_namespace(namespace)).await?;
+    ///     let deployments = cache.list::<Deployment>(Some(namespace)).await?;
     ///     Ok(deployments.iter().map(|deployment| ObjectKey::of(&**deployment)).collect())
     /// }
     ///

@@ -127,11 +127,6 @@ impl LeaderElection {
         self.core.leadership.subscribe()
     }
 
-    /// Who this candidate is, as `spec.holderIdentity` of the lease tells it.
-    pub fn identity(&self) -> &str {
-        &self.core.identity
-    }
-
     /// Campaigns, and leads, until `stop`. Then the lease is released, so stop it last of all.
     ///
     /// # Errors
@@ -379,7 +374,7 @@ mod tests {
 
     #[tokio::test]
     async fn released_lease_goes_to_the_next_candidate() {
-        let (server, metrics) = (Server::default(), Metrics::new());
+        let (server, metrics) = (Server::default(), Metrics::default());
         let counted = LeaderElectionOptions {
             metrics: metrics.leader("lock"),
             ..options("one")

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::builder::MetricsOptions;
-use super::webhooks::{Source, WebhookOptions};
+use tracing_subscriber::filter::LevelFilter;
+
+use super::options::ManagerOptions;
+use super::webhooks::WebhookCertificates;
+use crate::election::LeaderElectionOptions;
 use crate::logging::{Encoder, LogLevel, Logging, Sampling, StacktraceLevel, TimeEncoding};
 use crate::webhook::WebhookServer;
 
@@ -152,8 +155,8 @@ impl Args {
 
     fn logging(&self) -> Logging {
         let (encoder, level) = match self.zap_devel {
-            true => (Encoder::Console, LogLevel::DEBUG),
-            false => (Encoder::Json, LogLevel::INFO),
+            true => (Encoder::Console, LogLevel(LevelFilter::DEBUG)),
+            false => (Encoder::Json, LogLevel(LevelFilter::INFO)),
         };
         let level = self.zap_log_level.unwrap_or(level);
         // Whoever asks for everything gets it.
@@ -167,50 +170,54 @@ impl Args {
         }
     }
 
-    /// The namespaces of `--watch-namespace` or `WATCH_NAMESPACE`; none means all of them.
-    pub fn namespaces(&self) -> Vec<String> {
+    /// Returns the namespaces of `--watch-namespace` or `WATCH_NAMESPACE`; none means all of them.
+    fn namespaces(&self) -> Vec<String> {
         let names = self.watch_namespace.split(',').map(str::trim);
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    pub(super) fn metrics(&self) -> MetricsOptions {
-        MetricsOptions {
-            bind_address: self.metrics_bind_address.clone(),
-            secure: self.metrics_secure,
-            certificate: files(
-                &self.metrics_cert_path,
-                &self.metrics_cert_name,
-                &self.metrics_cert_key,
-            ),
-            http2: self.enable_http2,
-            ..MetricsOptions::default()
-        }
-    }
-
-    pub(super) fn webhook(&self) -> WebhookOptions {
+    fn webhook_certificates(&self) -> WebhookCertificates {
         let files = files(
             &self.webhook_cert_path,
             &self.webhook_cert_name,
             &self.webhook_cert_key,
         );
-        WebhookOptions {
-            bind_address: match self.webhook_port {
-                -1 => "0".to_owned(),
-                port => format!("{}:{port}", self.webhook_host),
-            },
-            certificates: files.map_or(Source::Own, |(certificate, key)| Source::Files {
-                certificate,
-                key,
-            }),
-            http2: self.enable_http2,
-            ..WebhookOptions::default()
-        }
+        files.map_or(WebhookCertificates::Own, |(certificate, key)| {
+            WebhookCertificates::Files { certificate, key }
+        })
     }
+}
 
-    /// `None` is for ever.
-    pub(super) fn graceful_shutdown_timeout(&self) -> Option<Duration> {
-        let seconds = u64::try_from(self.graceful_shutdown_seconds);
-        seconds.ok().map(Duration::from_secs)
+impl From<&Args> for ManagerOptions {
+    fn from(args: &Args) -> Self {
+        let namespace = &args.leader_election_namespace;
+        Self {
+            kubeconfig: args.kubeconfig.clone(),
+            namespaces: args.namespaces(),
+            leader_election: args.leader_elect,
+            leader_election_options: LeaderElectionOptions {
+                namespace: Some(namespace.clone()).filter(|name| !name.is_empty()),
+                ..LeaderElectionOptions::default()
+            },
+            health_probe_bind_address: args.health_probe_bind_address.clone(),
+            metrics_bind_address: args.metrics_bind_address.clone(),
+            metrics_secure: args.metrics_secure,
+            metrics_certificate: files(
+                &args.metrics_cert_path,
+                &args.metrics_cert_name,
+                &args.metrics_cert_key,
+            ),
+            webhook_bind_address: match args.webhook_port {
+                -1 => "0".to_owned(),
+                port => format!("{}:{port}", args.webhook_host),
+            },
+            webhook_certificates: args.webhook_certificates(),
+            http2: args.enable_http2,
+            graceful_shutdown_timeout: u64::try_from(args.graceful_shutdown_seconds)
+                .ok()
+                .map(Duration::from_secs),
+            ..Self::default()
+        }
     }
 }
 
@@ -255,7 +262,7 @@ mod tests {
         assert_eq!(args.health_probe_bind_address, ":8081");
         assert_eq!(args.metrics_bind_address, "0");
         let args = parse(&["--metrics-bind-address=:8443", "--metrics-cert-path=/certs"]);
-        let (certificate, key) = args.metrics().certificate.unwrap();
+        let (certificate, key) = ManagerOptions::from(&args).metrics_certificate.unwrap();
         assert_eq!(
             (certificate, key),
             ("/certs/tls.crt".into(), "/certs/tls.key".into())
@@ -269,17 +276,18 @@ mod tests {
             "--webhook-cert-key=key",
             "--webhook-port=0",
         ]);
-        let webhook = args.webhook();
-        assert_eq!(webhook.bind_address, ":0");
-        let Source::Files { certificate, key } = webhook.certificates else {
-            panic!("{:?}", webhook.certificates);
+        let options = ManagerOptions::from(&args);
+        assert_eq!(options.webhook_bind_address, ":0");
+        let WebhookCertificates::Files { certificate, key } = options.webhook_certificates else {
+            panic!("{:?}", options.webhook_certificates);
         };
         assert_eq!((certificate, key), ("/certs/tls.crt".into(), "/certs/key".into()));
-        assert_eq!(parse(&["--webhook-port", "-1"]).webhook().bind_address, "0");
+        let options = ManagerOptions::from(&parse(&["--webhook-port", "-1"]));
+        assert_eq!(options.webhook_bind_address, "0");
         assert!(Cli::try_parse_from(["operator", "--webhook-port=65536"]).is_err());
-        let args = parse(&["--webhook-host=127.0.0.1"]);
-        assert_eq!(args.webhook().bind_address, "127.0.0.1:9443");
-        assert!(matches!(args.webhook().certificates, Source::Own));
+        let options = ManagerOptions::from(&parse(&["--webhook-host=127.0.0.1"]));
+        assert_eq!(options.webhook_bind_address, "127.0.0.1:9443");
+        assert!(matches!(options.webhook_certificates, WebhookCertificates::Own));
     }
 
     #[test]
@@ -309,7 +317,7 @@ mod tests {
 
     #[test]
     fn negative_grace_is_for_ever() {
-        let grace = |arguments: &[&str]| parse(arguments).graceful_shutdown_timeout();
+        let grace = |arguments: &[&str]| ManagerOptions::from(&parse(arguments)).graceful_shutdown_timeout;
         assert_eq!(grace(&[]), Some(Duration::from_secs(30)));
         assert_eq!(grace(&["--graceful-shutdown-seconds=0"]), Some(Duration::ZERO));
         assert_eq!(grace(&["--graceful-shutdown-seconds", "-1"]), None);

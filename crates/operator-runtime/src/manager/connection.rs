@@ -13,7 +13,7 @@ use tower::retry::RetryLayer;
 use tower::util::{MapResponseLayer, option_layer};
 use tower::{BoxError, Service};
 
-use super::builder::Options;
+use super::options::Options;
 use super::user_agent;
 use crate::client::leadership::LeaderLayer;
 use crate::client::warnings::Warnings;

@@ -7,7 +7,6 @@ use operator_connection::ConnectionError;
 use crate::cache::CacheError;
 use crate::certificates::CertificateError;
 use crate::election::ElectionError;
-use crate::metrics_server::DuplicatePath;
 use crate::webhook::WebhookError;
 
 /// Why a manager cannot be built, or ended.
@@ -54,9 +53,9 @@ pub enum ManagerError {
     /// What is served beside the metrics must be there before the manager runs.
     #[error("unable to add new metrics handler because metrics endpoint has already been created")]
     MetricsStarted,
-    /// The metrics server has two handlers of one path.
-    #[error(transparent)]
-    Metrics(#[from] DuplicatePath),
+    /// The metrics server serves the path already.
+    #[error("{0}")]
+    MetricsHandler(String),
     /// A part of the operator panicked.
     #[error("{name} failed: {message}")]
     Panic {

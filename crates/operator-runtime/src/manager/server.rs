@@ -26,15 +26,16 @@ use crate::serve;
 /// use bytes::Bytes;
 /// use http::Response;
 /// use http_body_util::Full;
-/// use operator_runtime::manager::Server;
+/// use operator_runtime::manager::{Server, ServerOptions};
 /// use operator_runtime::prelude::*;
 ///
 /// # async fn example(manager: &Manager) -> Result<()> {
 /// let listener = tokio::net::TcpListener::bind("0.0.0.0:8090").await?;
-/// let server = Server::new("report", listener, |request| async move {
+/// let options = ServerOptions { only_when_leader: true, ..ServerOptions::default() };
+/// let server = Server::new("report", listener, options, |request| async move {
 ///     Response::new(Full::new(Bytes::from(format!("nothing to report of {}", request.uri()))))
 /// });
-/// manager.add(server.only_when_leader())?;
+/// manager.add(server)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -47,10 +48,23 @@ pub struct Server<B> {
     name: String,
     listener: TcpListener,
     handler: serve::Handler<B>,
-    only_when_leader: bool,
-    shutdown_timeout: Option<Duration>,
-    certificates: Option<Certificates>,
-    tls: TlsOptions,
+    options: ServerOptions,
+}
+
+/// The options of a [`Server`].
+#[derive(Clone, Debug, Default)]
+pub struct ServerOptions {
+    /// If true, the server serves only while this instance leads. Until then clients can connect, and wait.
+    pub only_when_leader: bool,
+    /// Time for requests to finish when the manager stops. Default: the
+    /// [`graceful_shutdown_timeout`](super::ManagerOptions::graceful_shutdown_timeout) of the manager.
+    pub shutdown_timeout: Option<Duration>,
+    /// Certificates to serve HTTPS with. They are checked for changes every ten seconds. Default: plain HTTP.
+    pub certificates: Option<Certificates>,
+    /// If true, the server speaks HTTP/2 too. Off by default, because of its history of ways to overload servers.
+    pub http2: bool,
+    /// The oldest version of TLS. Default: 1.2.
+    pub min_tls_version: TlsVersion,
 }
 
 // === impl Server ===
@@ -59,8 +73,8 @@ impl<B> Server<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
 {
-    /// Serves what `handler` answers to those who connect to `listener`, over plain HTTP/1.1; `name` is for the log.
-    pub fn new<F, R>(name: &str, listener: TcpListener, handler: F) -> Self
+    /// Answers requests to `listener` with `handler`, over plain HTTP/1.1 unless the options say more; `name` is for the log.
+    pub fn new<F, R>(name: &str, listener: TcpListener, options: ServerOptions, handler: F) -> Self
     where
         F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
         R: Future<Output = Response<B>> + Send + 'static,
@@ -69,56 +83,24 @@ where
             name: name.to_owned(),
             listener,
             handler: Arc::new(move |request| Box::pin(handler(request))),
-            only_when_leader: false,
-            shutdown_timeout: None,
-            certificates: None,
-            tls: TlsOptions::default(),
+            options,
         }
-    }
-
-    /// Serves only while this instance leads. Until then clients can connect, and wait.
-    pub fn only_when_leader(mut self) -> Self {
-        self.only_when_leader = true;
-        self
-    }
-
-    /// How long requests may take to finish when the manager stops; as long as everything else unless said otherwise
-    /// ([`graceful_shutdown_timeout`](super::ManagerBuilder::graceful_shutdown_timeout)).
-    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.shutdown_timeout = Some(timeout);
-        self
-    }
-
-    /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
-    pub fn secure(mut self, certificates: Certificates) -> Self {
-        self.certificates = Some(certificates);
-        self
-    }
-
-    /// Offers HTTP/2 too; off unless said otherwise, because of its history of ways to overload servers.
-    pub fn http2(mut self, http2: bool) -> Self {
-        self.tls.http2 = http2;
-        self
-    }
-
-    /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
-    pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
-        self.tls.min_version = version;
-        self
     }
 
     async fn run(self, stop: CancellationToken) -> Result<()> {
         tracing::info!(server = self.name, address = ?self.listener.local_addr().ok(), "Starting server");
-        let certificates = self.certificates;
+        let certificates = self.options.certificates;
+        let mut tls = TlsOptions::with_http2(self.options.http2);
+        tls.min_version = self.options.min_tls_version;
         let tls = certificates
             .as_ref()
-            .map(|certificates| certificates.server_config(&self.tls))
+            .map(|certificates| certificates.server_config(&tls))
             .transpose()?;
         let server = serve::Server {
             handler: self.handler,
             tls,
-            http2: self.tls.http2,
-            grace: self.shutdown_timeout,
+            http2: self.options.http2,
+            grace: self.options.shutdown_timeout,
             limits: serve::Limits::default(),
         };
         let watch = async {
@@ -136,7 +118,7 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
 {
     fn from(server: Server<B>) -> Self {
-        let (name, only_when_leader) = (server.name.clone(), server.only_when_leader);
+        let (name, only_when_leader) = (server.name.clone(), server.options.only_when_leader);
         let runnable = Self::new(&name, move |stop| server.run(stop));
         if only_when_leader {
             runnable
@@ -151,7 +133,7 @@ impl<B> fmt::Debug for Server<B> {
         formatter
             .debug_struct("Server")
             .field("name", &self.name)
-            .field("only_when_leader", &self.only_when_leader)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

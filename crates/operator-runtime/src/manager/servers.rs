@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-use super::builder::MetricsOptions;
+use super::options::MetricsOptions;
 use super::{ManagerError, Runnable};
 use crate::certificates::Certificates;
 use crate::health::Checks;

@@ -32,29 +32,34 @@ const CHECK: &str = "webhook";
 /// How long the server may take to shake hands before it counts as not reachable.
 const REACHABLE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How webhooks are served.
+/// The options of the webhook server.
 #[derive(Clone, Debug)]
 pub(super) struct WebhookOptions {
     pub(super) bind_address: String,
-    pub(super) certificates: Source,
+    pub(super) certificates: WebhookCertificates,
     pub(super) http2: bool,
     pub(super) min_tls_version: TlsVersion,
     /// The file with the authority of clients, where they need a certificate.
     pub(super) client_authority: Option<PathBuf>,
 }
 
-/// Where the certificates come from.
+/// The certificates of webhooks.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
-    /// The operator's own authority, for all Services of the operator's namespace; for `localhost`, and known to
-    /// nobody, where there is no namespace.
+pub enum WebhookCertificates {
+    /// The operator makes an authority for all Services of its namespace, in the Secret `NAME-webhook-ca`, and has the API
+    /// server trust it; see [`crate::webhook`]. Outside of a cluster the certificate is for `localhost`, and nobody trusts
+    /// it.
     Own,
-    /// As [`Source::Own`], in a namespace that is given.
+    /// The operator makes an authority in a namespace and a Secret of your choice.
     Managed(ManagedCertificates),
+    /// PEM files, which are read again when they change.
     Files {
+        /// The file of the certificate chain.
         certificate: PathBuf,
+        /// The file of the key.
         key: PathBuf,
     },
+    /// Certificates of your own. The API server must trust them by other means, such as cert-manager or a test.
     Given(Certificates),
 }
 
@@ -86,18 +91,6 @@ pub(super) struct Serving {
 
 // === impl WebhookOptions ===
 
-impl Default for WebhookOptions {
-    fn default() -> Self {
-        Self {
-            bind_address: format!(":{}", WebhookServer::PORT),
-            certificates: Source::Own,
-            http2: false,
-            min_tls_version: TlsVersion::default(),
-            client_authority: None,
-        }
-    }
-}
-
 impl WebhookOptions {
     fn is_off(&self) -> bool {
         matches!(self.bind_address.as_str(), "" | "0")
@@ -114,6 +107,20 @@ impl WebhookOptions {
             tls.require_clients_of(&pem)?;
         }
         Ok(tls)
+    }
+}
+
+// === impl WebhookCertificates ===
+
+impl From<Certificates> for WebhookCertificates {
+    fn from(certificates: Certificates) -> Self {
+        Self::Given(certificates)
+    }
+}
+
+impl From<ManagedCertificates> for WebhookCertificates {
+    fn from(certificates: ManagedCertificates) -> Self {
+        Self::Managed(certificates)
     }
 }
 
@@ -155,7 +162,7 @@ impl Webhooks {
             let listener = bind(FLAG, address)?;
             self.bound = Some((local(&listener, address)?, Some(listener)));
             // Until the server runs.
-            self.shared.checks.add_ready(CHECK, || {
+            self.shared.checks.add_ready(CHECK, || async {
                 Err(Error::msg("webhook server has not been started yet"))
             });
         }
@@ -186,17 +193,21 @@ impl Serving {
         } = self.shared;
         let server = self.server.tls(self.options.tls()?);
         let managed = match self.options.certificates {
-            Source::Given(certificates) => Err(certificates),
-            Source::Files { certificate, key } => Err(Certificates::from_files(&certificate, &key)?),
-            Source::Managed(managed) => Ok(managed.of_operator(&name)),
-            Source::Own => own(&name)?,
+            WebhookCertificates::Given(certificates) => Err(certificates),
+            WebhookCertificates::Files { certificate, key } => {
+                Err(Certificates::from_files(&certificate, &key)?)
+            }
+            WebhookCertificates::Managed(managed) => Ok(managed.of_operator(&name)),
+            WebhookCertificates::Own => own(&name)?,
         };
-        checks.add_ready(CHECK, || Err(Error::msg("webhook server has no certificate yet")));
+        checks.add_ready(CHECK, || async {
+            Err(Error::msg("webhook server has no certificate yet"))
+        });
         let paths: Vec<_> = server.paths().collect();
         tracing::info!(address = ?listener.local_addr().ok(), ?paths, "Serving webhooks");
         match managed {
             Err(certificates) => {
-                checks.add_ready_async(CHECK, move || reachable(address));
+                checks.add_ready(CHECK, move || reachable(address));
                 server.serve(listener, certificates, stop).await?;
             }
             Ok(managed) => {
@@ -204,7 +215,7 @@ impl Serving {
                     certificates = managed.obtain(&kube) => certificates?,
                     () = stop.cancelled() => return Ok(()),
                 };
-                checks.add_ready_async(CHECK, move || reachable(address));
+                checks.add_ready(CHECK, move || reachable(address));
                 let keep = managed.keep(kube, certificates.clone(), server.served(), stop.clone());
                 let (served, ()) = tokio::join!(server.serve(listener, certificates, stop), keep);
                 served?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::PolicyRule;
 use crate::controller::{Use, UseRole};
 use crate::error::{Error, Result};
-use crate::manager::Manager;
+use crate::manager::{Manager, ManagerOptions};
 use crate::object::Kind;
 
 /// A rule and what it follows from.
@@ -32,11 +32,11 @@ pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<(Vec
         let nobody: std::io::Result<Response<Body>> = Err(std::io::Error::other("there is no cluster"));
         nobody
     });
-    let manager = Manager::builder("manifests")
-        .client(kube::Client::new(offline, "default"))
-        .webhook_bind_address("127.0.0.1:0")
-        .build()
-        .now_or_never();
+    let options = ManagerOptions {
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        ..ManagerOptions::from(kube::Client::new(offline, "default"))
+    };
+    let manager = Manager::new("manifests", options).now_or_never();
     // With a client and without servers there is nothing to wait for.
     let manager = manager.ok_or_else(|| Error::msg("the manager waits for something"))??;
     setup(&manager)?;
@@ -55,10 +55,7 @@ pub(super) fn rules(uses: &[Use], crds: &[Value]) -> Vec<ImpliedRule> {
     }
     if !uses.is_empty() {
         rules.push(ImpliedRule {
-            rule: PolicyRule::new()
-                .groups(["events.k8s.io"])
-                .resources(["events"])
-                .verbs(["create", "patch"]),
+            rule: PolicyRule::of(&["events.k8s.io"], &["events"], &["create", "patch"]),
             reason: "events".to_owned(),
         });
     }
@@ -73,10 +70,7 @@ fn rules_of(used: &Use, crds: &[Value]) -> Vec<ImpliedRule> {
         UseRole::Watches => "watches",
     };
     let rule = |subresource: &str, verbs: &[&str]| ImpliedRule {
-        rule: PolicyRule::new()
-            .groups([kind.group.as_str()])
-            .resources([format!("{}{subresource}", kind.plural).as_str()])
-            .verbs(verbs.iter().copied()),
+        rule: PolicyRule::of(&[&kind.group], &[&format!("{}{subresource}", kind.plural)], verbs),
         reason: format!("{method}::<{}>", kind.kind),
     };
     let mut rules = vec![rule("", &["get", "list", "watch"])];

@@ -39,7 +39,7 @@ const BYTES: Buckets = Buckets(&[
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> operator_runtime::Result<()> {
-/// let metrics = Metrics::new();
+/// let metrics = Metrics::default();
 /// let server = tower::service_fn(async |_: Request<String>| Ok::<_, std::io::Error>(Response::new(String::new())));
 /// let counted = metrics.rest_client_layer("10.0.0.1:6443").layer(server);
 /// counted.oneshot(Request::new(String::new())).await?;

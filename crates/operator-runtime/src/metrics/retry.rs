@@ -134,7 +134,7 @@ mod tests {
         }
         let mut answer = Ok(answer.body(()).unwrap());
 
-        let mut policy = Metrics::new().rest_client_layer("test").retries();
+        let mut policy = Metrics::default().rest_client_layer("test").retries();
         let (mut count, mut took) = (1, Duration::ZERO);
         assert!(Policy::<_, Response<()>, _>::clone_request(&mut policy, &request).is_some());
         while let Some(pause) = policy.retry(&mut request, &mut answer) {

@@ -11,7 +11,7 @@ use super::*;
 
 /// The whole of what a manager with one of each exposes.
 fn exposed() -> String {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let controller = metrics.controller("memcached", 4);
     controller.finished(Outcome::TerminalError, Duration::from_millis(30));
     let queue = metrics.queue("memcached");
@@ -143,7 +143,7 @@ fn this_process_is_measured() {
 
 #[test]
 fn managers_share_no_numbers() {
-    let (one, other) = (Metrics::new(), Metrics::new());
+    let (one, other) = (Metrics::default(), Metrics::default());
     one.queue("same").added(1);
     let line = r#"workqueue_adds_total{name="same",controller="same"}"#;
     assert_line(&one.to_text(), &format!("{line} 1"));
@@ -153,7 +153,7 @@ fn managers_share_no_numbers() {
 
 #[test]
 fn work_counts_as_unfinished_until_it_is_dropped() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let running = metrics.queue("q").started(Duration::from_secs(2));
     let unfinished = |text: &str| {
         let prefix = r#"workqueue_unfinished_work_seconds{name="q",controller="q"} "#;
@@ -177,7 +177,7 @@ fn work_counts_as_unfinished_until_it_is_dropped() {
 
 #[test]
 fn many_priorities_share_one_label() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics
         .queue("q")
         .depth(|| (0..30).map(|priority| (priority, 1)).collect());
@@ -187,7 +187,7 @@ fn many_priorities_share_one_label() {
 
 #[test]
 fn priorities_that_come_and_go_fill_no_memory_of_the_monitoring() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let now = std::sync::Arc::new(std::sync::atomic::AtomicI32::new(0));
     let asked = now.clone();
     metrics
@@ -215,7 +215,7 @@ fn priorities_that_come_and_go_fill_no_memory_of_the_monitoring() {
 
 #[tokio::test]
 async fn requests_are_counted_by_code_method_and_host_and_measured() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let layer = metrics.rest_client_layer("10.0.0.1:6443");
     let conflict = async |_: Request<Full<Bytes>>| {
         let answer = Response::builder().status(StatusCode::CONFLICT);
@@ -258,7 +258,7 @@ async fn requests_are_counted_by_code_method_and_host_and_measured() {
 
 #[test]
 fn what_the_client_spares_is_counted_by_kind() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.client().write_skipped("Deployment.apps");
     metrics.cache().skipped_writes_requeued("Deployment.apps", 2);
     metrics.cache().quarantined("Pod", 2);

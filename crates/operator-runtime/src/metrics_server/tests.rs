@@ -83,7 +83,7 @@ async fn get(
 
 #[tokio::test]
 async fn form_is_negotiated() {
-    let (address, _stop) = started(MetricsServer::new(Metrics::new())).await;
+    let (address, _stop) = started(MetricsServer::new(Metrics::default())).await;
     let (code, kind, text) = get(address, "/metrics", &[]).await;
     assert_eq!((code, kind.as_str()), (StatusCode::OK, TEXT));
     assert!(text.contains("# TYPE controller_runtime_webhook_panics_total counter"));
@@ -101,7 +101,7 @@ async fn form_is_negotiated() {
 #[tokio::test]
 async fn only_those_whom_the_server_lets_read_and_it_is_asked_once() {
     let asked = Arc::new(AtomicUsize::new(0));
-    let server = MetricsServer::new(Metrics::new()).authorize(reviewer(asked.clone()));
+    let server = MetricsServer::new(Metrics::default()).authorize(reviewer(asked.clone()));
     let (address, _stop) = started(server).await;
     let code = async |token: &str| {
         get(address, "/metrics", &[(header::AUTHORIZATION, token)])
@@ -124,7 +124,7 @@ async fn only_those_whom_the_server_lets_read_and_it_is_asked_once() {
 #[tokio::test]
 async fn further_handlers_have_paths_of_their_own() {
     let hello = async |_| serve::text(StatusCode::OK, "hello");
-    let server = MetricsServer::new(Metrics::new())
+    let server = MetricsServer::new(Metrics::default())
         .handler("/debug", hello)
         .unwrap();
     assert!(server.clone().handler("/metrics", hello).is_err());
@@ -175,7 +175,7 @@ async fn certificates_change_while_the_server_runs() {
     let ((certificate, key, authority), (other, other_key, other_authority)) = (pem(), pem());
     write(&certificate, &key);
     let certificates = Certificates::from_dir(&dir).unwrap();
-    let (address, _stop) = started(MetricsServer::new(Metrics::new()).secure(certificates.clone())).await;
+    let (address, _stop) = started(MetricsServer::new(Metrics::default()).secure(certificates.clone())).await;
     assert!(
         get_securely(address, &authority)
             .await
@@ -201,7 +201,7 @@ async fn shared_authority_vouches_for_the_servers_of_all_instances() {
     let (pem, other) = (authority.certificate().to_owned(), authority.reread());
     for authority in [authority, other] {
         let certificates = Certificates::issued_by(authority, ["localhost"]).unwrap();
-        let (address, _stop) = started(MetricsServer::new(Metrics::new()).secure(certificates)).await;
+        let (address, _stop) = started(MetricsServer::new(Metrics::default()).secure(certificates)).await;
         assert!(
             get_securely(address, &pem)
                 .await
@@ -215,7 +215,7 @@ async fn shared_authority_vouches_for_the_servers_of_all_instances() {
 async fn server_ends_when_it_is_told_to() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(MetricsServer::new(Metrics::new()).serve(listener, stop.clone()));
+    let serving = tokio::spawn(MetricsServer::new(Metrics::default()).serve(listener, stop.clone()));
     stop.cancel();
     serving.await.unwrap().unwrap();
 }
@@ -224,7 +224,7 @@ async fn server_ends_when_it_is_told_to() {
 async fn clients_that_ask_nothing_do_not_keep_a_server_up() {
     let secure = Certificates::self_signed(["localhost"]).unwrap();
     let authority = secure.authority().unwrap();
-    let plain = MetricsServer::new(Metrics::new());
+    let plain = MetricsServer::new(Metrics::default());
     for (server, is_secure) in [(plain.clone(), false), (plain.secure(secure), true)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -279,7 +279,7 @@ async fn metrics_are_for_those_whom_the_server_lets() {
     roles.create(&PostParams::default(), &role).await.unwrap();
     bindings.create(&PostParams::default(), &binding).await.unwrap();
 
-    let (address, _stop) = started(MetricsServer::new(Metrics::new()).authorize(env.client())).await;
+    let (address, _stop) = started(MetricsServer::new(Metrics::default()).authorize(env.client())).await;
     let get = async |path: &str, token: &str| {
         let (code, _, text) = get(address, path, &[(header::AUTHORIZATION, token)]).await;
         (code.as_u16(), text)

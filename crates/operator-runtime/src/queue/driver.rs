@@ -394,7 +394,7 @@ mod tests {
 
     #[tokio::test]
     async fn adds_count_when_they_are_ready_and_retries_when_they_have_to_wait() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         let queue = new(true, metrics.queue("tester"));
         let after = |millis| Add {
             after: Duration::from_millis(millis),
@@ -426,7 +426,7 @@ mod tests {
     }
     #[tokio::test]
     async fn depth_has_no_priority_where_there_are_none() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         let queue = new(false, metrics.queue("tester"));
         queue.add_now(key("a"), -100);
         queue.add_now(key("b"), 0);

@@ -84,7 +84,7 @@ impl RateLimit {
     }
 
     /// Makes a limiter that has counted nothing yet. Every queue has its own.
-    pub fn limiter(&self) -> Box<dyn RateLimiter> {
+    pub(crate) fn limiter(&self) -> Box<dyn RateLimiter> {
         match self {
             Self::Exponential(backoff) => Box::new(Exponential::new(*backoff)),
             Self::Bucket { per_second, burst } => Box::new(Bucket::new(*per_second, *burst)),

@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Add;
 use super::driver::WorkQueue;
+use super::state;
 use crate::error::{Error, Result, panic_text};
 use crate::object::ObjectKey;
 
@@ -19,7 +19,19 @@ use crate::object::ObjectKey;
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Adds requests to the queue of a controller; what it is given is reconciled. Clones share the queue.
+/// Options of adding a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Add {
+    /// The priority; higher ones are served first. Default: that of the event, which is 0, and -100 for objects of the first
+    /// list and of resyncs.
+    pub priority: Option<i32>,
+    /// Delay before the key becomes ready.
+    pub after: Duration,
+    /// Delays the key by the backoff of its failures, and counts one more failure. With `after`, the shorter delay counts.
+    pub rate_limited: bool,
+}
+
+/// Adds requests to the queue of a controller. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct Requests {
     queue: Arc<WorkQueue>,
@@ -57,46 +69,19 @@ impl Requests {
         self
     }
 
-    /// Reconciles the key as soon as a worker is free. A key that waits already waits once.
-    ///
-    /// Events have priority 0; given to a handler, what it adds because of an object of the first list or of a resync
-    /// has -100.
+    /// Reconciles the key as soon as a worker is free. A key that waits already is not added twice.
     pub fn add(&self, key: impl Into<ObjectKey>) {
-        self.add_with_priority(key, self.priority);
+        self.add_with(key, Add::default());
     }
 
-    /// Reconciles the key with a priority: higher ones go first. Events have 0, the first list and resyncs have -100. A
-    /// key that waits already keeps the higher of the two.
-    pub fn add_with_priority(&self, key: impl Into<ObjectKey>, priority: i32) {
-        let add = Add {
-            priority,
-            ..Add::default()
-        };
-        self.add_with(key, add);
-    }
-
-    /// Reconciles the key not before this time has passed, unless something else asks for it earlier.
-    pub fn add_after(&self, key: impl Into<ObjectKey>, after: Duration) {
-        let add = Add {
-            priority: self.priority,
-            after,
-            ..Add::default()
-        };
-        self.add_with(key, add);
-    }
-
-    /// Reconciles the key after the backoff, as if a reconcile of it had failed.
-    pub fn add_rate_limited(&self, key: impl Into<ObjectKey>) {
-        let add = Add {
-            priority: self.priority,
-            rate_limited: true,
-            ..Add::default()
-        };
-        self.add_with(key, add);
-    }
-
-    /// Reconciles the key with a priority of its own, and after whatever wait.
+    /// Reconciles the key with a priority, after a delay, or after the backoff. A key that waits already keeps the higher
+    /// priority and the earlier time.
     pub fn add_with(&self, key: impl Into<ObjectKey>, add: Add) {
+        let add = state::Add {
+            priority: add.priority.unwrap_or(self.priority),
+            after: add.after,
+            rate_limited: add.rate_limited,
+        };
         self.queue.add(key.into(), add);
     }
 

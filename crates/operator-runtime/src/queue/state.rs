@@ -22,7 +22,7 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Options of adding a key; by default at once, with priority 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Add {
+pub(crate) struct Add {
     /// The higher priority is served first.
     pub priority: i32,
     /// Delay before the key becomes ready.
@@ -33,7 +33,7 @@ pub struct Add {
 
 /// A key that was handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Popped<K> {
+pub(crate) struct Popped<K> {
     /// The key.
     pub key: K,
     /// The priority that it had.
@@ -59,7 +59,7 @@ pub(crate) struct Counts {
 /// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing starves;
 ///   the other nine are served by priority, so that a backlog of old keys delays urgent ones by a ninth at most.
 /// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
-pub struct Queue<K> {
+pub(crate) struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
     entries: BTreeMap<K, Entry>,
@@ -99,7 +99,7 @@ enum Place {
 impl<K: Clone + Ord + Debug> Queue<K> {
     /// Creates an empty queue. While keys have been ready for longer than `patience`, every tenth key that is served is the
     /// oldest of them, whatever its priority.
-    pub fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
+    pub(crate) fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
             limiter,
             patience,
@@ -117,7 +117,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
 
     /// Adds a key, and returns true if it was not there before. A key that is there keeps the higher of the two
     /// priorities and the earlier of the two times.
-    pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
+    pub(crate) fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
         let after = self.wait(&key, add, now);
         if !after.is_zero() {
@@ -161,7 +161,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
     }
 
     /// Hands out the next key; it is running until [`Queue::done`].
-    pub fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
         let key = self.turn(now)?;
         let entry = self.entries.get(&key).copied()?;
@@ -176,7 +176,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
     }
 
     /// Ends the run of a key; if it was added meanwhile it is due again.
-    pub fn done(&mut self, key: &K, now: Instant) {
+    pub(crate) fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
             && let Place::Parked(due) = entry.place

@@ -24,9 +24,8 @@ pub(super) const CONVERT: &str = "/convert";
 const SERVICE: &str = "webhook-service";
 const NAMESPACE: &str = "system";
 
-/// The webhooks of one kind. [`Manager::add_webhook`](crate::Manager::add_webhook) serves them,
-/// [`Manifests::webhook`](crate::manifests::Manifests::webhook) describes them; one function that makes the value is
-/// the single source of both.
+/// The webhooks of one kind. [`Operator::webhook`](crate::Operator::webhook) serves them and describes them in the
+/// manifests.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
@@ -79,7 +78,7 @@ pub struct WebhookOptions {
     /// The name in the configuration, a DNS name; `mmemcached-v1.kb.io` or `vmemcached-v1.kb.io` unless said
     /// otherwise.
     pub name: Option<String>,
-    /// The path; [`mutate_path`](super::mutate_path) or [`validate_path`](super::validate_path) unless said otherwise.
+    /// The path. Default: `/mutate-GROUP-VERSION-KIND` or `/validate-GROUP-VERSION-KIND`, as in kubebuilder.
     pub path: Option<String>,
     /// The resources, such as `memcacheds` or `memcacheds/status`; that of the kind when empty.
     pub resources: Vec<String>,
@@ -183,7 +182,7 @@ impl<K: Object> Webhook<K> {
         }
     }
 
-    /// Fills in defaults when objects are created or updated, at [`mutate_path`](super::mutate_path).
+    /// Fills in defaults when objects are created or updated, at a path such as `/mutate-cache-example-com-v1-memcached`.
     pub fn defaulter(self, defaulter: impl Defaulter<K>) -> Self {
         self.defaulter_with(defaulter, WebhookOptions::default())
     }
@@ -194,7 +193,7 @@ impl<K: Object> Webhook<K> {
         self.mutating(handler, options)
     }
 
-    /// Checks objects that are created or updated, at [`validate_path`](super::validate_path).
+    /// Checks objects that are created or updated, at a path such as `/validate-cache-example-com-v1-memcached`.
     pub fn validator(self, validator: impl Validator<K>) -> Self {
         self.validator_with(validator, WebhookOptions::default())
     }

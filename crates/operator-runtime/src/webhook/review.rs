@@ -197,11 +197,6 @@ impl AdmissionResponse {
         self
     }
 
-    /// Returns true if the request may pass.
-    pub fn is_allowed(&self) -> bool {
-        self.allowed
-    }
-
     /// As JSON, in answer to the request `uid` of a review of this version.
     pub(super) fn to_json(&self, api_version: &str, uid: &str) -> Vec<u8> {
         // An empty patch, and the like, have no form that could fail to serialize.

@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::AdmissionHandler;
-use super::authentication::{AuthenticationEndpoint, Authenticator};
 use super::endpoint::{AdmissionEndpoint, BodyError, ConversionEndpoint, Endpoint, RawEndpoint};
 use super::registration::{CONVERT, Webhook, crd};
 use crate::certificates::{CertificateError, Certificates, Served, TlsOptions};
@@ -89,14 +88,6 @@ impl WebhookServer {
         handler: impl AdmissionHandler,
     ) -> Result<(), WebhookError> {
         self.mount(path, Arc::new(AdmissionEndpoint::new(Box::new(handler))))
-    }
-
-    pub(crate) fn add_authentication(
-        &self,
-        path: &str,
-        authenticator: impl Authenticator,
-    ) -> Result<(), WebhookError> {
-        self.mount(path, Arc::new(AuthenticationEndpoint(authenticator)))
     }
 
     pub(crate) fn add_raw<F, R>(&self, path: &str, handler: F) -> Result<(), WebhookError>

@@ -157,7 +157,7 @@ fn counted(server: WebhookServer) -> WebhookServer {
 
 /// The response to a review.
 async fn review(path: &str, request: &Value) -> Value {
-    review_by(&server(&Metrics::new()), path, request).await
+    review_by(&server(&Metrics::default()), path, request).await
 }
 
 async fn review_by(server: &WebhookServer, path: &str, request: &Value) -> Value {
@@ -180,7 +180,7 @@ async fn created(path: &str, spec: &Value) -> Value {
 
 #[test]
 fn paths_are_those_of_controller_runtime() {
-    let server = server(&Metrics::new());
+    let server = server(&Metrics::default());
     assert_eq!(server.paths().collect::<Vec<_>>(), ["/convert", MUTATE, VALIDATE]);
     assert_eq!(mutate_path::<ConfigMap>(), "/mutate--v1-configmap");
 }
@@ -281,7 +281,7 @@ async fn object_of_another_shape_is_a_bad_request() {
 
 #[tokio::test]
 async fn panic_is_answered_and_counted() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let server = server(&metrics);
     let request = json!({"uid": "u-2", "operation": "CREATE", "object": memcached(&json!({"size": 13}))});
     let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
@@ -304,7 +304,7 @@ async fn panic_is_answered_and_counted() {
 
 #[tokio::test]
 async fn what_is_no_review_is_refused() {
-    let server = server(&Metrics::new());
+    let server = server(&Metrics::default());
     for body in ["", "{", "{}", "[]"] {
         let (code, answer) = post(&server, MUTATE, body).await;
         assert_eq!(
@@ -342,7 +342,7 @@ async fn what_is_no_review_is_refused() {
 async fn old_reviews_are_answered_in_their_version() {
     let review = json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview",
                         "request": {"uid": "u", "operation": "DELETE"}});
-    let (_, answer) = post(&server(&Metrics::new()), MUTATE, review.to_string()).await;
+    let (_, answer) = post(&server(&Metrics::default()), MUTATE, review.to_string()).await;
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1beta1");
 }
 
@@ -370,7 +370,7 @@ async fn converted(server: &WebhookServer, objects: &[Value], version: &str) -> 
 
 #[tokio::test]
 async fn objects_are_converted_through_the_hub() {
-    let server = server(&Metrics::new());
+    let server = server(&Metrics::default());
     let new = json!({
         "apiVersion": "cache.example.com/v1",
         "kind": "Memcached",
@@ -386,7 +386,7 @@ async fn objects_are_converted_through_the_hub() {
 
 #[tokio::test]
 async fn conversion_that_cannot_be_done_says_why() {
-    let server = server(&Metrics::new());
+    let server = server(&Metrics::default());
     let response = converted(&server, &[old(3)], "cache.example.com/v2").await;
     let message = r#"version "cache.example.com/v2" of Memcached.cache.example.com is not known"#;
     assert_eq!(response["result"]["message"], message);
@@ -398,7 +398,7 @@ async fn conversion_that_cannot_be_done_says_why() {
 
 #[tokio::test]
 async fn panic_of_a_conversion_is_answered_and_counted() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let response = converted(&server(&metrics), &[old(13)], "cache.example.com/v1").await;
     assert_eq!(response["result"]["status"], "Failure");
     assert!(
@@ -534,7 +534,7 @@ async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
         recover_panics: false,
         ..WebhookOptions::default()
     };
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let webhook = Webhook::<Memcached>::new().validator_with(MemcachedWebhook, options);
     let server = with(|server| server.add(webhook));
     let server = server.metrics(metrics.clone());
@@ -552,68 +552,9 @@ async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
     assert!(text.contains(&in_flight), "{text}");
 }
 
-/// Knows the tokens that begin with `robot:`.
-struct Robots;
-
-impl Authenticator for Robots {
-    async fn authenticate(&self, request: TokenRequest) -> TokenResponse {
-        match request.token.strip_prefix("robot:") {
-            Some("broken") => panic!("rust"),
-            Some(name) => TokenResponse::authenticated(k8s_openapi::api::authentication::v1::UserInfo {
-                username: Some(name.to_owned()),
-                ..Default::default()
-            })
-            .audiences(request.audiences),
-            None => TokenResponse::unauthenticated("no robot"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn tokens_are_reviewed() {
-    let server = counted(with(|server| server.add_authentication("/authenticate", Robots)));
-    let ask = async |version: &str, token: &str| {
-        let review = json!({
-            "apiVersion": version, "kind": "TokenReview", "metadata": {"uid": "u-5"},
-            "spec": {"token": token, "audiences": ["api"]},
-        });
-        let (code, answer) = post(&server, "/authenticate", review.to_string()).await;
-        assert_eq!(answer["kind"], "TokenReview");
-        (code, answer)
-    };
-    let (code, answer) = ask("authentication.k8s.io/v1", "robot:r2").await;
-    assert_eq!(
-        (code, &answer["metadata"]["uid"]),
-        (StatusCode::OK, &json!("u-5"))
-    );
-    let wanted = json!({"authenticated": true, "user": {"username": "r2"}, "audiences": ["api"]});
-    assert_eq!(answer["status"], wanted);
-    let (_, answer) = ask("authentication.k8s.io/v1beta1", "c3po").await;
-    assert_eq!(answer["apiVersion"], "authentication.k8s.io/v1beta1");
-    assert_eq!(
-        answer["status"],
-        json!({"authenticated": false, "error": "no robot"})
-    );
-    let (code, answer) = ask("authentication.k8s.io/v1", "robot:broken").await;
-    let error = json!({"authenticated": false, "error": "panic: rust [recovered]"});
-    assert_eq!((code, &answer["status"]), (StatusCode::OK, &error));
-
-    let (code, answer) = ask("authentication.k8s.io/v1", "").await;
-    assert_eq!(
-        (code, &answer["status"]["error"]),
-        (StatusCode::BAD_REQUEST, &json!("token is empty"))
-    );
-    let (_, answer) = post(&server, "/authenticate", "").await;
-    assert_eq!(answer["status"]["error"], "request body is empty");
-    let (code, answer) = post(&server, "/authenticate", vec![b' '; 1024 * 1024 + 1]).await;
-    assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE);
-    let error = "request entity is too large; limit is 1048576 bytes";
-    assert_eq!(answer["status"]["error"], error);
-}
-
 #[tokio::test]
 async fn raw_handlers_answer_in_any_way() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let echo = async |request: Request<Bytes>| {
         assert!(!request.body().is_empty(), "nothing to say");
         http::Response::builder()
@@ -642,7 +583,7 @@ async fn raw_handlers_answer_in_any_way() {
 /// The API server converts whole lists at once.
 #[tokio::test]
 async fn conversions_may_be_larger_than_admissions() {
-    let server = server(&Metrics::new());
+    let server = server(&Metrics::default());
     let review = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
         "request": {"uid": "u", "desiredAPIVersion": "cache.example.com/v1", "objects": [old(3)]},
@@ -656,7 +597,7 @@ async fn conversions_may_be_larger_than_admissions() {
 
 #[tokio::test]
 async fn lists_are_converted_item_by_item() {
-    let server = server(&Metrics::new());
+    let server = server(&Metrics::default());
     let list = |items: &[Value]| json!({"apiVersion": "cache.example.com/v1alpha1", "kind": "MemcachedList", "metadata": {}, "items": items});
     let response = converted(&server, &[list(&[old(3), old(5)])], "cache.example.com/v1").await;
     let converted_list = &response["convertedObjects"][0];

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams};
 use operator_apiserver::ApiServer;
 use operator_runtime::cache::{CacheOptions, WatchBackoff};
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use serde_json::json;
 use tempfile::TempDir;
@@ -40,8 +41,12 @@ impl Bench {
 
     /// An operator that waits for so long when the server says nothing.
     async fn operator(&self, options: CacheOptions, silence: Option<Duration>) -> (Manager, Running) {
-        let manager = self.wire.operator(self.directory.path()).cache_options(options);
-        let manager = manager.silence_timeout(silence).build().await.unwrap();
+        let options = ManagerOptions {
+            cache_options: options,
+            silence_timeout: silence,
+            ..self.wire.operator(self.directory.path())
+        };
+        let manager = Manager::new("tester", options).await.unwrap();
         operate(&manager, 4);
         let running = run(&manager);
         (manager, running)
@@ -301,7 +306,7 @@ async fn token_that_was_renewed_is_used_as_soon_as_the_old_one_is_refused() {
 async fn token_file_that_holds_none_is_told_when_the_manager_is_built() {
     let bench = Bench::new().await;
     std::fs::write(bench.directory.path().join("token"), "\n").unwrap();
-    let error = bench.wire.operator(bench.directory.path()).build().await;
+    let error = Manager::new("tester", bench.wire.operator(bench.directory.path())).await;
     let error = error.map(drop).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot read the token file "),

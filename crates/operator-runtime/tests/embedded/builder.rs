@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, retried, run, teller};
+use futures::SinkExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
-use operator_runtime::controller::{self, Backoff, ControllerOptions, RateLimit, RateLimiter, Watch};
+use operator_runtime::controller::{Backoff, ControllerOptions, RateLimit, RateLimiter, Watch};
 use operator_runtime::event::Event;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::owner::{set_owner_annotations, set_owner_reference};
+use operator_runtime::queue::Add;
 use operator_runtime::{handler, predicate, prelude::*};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -140,8 +143,8 @@ async fn streams_and_functions_are_sources_too() {
     }
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let (keys, from_keys) = controller::channel::<Request>(10);
-    let (events, from_events) = controller::channel::<Event<Widget>>(10);
+    let (mut keys, from_keys) = futures::channel::mpsc::channel::<Request>(10);
+    let (mut events, from_events) = futures::channel::mpsc::channel::<Event<Widget>>(10);
     manager
         .add_controller(
             Controller::without_primary("listener", reconciler)
@@ -149,7 +152,11 @@ async fn streams_and_functions_are_sources_too() {
                 .events_from(from_events, handler::for_object())
                 .watches_raw(async |requests, stop| {
                     requests.add(("default", "function"));
-                    requests.add_after(("default", "later"), Duration::from_millis(20));
+                    let later = Add {
+                        after: Duration::from_millis(20),
+                        ..Add::default()
+                    };
+                    requests.add_with(("default", "later"), later);
                     stop.cancelled().await;
                     Ok(())
                 }),
@@ -225,8 +232,15 @@ async fn warm_controller_listens_before_it_leads_and_acts_only_then() {
         let bench = Bench::new().await;
         bench.create("a", 1).await;
         let won = Arc::<Notify>::default();
-        let manager = Manager::builder("tester").client(bench.client.clone());
-        let manager = manager.election(Lot(won.clone())).build().await.unwrap();
+        let manager = Manager::new(
+            "tester",
+            ManagerOptions {
+                election: Some(Box::new(Lot(won.clone()))),
+                ..ManagerOptions::from(bench.client.clone())
+            },
+        )
+        .await
+        .unwrap();
         let (reconciler, mut told) = plain_teller();
         let started = Arc::<AtomicUsize>::default();
         let starts = started.clone();
@@ -284,7 +298,7 @@ async fn rate_limit_of_ones_own_decides_when_failures_come_back() {
     let limit = RateLimit::Custom(Arc::new(move || Box::new(Counting(counter.clone()))));
     let (failing, mut told) = teller(|_, _| async { Err(Error::msg("not yet")) });
     manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), failing).rate_limit(limit))
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), failing).options(retried(limit)))
         .unwrap();
     let (slow, mut of_slow) = teller(|_, _| async { Err(Error::msg("not yet")) });
     let hour = Duration::from_secs(3600);
@@ -292,10 +306,10 @@ async fn rate_limit_of_ones_own_decides_when_failures_come_back() {
         .add_controller(
             Controller::by_key(Watch::<Widget>::new(), slow)
                 .named("slow")
-                .rate_limit(Backoff {
+                .options(retried(Backoff {
                     base: hour,
                     max: hour,
-                }),
+                })),
         )
         .unwrap();
     let running = run(&manager);

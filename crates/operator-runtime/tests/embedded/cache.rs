@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, run};
+use crate::support::{
+    Bench, Widget, config_map, in_time, indexed, key, observe_widgets, plain_teller, run, within,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::PartialObjectMeta;
-use operator_runtime::cache::{CacheOptions, Selectors, Transforms};
+use operator_runtime::cache::{CacheOptions, Transforms};
 use operator_runtime::controller::Watch;
 use operator_runtime::{Kind, prelude::*};
 use serde_json::json;
@@ -33,14 +35,22 @@ async fn every_view_of_a_kind_comes_from_one_watch() {
     let running = run(&manager);
     let (client, kind) = (manager.client(), widget_kind());
 
-    let dynamic = client.dynamic(&kind).get(&key("a")).await.unwrap().unwrap();
+    let dynamic = client
+        .get::<DynamicObject>((&kind, &key("a")))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(dynamic.data["spec"]["size"], 1);
     assert_eq!(dynamic.types.as_ref().unwrap().kind, "Widget");
     let typed = client.get::<Widget>(&key("a")).await.unwrap().unwrap();
     assert_eq!(typed.spec.size, 1);
-    let metadata = client.metadata(&kind).list(None).await.unwrap();
+    let metadata = client.list_kind::<PartialObjectMeta>(&kind).await.unwrap();
     assert_eq!(metadata[0].metadata.uid, typed.metadata.uid);
-    let same = client.dynamic(&kind).get(&key("a")).await.unwrap().unwrap();
+    let same = client
+        .get::<DynamicObject>((&kind, &key("a")))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(Arc::ptr_eq(&dynamic, &same), "the kept type is not copied");
     bench.resize("a", 2).await;
     in_time(async {
@@ -79,7 +89,10 @@ async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more
     // The whole object is asked for: the kind is listed again, and the readers of metadata hear nothing of it.
     let typed = client.get::<Widget>(&key("a")).await.unwrap().unwrap();
     assert_eq!(typed.spec.size, 1);
-    let dynamic = client.dynamic(&widget_kind()).get(&key("a")).await.unwrap();
+    let dynamic = client
+        .get::<DynamicObject>((&widget_kind(), &key("a")))
+        .await
+        .unwrap();
     assert_eq!(dynamic.unwrap().data["spec"]["size"], 1);
     bench.create("b", 1).await;
     assert_eq!(in_time(heard.recv()).await.unwrap(), "b");
@@ -140,7 +153,10 @@ async fn index_finds_objects_by_value_and_sees_own_writes() {
     let running = run(&manager);
     let client = manager.client();
     let names = async |value: &str, namespace: Option<&str>| {
-        let options = ListOptions::from(namespace).index("size", value);
+        let options = ListOptions {
+            namespace: namespace.map(str::to_owned),
+            ..indexed("size", value)
+        };
         let widgets = client.list::<Widget>().options(options).await.unwrap();
         widgets.iter().map(|widget| widget.name_any()).collect::<Vec<_>>()
     };
@@ -159,13 +175,13 @@ async fn index_finds_objects_by_value_and_sees_own_writes() {
         .add_index_of::<DynamicObject>(&widget_kind(), "name", by_name)
         .unwrap();
     let found = client
-        .dynamic(&widget_kind())
-        .list(ListOptions::all().index("name", "c"))
+        .list_kind::<DynamicObject>(&widget_kind())
+        .options(indexed("name", "c"))
         .await;
     assert_eq!(found.unwrap().len(), 1);
     let error = client
         .list::<Widget>()
-        .options(ListOptions::all().index("color", "red"))
+        .options(indexed("color", "red"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains(r#"has no index "color""#), "{error}");
@@ -201,8 +217,7 @@ async fn transform_removes_what_nobody_reads() {
     );
     bench.create("w", 7).await;
     let widget = client
-        .dynamic(&widget_kind())
-        .get(&key("w"))
+        .get::<DynamicObject>((&widget_kind(), &key("w")))
         .await
         .unwrap()
         .unwrap();
@@ -213,10 +228,10 @@ async fn transform_removes_what_nobody_reads() {
 #[tokio::test]
 async fn kind_may_have_namespaces_of_its_own() {
     let bench = Bench::new().await;
-    let selectors = Selectors::default().namespaces(Kind::of::<Widget>(), ["elsewhere"]);
+    let kinds = [(Kind::of::<Widget>(), within(["elsewhere"]))].into();
     let manager = bench
         .manager_with(CacheOptions {
-            selectors,
+            kinds,
             ..CacheOptions::default()
         })
         .await;
@@ -328,7 +343,8 @@ async fn with_a_bad_lax(bench: &Bench) -> (Api<DynamicObject>, DynamicObject) {
     crds.create(&PostParams::default(), &serde_json::from_value(crd).unwrap())
         .await
         .unwrap();
-    let laxes: Api<DynamicObject> = Api::default_namespaced_with(bench.client.clone(), &kind.api_resource());
+    let laxes: Api<DynamicObject> =
+        Api::default_namespaced_with(bench.client.clone(), &kube::api::ApiResource::from(&kind));
     let object = json!({"apiVersion": "example.com/v1", "kind": "Lax", "metadata": {"name": "bad"}, "spec": {"size": "large"}});
     let bad = laxes
         .create(&PostParams::default(), &serde_json::from_value(object).unwrap())
@@ -394,7 +410,7 @@ async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_un
     // Kept as dynamic objects, which everything fits.
     let (whole, mut of_whole) = plain_teller();
     manager
-        .add_controller(Controller::by_key(Watch::dynamic(&kind), whole))
+        .add_controller(Controller::by_key(Watch::<DynamicObject>::of_kind(&kind), whole))
         .unwrap();
     let (typed, mut of_typed) = mpsc::unbounded_channel();
     manager
@@ -446,7 +462,8 @@ async fn watch_of_a_dynamic_kind_is_a_controller_like_any_other() {
     let (reconciler, mut told) = plain_teller();
     manager
         .add_controller(Controller::by_key(
-            Watch::dynamic(&widget_kind()).filter(operator_runtime::predicate::generation_changed()),
+            Watch::<DynamicObject>::of_kind(&widget_kind())
+                .filter(operator_runtime::predicate::generation_changed()),
             reconciler,
         ))
         .unwrap();
@@ -471,12 +488,15 @@ async fn read_starts_no_watch_where_it_may_not() {
     let client = manager.client();
     for error in [
         client.get::<Widget>(&key("a")).await.unwrap_err(),
-        client.dynamic(&widget_kind()).list(None).await.unwrap_err(),
+        client
+            .list_kind::<DynamicObject>(&widget_kind())
+            .await
+            .unwrap_err(),
     ] {
         assert!(error.to_string().contains("reads start no watch"), "{error}");
     }
     assert_eq!(watches_of_widgets(&bench), 0);
-    manager.cache().watch::<Widget>();
+    manager.cache().watch::<Widget>(&Kind::of::<Widget>());
     in_time(manager.cache().wait_for_sync()).await;
     assert!(client.get::<Widget>(&key("a")).await.unwrap().is_some());
     running.end().await.unwrap();
@@ -492,7 +512,10 @@ async fn deletion_reaches_the_handler_that_knew_an_earlier_state() {
     // Kept as dynamic objects, which everything fits.
     let (whole, mut of_whole) = plain_teller();
     manager
-        .add_controller(Controller::by_key(Watch::dynamic(&Kind::of::<Lax>()), whole))
+        .add_controller(Controller::by_key(
+            Watch::<DynamicObject>::of_kind(&Kind::of::<Lax>()),
+            whole,
+        ))
         .unwrap();
     let (events, mut of_typed) = mpsc::unbounded_channel();
     manager

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Bench, Running, Widget, config_map, in_time, key, reconciling, run};
+use crate::support::{
+    Bench, Running, Widget, WidgetStatus, config_map, in_time, key, labelled, of_tier, reconciling, run,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_runtime::client::Written;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use serde_json::json;
 
@@ -209,14 +212,14 @@ async fn status_is_sent_only_when_it_changes() {
     let (manager, running) = start(&bench).await;
     let client = manager.client();
     let widget = bench.create("a", 1).await;
-    let ready = || Condition::available(true, "Ready", "");
-    let written = client
-        .status(&widget)
-        .condition(ready())
-        .set("size", 1)
-        .patch()
-        .await
-        .unwrap();
+    let set = |size: i32| {
+        move |status: &mut WidgetStatus| {
+            status.conditions.set(Condition::available(true, "Ready", ""));
+            status.size = Some(size);
+        }
+    };
+    let widget = Arc::new(widget);
+    let written = client.update_status(&widget, set(1)).await.unwrap();
     let status = written.status.clone().unwrap();
     assert_eq!(status.size, Some(1));
     assert_eq!(
@@ -227,14 +230,12 @@ async fn status_is_sent_only_when_it_changes() {
 
     let network = bench.network.clone();
     reconciling(&manager, async move |ctx| {
-        let again = ctx.status(&*written).condition(ready()).set("size", 1);
-        let again = again.patch().await.unwrap();
+        let again = ctx.update_status(written.object(), set(1)).await.unwrap();
         assert!(!again.was_sent());
         assert_eq!(again.metadata.resource_version, written.metadata.resource_version);
         assert_eq!(network.take_writes(), [""; 0]);
         // One part is so already, and the other one is not.
-        let other = ctx.status(&*written).condition(ready()).set("size", 2);
-        let other = other.patch().await.unwrap();
+        let other = ctx.update_status(written.object(), set(2)).await.unwrap();
         assert_eq!(other.status.as_ref().unwrap().size, Some(2));
         assert_eq!(network.take_writes().len(), 1);
     })
@@ -263,9 +264,9 @@ async fn condition_of_another_controller_survives_a_stale_write() {
     let own = Condition::available(true, "Ready", "");
     let written = manager
         .client()
-        .status(&stale)
-        .condition(own)
-        .patch()
+        .update_status(&Arc::new(stale), |status| {
+            status.conditions.set(own.clone());
+        })
         .await
         .unwrap();
     let conditions = &written.status.as_ref().unwrap().conditions;
@@ -378,10 +379,15 @@ struct GadgetSpec {
 #[tokio::test]
 async fn only_the_named_namespaces_are_watched() {
     let bench = Bench::new().await;
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .namespaces(["default"]);
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            namespaces: ["default"].map(str::to_owned).to_vec(),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
     let elsewhere = ObjectKey::namespaced("kube-system", "a");
@@ -466,10 +472,15 @@ async fn election_decides_when_controllers_run() {
         lost: lost.clone(),
         released: released.clone(),
     };
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .election(election);
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            election: Some(Box::new(election)),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let (reconciler, mut told) = crate::support::teller(|_, _| std::future::pending());
     manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
@@ -490,17 +501,22 @@ async fn election_decides_when_controllers_run() {
 
 #[tokio::test]
 async fn cache_keeps_only_what_is_selected() {
-    use operator_runtime::cache::{CacheOptions, Selectors};
+    use operator_runtime::cache::CacheOptions;
     let bench = Bench::new().await;
-    let selectors = Selectors::default().labels(Kind::of::<ConfigMap>(), "tier=front");
+    let kinds = [(Kind::of::<ConfigMap>(), labelled("tier=front"))].into();
     let options = CacheOptions {
-        selectors,
+        kinds,
         ..CacheOptions::default()
     };
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .cache_options(options);
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            cache_options: options,
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     for (name, tier) in [("kept", "front"), ("left-out", "back")] {
         let mut config = config_map(name, "1");
@@ -514,7 +530,7 @@ async fn cache_keeps_only_what_is_selected() {
         .filter_map(|config| config.metadata.name.as_deref())
         .collect();
     assert_eq!(names, ["kept"]);
-    let none = ListOptions::in_namespace("default").labels([("tier", "back")]);
+    let none = of_tier("back");
     assert!(
         manager
             .client()

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, probe, reconcile_widgets, run,
-    teller,
+    Bench, Widget, config_map, in_time, key, observe_widgets, parallel, plain_teller, probe,
+    reconcile_widgets, run, teller,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_runtime::controller::ControllerOptions;
 use operator_runtime::election::LeaderElectionOptions;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::{predicate, prelude::*};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -202,7 +203,7 @@ async fn key_never_runs_twice_at_once() {
             Ok(Action::done())
         }
     });
-    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).max_concurrent_reconciles(4);
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).options(parallel(4));
     manager.add_controller(controller).unwrap();
     let running = run(&manager);
     bench.create("a", 0).await;
@@ -424,12 +425,15 @@ async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
 #[tokio::test]
 async fn reconcile_that_never_ends_is_aborted_after_the_grace_period() {
     let bench = Bench::new().await;
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager
-        .graceful_shutdown_timeout(Duration::from_millis(20))
-        .build()
-        .await
-        .unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            graceful_shutdown_timeout: Duration::from_millis(20).into(),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let mut told = reconcile_widgets(&manager, |_, _| std::future::pending());
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -532,13 +536,16 @@ async fn mistakes_in_building_a_controller_are_errors() {
 #[tokio::test]
 async fn metrics_are_served_where_they_are_asked_for() {
     let bench = Bench::new().await;
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager
-        .metrics_bind_address("127.0.0.1:0")
-        .metrics_secure(false)
-        .build()
-        .await
-        .unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            metrics_bind_address: "127.0.0.1:0".to_owned(),
+            metrics_secure: false,
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), plain_teller().0))
         .unwrap();
@@ -559,16 +566,19 @@ async fn leader_elected_by_lease_gives_it_back() {
     let bench = Bench::new().await;
     let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
     for _ in 0..2 {
-        let manager = Manager::builder("tester").client(bench.client.clone());
-        let manager = manager
-            .leader_election(true)
-            .leader_election_options(LeaderElectionOptions {
-                namespace: Some("default".to_owned()),
-                ..LeaderElectionOptions::default()
-            })
-            .build()
-            .await
-            .unwrap();
+        let manager = Manager::new(
+            "tester",
+            ManagerOptions {
+                leader_election: true,
+                leader_election_options: LeaderElectionOptions {
+                    namespace: Some("default".to_owned()),
+                    ..LeaderElectionOptions::default()
+                },
+                ..ManagerOptions::from(bench.client.clone())
+            },
+        )
+        .await
+        .unwrap();
         let running = run(&manager);
         // The second manager would wait 15 s if the first had kept the lease.
         in_time(manager.elected()).await;
@@ -585,10 +595,16 @@ async fn address_in_use_is_an_error_that_names_the_flag() {
     let bench = Bench::without_widgets();
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .health_probe_bind_address(&address);
-    let error = manager.build().await.unwrap_err().to_string();
+    let error = Manager::new(
+        "tester",
+        ManagerOptions {
+            health_probe_bind_address: address,
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap_err()
+    .to_string();
     assert!(error.contains("--health-probe-bind-address"), "{error}");
 }
 
@@ -622,16 +638,16 @@ async fn resource_costs_two_writes_and_a_restart_none() {
             };
             ctx.apply_owned(&*widget, config_map(request.name(), "1")).await?;
             let ready = Condition::available(true, "Applied", "The ConfigMap is as it should be");
-            ctx.status(&*widget)
-                .condition(ready)
-                .set("size", widget.spec.size)
-                .patch()
-                .await?;
+            ctx.update_status(&widget, |status| {
+                status.conditions.set(ready.clone());
+                status.size = Some(widget.spec.size);
+            })
+            .await?;
             Ok(Action::done())
         });
         let controller = Controller::by_key(Watch::<Widget>::new(), reconciler)
             .owns::<ConfigMap>()
-            .max_concurrent_reconciles(8);
+            .options(parallel(8));
         manager.add_controller(controller).unwrap();
         let running = run(&manager);
         let mut seen = HashSet::new();
@@ -653,7 +669,7 @@ async fn nothing_is_lost_while_watches_come_and_go() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).max_concurrent_reconciles(4);
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).options(parallel(4));
     manager.add_controller(controller).unwrap();
     // Of four requests one is refused, with each code in turn, whatever it is about.
     let count = AtomicUsize::new(0);

@@ -1,9 +1,11 @@
 //! Deletions by the operator: what it reads afterwards, and writes to objects that are gone.
 
+use std::sync::Arc;
+
 use crate::support::{Bench, Running, Widget, config_map_in, in_time, key, run, teller};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PostParams};
+use kube::api::{Api, Patch, PostParams};
 use operator_runtime::prelude::*;
 use operator_runtime::{Client, Kind, ObjectKey};
 use serde_json::json;
@@ -43,7 +45,12 @@ async fn objects_that_remain_for_their_finalizers_are_still_read() {
     let client = manager.client();
     client.create(config_map_in("default", "a", "1")).await.unwrap();
     told.until("a", None).await;
-    client.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    client
+        .list::<ConfigMap>()
+        .namespace("default")
+        .delete_all()
+        .await
+        .unwrap();
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     in_time(async { while configs.get_opt("a").await.unwrap().is_some() {} }).await;
     running.end().await.unwrap();
@@ -54,7 +61,12 @@ async fn answer_to_the_deletion_of_many_hides_none() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client.create(held("a")).await.unwrap();
-    client.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    client
+        .list::<ConfigMap>()
+        .namespace("default")
+        .delete_all()
+        .await
+        .unwrap();
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
     running.end().await.unwrap();
 }
@@ -67,7 +79,12 @@ async fn objects_that_the_cache_has_not_seen_are_deleted_with_the_others() {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     let late = config_map_in("default", "late", "1");
     configs.create(&PostParams::default(), &late).await.unwrap();
-    client.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    client
+        .list::<ConfigMap>()
+        .namespace("default")
+        .delete_all()
+        .await
+        .unwrap();
     assert!(configs.get_opt("late").await.unwrap().is_none(), "it leaked");
     bench.network.hold_watches(false);
     running.end().await.unwrap();
@@ -93,11 +110,8 @@ async fn dry_run_hides_nothing() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client.create(config_map_in("default", "a", "1")).await.unwrap();
-    let dry_run = DeleteParams {
-        dry_run: true,
-        ..DeleteParams::default()
-    };
-    client.delete_with::<ConfigMap>(&key("a"), dry_run).await.unwrap();
+    let dry_run = client.with(|options| options.delete.dry_run = true);
+    dry_run.delete::<ConfigMap>(&key("a")).await.unwrap();
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
     running.end().await.unwrap();
 }
@@ -133,20 +147,36 @@ async fn deletion_is_seen_at_once_whatever_the_server_answers() {
 #[tokio::test]
 async fn status_of_an_object_that_is_gone_is_not_written_and_not_an_error() {
     let bench = Bench::new().await;
-    let old = bench.create("a", 1).await;
+    let old = Arc::new(bench.create("a", 1).await);
     let (client, running) = start(&bench).await;
     bench.delete("a").await;
     let ready = || Condition::available(true, "Ready", "");
-    let gone = client.status(&old).condition(ready()).patch().await.unwrap();
+    let gone = client
+        .update_status(&old, |status| {
+            status.conditions.set(ready());
+        })
+        .await
+        .unwrap();
     assert!(gone.is_gone());
-    let gone = client.status(&old).set("size", 1).patch().await.unwrap();
+    let gone = client
+        .update_status(&old, |status| status.size = Some(1))
+        .await
+        .unwrap();
     assert!(gone.is_gone());
 
     // Another object has taken its name.
     let new = bench.create("a", 2).await;
-    let gone = client.status(&old).condition(ready()).patch().await.unwrap();
+    let gone = client
+        .update_status(&old, |status| {
+            status.conditions.set(ready());
+        })
+        .await
+        .unwrap();
     assert!(gone.is_gone());
-    let gone = client.status(&old).set("size", 1).patch().await.unwrap();
+    let gone = client
+        .update_status(&old, |status| status.size = Some(1))
+        .await
+        .unwrap();
     assert!(gone.is_gone());
     let live = bench.widgets().get("a").await.unwrap();
     assert_eq!((live.uid(), live.status), (new.uid(), None));
@@ -173,17 +203,9 @@ async fn kind_that_is_not_served_is_not_an_absent_object() {
     let running = run(&manager);
     let client = manager.client();
     let kind = Kind::of::<Widget>();
-    let error = client
-        .resources::<Widget>(&kind)
-        .live()
-        .get(&key("a"))
-        .await
-        .unwrap_err();
+    let error = client.live().get::<Widget>((&kind, &key("a"))).await.unwrap_err();
     assert!(error.is_not_served() && !error.is_not_found(), "{error:?}");
-    let error = client
-        .delete_with::<Widget>(&key("a"), DeleteParams::default())
-        .await
-        .unwrap_err();
+    let error = client.delete::<Widget>(&key("a")).await.unwrap_err();
     assert!(error.is_not_served(), "{error:?}");
     running.end().await.unwrap();
 }
@@ -192,7 +214,7 @@ async fn kind_that_is_not_served_is_not_an_absent_object() {
 async fn patches_take_fields_over_and_need_a_version_to_be_locked() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
-    let other = client.with_field_manager("other");
+    let other = client.with(|options| options.field_manager = "other".into());
     other.apply(config_map_in("default", "a", "1")).await.unwrap();
     let apply =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"value": "2"}});
@@ -202,7 +224,7 @@ async fn patches_take_fields_over_and_need_a_version_to_be_locked() {
         .unwrap();
     assert_eq!(patched.data.as_ref().unwrap()["value"], "2");
     let conflict = other
-        .without_force()
+        .with(|options| options.force = false)
         .patch::<ConfigMap, _>(
             &key("a"),
             &Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "3"}})),
@@ -216,7 +238,8 @@ async fn patches_take_fields_over_and_need_a_version_to_be_locked() {
         config_map_in("default", "a", "4"),
     );
     new.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
-    let error = client.patch_from_locked(&old, &new).await.unwrap_err();
+    let locked = client.with(|options| options.optimistic_lock = true);
+    let error = locked.patch_from(&old, new).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot patch ConfigMap: metadata.resourceVersion is empty"

@@ -13,7 +13,7 @@ use operator_apiserver::ApiServer;
 use operator_runtime::cache::CacheOptions;
 use operator_runtime::client::ClientError;
 use operator_runtime::election::{Election, LeaderElection, LeaderElectionOptions, Leadership, Timing};
-use operator_runtime::manager::Runnable;
+use operator_runtime::manager::{ManagerOptions, Runnable};
 use operator_runtime::metrics::Metrics;
 use operator_runtime::prelude::*;
 use parking_lot::Mutex;
@@ -44,12 +44,15 @@ fn election(client: &kube::Client, identity: &str) -> LeaderElection {
 }
 
 async fn manager(bench: &Bench, identity: &str) -> Manager {
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    manager
-        .election(election(&bench.client, identity))
-        .build()
-        .await
-        .unwrap()
+    Manager::new(
+        "tester",
+        ManagerOptions {
+            election: Some(Box::new(election(&bench.client, identity))),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap()
 }
 
 #[tokio::test]
@@ -143,25 +146,28 @@ async fn manager_that_is_cut_off_ends_before_another_may_lead() {
 async fn options_of_the_manager_are_those_of_its_election() {
     let bench = Bench::without_widgets();
     let elsewhere = Bench::without_widgets();
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .leader_election(true)
-        .leader_election_id("widget-lock")
-        .leader_election_options(LeaderElectionOptions {
-            namespace: Some("default".to_owned()),
-            timing: Timing {
-                lease_duration: Duration::from_secs(7),
-                renew_deadline: Duration::from_secs(3),
-                ..FAST
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            leader_election: true,
+            leader_election_id: Some("widget-lock".to_owned()),
+            leader_election_options: LeaderElectionOptions {
+                namespace: Some("default".to_owned()),
+                timing: Timing {
+                    lease_duration: Duration::from_secs(7),
+                    renew_deadline: Duration::from_secs(3),
+                    ..FAST
+                },
+                labels: [("app".to_owned(), "tester".to_owned())].into(),
+                release_on_cancel: false,
+                ..LeaderElectionOptions::default()
             },
-            labels: [("app".to_owned(), "tester".to_owned())].into(),
-            release_on_cancel: false,
-            ..LeaderElectionOptions::default()
-        })
-        .leader_election_client(elsewhere.client.clone())
-        .build()
-        .await
-        .unwrap();
+            leader_election_client: Some(elsewhere.client.clone()),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let running = run(&manager);
     in_time(manager.elected()).await;
     let metrics = manager.metrics().to_text();
@@ -187,16 +193,17 @@ async fn options_of_the_manager_are_those_of_its_election() {
 #[tokio::test]
 async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
     let bench = Bench::without_widgets();
-    let builder = || {
-        let builder = Manager::builder("tester").client(bench.client.clone());
-        builder.leader_election(true)
+    let options = |leader_election_options| ManagerOptions {
+        leader_election: true,
+        leader_election_options,
+        ..ManagerOptions::from(bench.client.clone())
     };
-    let options = || LeaderElectionOptions {
+    let lease = || LeaderElectionOptions {
         namespace: Some("default".to_owned()),
         ..LeaderElectionOptions::default()
     };
-    let error = async |builder: operator_runtime::manager::ManagerBuilder| {
-        Error::from(builder.build().await.unwrap_err()).to_string()
+    let error = async |options: ManagerOptions| {
+        Error::from(Manager::new("tester", options).await.unwrap_err()).to_string()
     };
     let timing = |lease, renew, retry| Timing {
         lease_duration: Duration::from_secs(lease),
@@ -214,21 +221,19 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
         ),
         (timing(15, 10, 0), "retryPeriod must be greater than zero"),
     ] {
-        let error =
-            error(builder().leader_election_options(LeaderElectionOptions { timing, ..options() })).await;
+        let error = error(options(LeaderElectionOptions { timing, ..lease() })).await;
         assert!(error.contains(text), "{error}");
     }
-    let unnamed = error(
-        builder()
-            .leader_election_options(options())
-            .leader_election_id(""),
-    )
+    let unnamed = error(ManagerOptions {
+        leader_election_id: Some(String::new()),
+        ..options(lease())
+    })
     .await;
     assert!(
         unnamed.contains("LeaderElectionID must be configured"),
         "{unnamed}"
     );
-    let homeless = error(builder()).await;
+    let homeless = error(options(LeaderElectionOptions::default())).await;
     assert!(
         homeless.contains(
             "unable to find leader election namespace: not running in-cluster, please specify LeaderElectionNamespace"
@@ -239,7 +244,7 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
 
 #[tokio::test]
 async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
-    let (bench, metrics) = (Bench::without_widgets(), Metrics::new());
+    let (bench, metrics) = (Bench::without_widgets(), Metrics::default());
     let options = LeaderElectionOptions {
         namespace: Some("default".to_owned()),
         timing: FAST,
@@ -247,8 +252,16 @@ async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
         ..LeaderElectionOptions::default()
     };
     let election = LeaderElection::new(bench.client.clone(), "widget-lock", options).unwrap();
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.metrics(metrics).election(election).build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            metrics,
+            election: Some(Box::new(election)),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let running = run(&manager);
     in_time(manager.elected()).await;
     let text = manager.metrics().to_text();
@@ -376,7 +389,7 @@ async fn writers(clients: &[&operator_runtime::client::Client]) -> Vec<bool> {
     let mut written = Vec::new();
     for client in clients {
         let applied = client
-            .with_field_manager("own")
+            .with(|options| options.field_manager = "own".into())
             .apply(config_map_in("default", "own", &written.len().to_string()))
             .await;
         let refused = applied
@@ -420,12 +433,12 @@ async fn every_client_of_the_leader_writes_only_while_it_leads() {
         let (switch, leads) = watch::channel(false);
         let mut other = election(&home.client, "second");
         in_time(other.acquire()).await.unwrap();
-        let manager = Manager::builder("tester").client(home.client.clone());
-        let manager = match publishes {
-            true => manager.election(election(&home.client, "first")),
-            false => manager.election(Switch(leads)),
+        let mut options = ManagerOptions::from(home.client.clone());
+        options.election = match publishes {
+            true => Some(Box::new(election(&home.client, "first"))),
+            false => Some(Box::new(Switch(leads))),
         };
-        let manager = manager.build().await.unwrap();
+        let manager = Manager::new("tester", options).await.unwrap();
         let cluster = manager
             .add_cluster("west", west.client.clone(), CacheOptions::default())
             .unwrap();
@@ -467,10 +480,11 @@ async fn request_is_not_repeated_after_the_lease_was_lost() {
     let direct = kube::Client::new(server.clone(), "default");
     wire.up(server);
     let directory = tempfile::tempdir().unwrap();
-    let manager = wire
-        .operator(directory.path())
-        .election(election(&direct, "first"));
-    let manager = manager.build().await.unwrap();
+    let options = ManagerOptions {
+        election: Some(Box::new(election(&direct, "first"))),
+        ..wire.operator(directory.path())
+    };
+    let manager = Manager::new("tester", options).await.unwrap();
     let running = run(&manager);
     in_time(manager.elected()).await;
     let is_write = |what: &str| what.contains("/configmaps");
@@ -550,10 +564,16 @@ impl Election for Noted {
 async fn lease_is_released_after_what_needs_it_has_ended() {
     let bench = Bench::without_widgets();
     let notes = Arc::<Mutex<Vec<_>>>::default();
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.election(Noted(notes.clone()));
-    let manager = manager.graceful_shutdown_timeout(Duration::from_millis(10));
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            election: Some(Box::new(Noted(notes.clone()))),
+            graceful_shutdown_timeout: Duration::from_millis(10).into(),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let ended = notes.clone();
     let slow = Runnable::new("slow", |stop| async move {
         stop.cancelled().await;
@@ -602,8 +622,15 @@ async fn election_that_panics_ends_the_manager_with_an_error() {
             at_once,
             released: released.clone(),
         };
-        let manager = Manager::builder("tester").client(bench.client.clone());
-        let manager = manager.election(election).build().await.unwrap();
+        let manager = Manager::new(
+            "tester",
+            ManagerOptions {
+                election: Some(Box::new(election)),
+                ..ManagerOptions::from(bench.client.clone())
+            },
+        )
+        .await
+        .unwrap();
         let error = run(&manager).ended().await.unwrap_err();
         assert_eq!(error.to_string(), "leader election failed: panic: no quorum");
         assert_eq!(released.load(Ordering::SeqCst), !at_once);

@@ -12,6 +12,7 @@ use operator_runtime::logging::{LogLevel, Logging};
 use operator_runtime::prelude::*;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::support::{Bench, Widget, WidgetSpec, in_time, run};
@@ -62,7 +63,10 @@ async fn events_are_logged_while_developing() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let widget = bench.create("a", 1).await;
-    for (log, level) in [(&log, LogLevel::INFO), (&everything, LogLevel::DEBUG)] {
+    for (log, level) in [
+        (&log, LogLevel(LevelFilter::INFO)),
+        (&everything, LogLevel(LevelFilter::DEBUG)),
+    ] {
         let logging = Logging {
             level,
             ..Logging::default()
@@ -90,7 +94,7 @@ impl KeyReconciler for Careless {
                 "metadata": {"generateName": "made-", "namespace": "default"},
                 "colour": "red",
             }))?;
-            ctx.dynamic(&kind).create(object).await?;
+            ctx.create((&kind, object)).await?;
         }
         Err(Error::terminal(format!("{} is not to my liking", request.name())))
     }
@@ -110,7 +114,7 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     widgets.create(&PostParams::default(), &widget).await.unwrap();
     wire.up(server);
     let args = wire.args(directory.path(), &[]);
-    let manager = Manager::builder("tester").args(&args).build().await.unwrap();
+    let manager = Manager::new("tester", &args).await.unwrap();
     manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), Careless))
         .unwrap();

@@ -11,7 +11,7 @@ use kube::runtime::wait::await_condition;
 use operator_runtime::Client;
 use operator_runtime::cache::CacheOptions;
 use operator_runtime::election::Election;
-use operator_runtime::manager::{ManagerBuilder, Runnable};
+use operator_runtime::manager::{ManagerOptions, Runnable};
 use operator_runtime::prelude::*;
 use operator_runtime::{ControllerOptions, handler};
 use parking_lot::Mutex;
@@ -20,7 +20,8 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::support::{
-    Bench, Widget, config_map, get, in_time, key, plain_teller, probe, reconcile_widgets, run, teller,
+    Bench, Widget, config_map, get, in_time, key, parallel, plain_teller, probe, reconcile_widgets, run,
+    teller,
 };
 
 /// What happened, in order.
@@ -87,8 +88,15 @@ async fn manager(bench: &Bench, won: &Arc<Notify>, diary: &Diary) -> Manager {
         won: won.clone(),
         diary: diary.clone(),
     };
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    manager.election(lot).build().await.unwrap()
+    Manager::new(
+        "tester",
+        ManagerOptions {
+            election: Some(Box::new(lot)),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap()
 }
 
 #[tokio::test]
@@ -233,9 +241,15 @@ async fn manager_runs_once() {
 #[tokio::test]
 async fn nothing_is_waited_for_without_grace() {
     let bench = Bench::without_widgets();
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.graceful_shutdown_timeout(Duration::ZERO);
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            graceful_shutdown_timeout: Duration::ZERO.into(),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let endless = Runnable::new("endless", |_| std::future::pending());
     manager.add(endless).unwrap();
     let running = run(&manager);
@@ -248,8 +262,15 @@ async fn grace_is_as_long_as_it_is_said_to_be_or_endless() {
     const SHORT: Duration = Duration::from_millis(100);
     let bench = Bench::without_widgets();
     for grace in [Some(SHORT), None] {
-        let manager = Manager::builder("tester").client(bench.client.clone());
-        let manager = manager.graceful_shutdown_timeout(grace).build().await.unwrap();
+        let manager = Manager::new(
+            "tester",
+            ManagerOptions {
+                graceful_shutdown_timeout: grace,
+                ..ManagerOptions::from(bench.client.clone())
+            },
+        )
+        .await
+        .unwrap();
         // No test waits for longer than the default.
         let options = format!("{manager:?}");
         assert!(
@@ -402,23 +423,22 @@ async fn controller_names_the_span_of_its_reconciles() {
 #[tokio::test]
 async fn options_of_the_controller_go_before_its_kind_and_its_kind_before_the_manager() {
     let bench = Bench::without_widgets();
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .controller_options(ControllerOptions {
+    let options = ManagerOptions {
+        controller_options: ControllerOptions {
             max_concurrent_reconciles: Some(2),
             ..ControllerOptions::default()
-        })
-        .group_kind_concurrency("Widget.example.com", 3)
-        .build()
-        .await
-        .unwrap();
+        },
+        group_kind_concurrency: [("Widget.example.com".to_owned(), 3)].into(),
+        ..ManagerOptions::from(bench.client.clone())
+    };
+    let manager = Manager::new("tester", options).await.unwrap();
     let configs = Controller::by_key(Watch::<ConfigMap>::new(), plain_teller().0);
     manager.add_controller(configs).unwrap();
     let widgets = || Controller::by_key(Watch::<Widget>::new(), plain_teller().0);
     manager.add_controller(widgets()).unwrap();
     let own = widgets()
         .named("own")
-        .max_concurrent_reconciles(4)
+        .options(parallel(4))
         .options(ControllerOptions {
             recover_panic: Some(false),
             ..ControllerOptions::default()
@@ -443,7 +463,10 @@ impl Reconciler<Widget> for Mirror {
     async fn reconcile(&self, widget: Arc<Widget>, ctx: Context<Widget>) -> Result<Action> {
         let size = widget.spec.size;
         let copy = config_map(ctx.key().name(), &size.to_string());
-        self.0.in_namespace("default").apply(copy).await?;
+        self.0
+            .with(|options| options.namespace = Some("default".into()))
+            .apply(copy)
+            .await?;
         // The object is in the other cluster, and so is its status.
         ctx.update_status(|status| status.size = Some(size)).await?;
         Ok(Action::done())
@@ -462,7 +485,7 @@ async fn objects_of_another_cluster_are_reconciled() {
             .add_cluster(name, bench.client.clone(), CacheOptions::default())
             .unwrap();
         assert_eq!(cluster.name(), name);
-        clusters.lock().push(cluster.cache().clone());
+        clusters.lock().push(cluster.client().cache().clone());
         let watch = Watch::new().in_cluster(&cluster);
         let controller = Controller::from_watch(watch, Mirror(manager.client().clone()));
         manager.add_controller(controller.named(name)).unwrap();
@@ -490,8 +513,8 @@ async fn objects_of_another_cluster_are_reconciled() {
             .unwrap();
         let copy = manager
             .client()
-            .live::<ConfigMap>()
-            .get(&key(name))
+            .live()
+            .get::<ConfigMap>(&key(name))
             .await
             .unwrap()
             .unwrap();
@@ -516,13 +539,16 @@ async fn objects_of_another_cluster_are_reconciled() {
 #[tokio::test]
 async fn metrics_server_serves_what_else_it_is_given() {
     let bench = Bench::without_widgets();
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager
-        .metrics_bind_address("127.0.0.1:0")
-        .metrics_secure(false)
-        .build()
-        .await
-        .unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            metrics_bind_address: "127.0.0.1:0".to_owned(),
+            metrics_secure: false,
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let pong = async |_| http::Response::new(Full::new(Bytes::from("pong")));
     manager.add_metrics_handler("/ping", pong).unwrap();
     let error = manager.add_metrics_handler("/ping", pong).unwrap_err();
@@ -580,9 +606,8 @@ struct Command {
     manager: operator_runtime::manager::Args,
 }
 
-/// What the command line says of the namespaces and what the code says of the cache hold whatever comes first.
 #[tokio::test]
-async fn order_of_the_setters_does_not_matter() {
+async fn options_of_the_command_line_can_be_changed_in_code() {
     use clap::Parser as _;
 
     let flags = [
@@ -592,40 +617,29 @@ async fn order_of_the_setters_does_not_matter() {
         "--health-probe-bind-address=nowhere",
     ];
     let args = Command::parse_from(flags).manager;
-    let options = || CacheOptions {
-        page_size: 7,
-        namespaces: ["green", "default"].into(),
-        ..CacheOptions::default()
+    let bench = Bench::new().await;
+    let options = ManagerOptions {
+        client: Some(bench.client.clone().into()),
+        cache_options: CacheOptions {
+            page_size: 7,
+            namespaces: ["green", "default"].into(),
+            ..CacheOptions::default()
+        },
+        leader_election: false,
+        health_probe_bind_address: "127.0.0.1:0".to_owned(),
+        webhook_bind_address: "0".to_owned(),
+        ..ManagerOptions::from(&args)
     };
-    type Set = Box<dyn Fn(ManagerBuilder) -> ManagerBuilder>;
-    let setters: Vec<Set> = vec![
-        Box::new(move |builder| builder.args(&args)),
-        Box::new(move |builder| builder.cache_options(options())),
-        Box::new(|builder| {
-            builder
-                .leader_election(false)
-                .health_probe_bind_address("127.0.0.1:0")
-        }),
-    ];
-    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
-        let bench = Bench::new().await;
-        let builder = Manager::builder("tester")
-            .client(bench.client.clone())
-            .webhook_bind_address("0");
-        let builder = order
-            .iter()
-            .fold(builder, |builder, index| setters[*index](builder));
-        let manager = builder.build().await.unwrap();
-        let running = run(&manager);
-        // Nobody else can be elected without a namespace for the lease.
-        in_time(manager.elected()).await;
-        assert!(manager.cache().list::<Widget>(None).await.unwrap().is_empty());
-        let requests = bench.network.requests(|request| request.contains("/widgets"));
-        let is_narrow = |request: &String| request.contains("/namespaces/default/widgets");
-        assert!(
-            !requests.is_empty() && requests.iter().all(is_narrow),
-            "{order:?}: {requests:?}"
-        );
-        running.end().await.unwrap();
-    }
+    let manager = Manager::new("tester", options).await.unwrap();
+    let running = run(&manager);
+    // Nobody else can be elected without a namespace for the lease.
+    in_time(manager.elected()).await;
+    assert!(manager.cache().list::<Widget>(None).await.unwrap().is_empty());
+    let requests = bench.network.requests(|request| request.contains("/widgets"));
+    let is_narrow = |request: &String| request.contains("/namespaces/default/widgets");
+    assert!(
+        !requests.is_empty() && requests.iter().all(is_narrow),
+        "{requests:?}"
+    );
+    running.end().await.unwrap();
 }

@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, PostParams};
 use kube::{CustomResource, CustomResourceExt};
 use operator_envtest::TestEnv;
-use operator_runtime::manifests::Manifests;
 use operator_runtime::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,10 @@ impl KeyReconciler for Copier {
         config.metadata.name = Some(request.name().to_owned());
         ctx.apply_owned(&*widget, config).await?;
         let ready = Condition::available(true, "Copied", "the ConfigMap is there");
-        ctx.status(&*widget).condition(ready).patch().await?;
+        ctx.update_status(&widget, |status| {
+            status.conditions.set(ready.clone());
+        })
+        .await?;
         Ok(Action::done())
     }
 }
@@ -37,8 +39,12 @@ fn setup(manager: &Manager) -> Result<()> {
     Ok(())
 }
 
-fn said(manifests: &Manifests) -> Value {
-    serde_json::from_str(&manifests.to_json()).unwrap()
+fn said(operator: Operator) -> Value {
+    serde_json::from_str(&operator.manifests()).unwrap()
+}
+
+fn operator(setup: impl FnOnce(&Manager) -> Result<()> + 'static) -> Operator {
+    Operator::new("copier").part(setup)
 }
 
 fn implied(reason: &str, group: &str, resource: &str, verbs: &[&str]) -> Value {
@@ -47,7 +53,7 @@ fn implied(reason: &str, group: &str, resource: &str, verbs: &[&str]) -> Value {
 
 #[test]
 fn controllers_imply_what_they_need() {
-    let manifests = said(&Manifests::new().controllers(setup).crd::<Widget>());
+    let manifests = said(operator(setup).crd::<Widget>());
     let reading = ["get", "list", "watch"];
     let wanted = json!([
         implied("Controller::<Widget>", "example.com", "widgets", &reading),
@@ -83,7 +89,7 @@ async fn kind_of_somebody_else_has_a_status_of_somebody_else() {
         manager.add_controller(Controller::by_key(Watch::<Deployment>::new(), Copier))?;
         Ok(())
     };
-    let manifests = said(&Manifests::new().controllers(setup)).to_string();
+    let manifests = said(operator(setup)).to_string();
     assert!(manifests.contains("deployments/finalizers"), "{manifests}");
     assert!(!manifests.contains("deployments/status"), "{manifests}");
 }
@@ -91,7 +97,7 @@ async fn kind_of_somebody_else_has_a_status_of_somebody_else() {
 #[test]
 fn setup_that_fails_is_a_problem_to_tell() {
     let fails = |_: &Manager| Err(operator_runtime::Error::msg("no such file"));
-    let manifests = said(&Manifests::new().controllers(fails));
+    let manifests = said(operator(fails));
     assert_eq!(
         manifests["problems"],
         json!([{"type": "setup", "message": "no such file"}])
@@ -114,7 +120,7 @@ struct StoreSpec {
 
 #[test]
 fn type_without_a_definition_is_a_problem_with_its_schema() {
-    let manifests = said(&Manifests::new().crd::<Store>());
+    let manifests = said(Operator::new("copier").crd::<Store>());
     assert_eq!(manifests["crds"], json!([]));
     let problem = &manifests["problems"][0];
     assert!(
@@ -142,11 +148,7 @@ async fn what_the_manager_asks_is_recorded_and_what_the_test_asks_is_not() {
         .start()
         .await
         .unwrap();
-    let manager = Manager::builder("copier")
-        .client(env.client())
-        .build()
-        .await
-        .unwrap();
+    let manager = Manager::new("copier", env.client()).await.unwrap();
     setup(&manager).unwrap();
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     let widgets: Api<Widget> = Api::default_namespaced(env.client());

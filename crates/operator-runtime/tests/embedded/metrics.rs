@@ -236,8 +236,7 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
             "--webhook-port=0",
         ],
     );
-    let manager = Manager::builder("tester").args(&args);
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new("tester", &args).await.unwrap();
     manager
         .add_webhook(Webhook::<Widget>::new().validator(WidgetWebhook))
         .unwrap();
@@ -347,8 +346,8 @@ async fn requests_are_counted_and_signed_whatever_the_client() {
             operator_runtime::cache::CacheOptions::default(),
         )
         .unwrap();
-    manager.client().live::<Widget>().get(&key("a")).await.unwrap();
-    cluster.client().live::<Widget>().get(&key("a")).await.unwrap();
+    manager.client().live().get::<Widget>(&key("a")).await.unwrap();
+    cluster.client().live().get::<Widget>(&key("a")).await.unwrap();
     let text = manager.metrics().to_text();
     for (code, host) in [(200, ""), (404, "west")] {
         for line in [

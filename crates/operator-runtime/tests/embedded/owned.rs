@@ -9,7 +9,8 @@ use kube::api::{Api, ListParams, PostParams};
 use operator_runtime::{Cache, prelude::*};
 
 use crate::support::{
-    Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, reconciling, run, teller,
+    Bench, Widget, config_map, in_time, key, observe_widgets, parallel, plain_teller, reconciling, run,
+    teller,
 };
 
 async fn names(bench: &Bench) -> BTreeSet<String> {
@@ -41,7 +42,7 @@ async fn owned_objects_that_are_no_longer_desired_are_deleted() {
         .add_controller(
             Controller::new(reconcile)
                 .owns::<ConfigMap>()
-                .max_concurrent_reconciles(2),
+                .options(parallel(2)),
         )
         .unwrap();
     let running = run(&manager);
@@ -129,7 +130,7 @@ async fn reason_names_the_object_that_is_waited_for() {
 
 /// Finds all widgets, whatever ConfigMap has changed.
 async fn all_widgets(cache: Cache, _: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
-    let widgets = cache.list::<Widget>(ListOptions::all()).await?;
+    let widgets = cache.list::<Widget>(ListOptions::default()).await?;
     Ok(widgets.iter().map(|widget| ObjectKey::of(&**widget)).collect())
 }
 

@@ -9,6 +9,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_apiserver::ApiServer;
 use operator_runtime::election::{LeaderElection, LeaderElectionOptions, Timing};
 use operator_runtime::logging::Logging;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::robustness::{Sizer, are_sized, impatient, install};
-use crate::support::{Widget, WidgetSpec, in_time};
+use crate::support::{Widget, WidgetSpec, in_time, parallel};
 use crate::wire::{Fault, Received, Wire};
 
 /// Where a process finds what it is to do.
@@ -69,10 +70,11 @@ impl Settings {
             .headers
             .push((http::header::USER_AGENT, self.name.parse()?));
         let client = kube::Client::try_from(config)?;
-        let mut manager = Manager::builder(&self.name)
-            .client(client.clone())
-            .cache_options(impatient())
-            .graceful_shutdown_timeout(self.grace);
+        let mut options = ManagerOptions {
+            cache_options: impatient(),
+            graceful_shutdown_timeout: Some(self.grace),
+            ..ManagerOptions::from(client.clone())
+        };
         if self.elects {
             // As fast as whole seconds in the lease allow.
             let timing = Timing {
@@ -80,17 +82,16 @@ impl Settings {
                 renew_deadline: Duration::from_millis(700),
                 retry_period: Duration::from_millis(50),
             };
-            let options = LeaderElectionOptions {
+            let of_lease = LeaderElectionOptions {
                 namespace: Some("default".to_owned()),
                 identity: Some(self.name.clone()),
                 timing,
                 ..LeaderElectionOptions::default()
             };
-            manager = manager.election(LeaderElection::new(client, "tester", options)?);
+            options.election = Some(Box::new(LeaderElection::new(client, "tester", of_lease)?));
         }
-        let manager = manager.build().await?;
-        manager
-            .add_controller(Controller::by_key(Watch::<Widget>::new(), Moody).max_concurrent_reconciles(2))?;
+        let manager = Manager::new(&self.name, options).await?;
+        manager.add_controller(Controller::by_key(Watch::<Widget>::new(), Moody).options(parallel(2)))?;
         manager.run().await
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::Kubeconfig;
 use operator_apiserver::{ApiServer, ListenOptions};
 use operator_runtime::cache::CacheOptions;
-use operator_runtime::manager::ManagerBuilder;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -116,10 +116,10 @@ fn kubeconfig(directory: &Path, proxy: &str) -> PathBuf {
     path
 }
 
-fn operator(wire: &Wire, directory: &Path, proxy: &str) -> ManagerBuilder {
+fn operator(wire: &Wire, directory: &Path, proxy: &str) -> ManagerOptions {
     let mut args = wire.args(directory, &["--metrics-bind-address=0"]);
     args.kubeconfig = Some(kubeconfig(directory, proxy));
-    Manager::builder("tester").args(&args)
+    ManagerOptions::from(&args)
 }
 
 #[tokio::test]
@@ -130,7 +130,8 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
         let proxy = Proxy::new(&authority(&wire), is_socks).await;
         let directory = tempfile::tempdir().unwrap();
         let url = format!("{scheme}://user:pa%40ss@{}", proxy.address);
-        let manager = operator(&wire, directory.path(), &url).build().await.unwrap();
+        let options = operator(&wire, directory.path(), &url);
+        let manager = Manager::new("tester", options).await.unwrap();
         let running = run(&manager);
         let client = manager.client();
         in_time(client.apply(config_map_in("default", "far", "1")))
@@ -174,7 +175,7 @@ async fn operator_talks_tls_through_its_proxy_as_without() {
             .args(directory.path(), &["--metrics-bind-address=0"]);
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
         args.kubeconfig = Some(path);
-        let manager = Manager::builder("tester").args(&args).build().await.unwrap();
+        let manager = Manager::new("tester", &args).await.unwrap();
         let running = run(&manager);
         let config = config_map_in("default", "secure", scheme.unwrap_or("none"));
         in_time(manager.client().apply(config)).await.unwrap();
@@ -224,7 +225,7 @@ async fn other_cluster_is_reached_through_its_proxy() {
 async fn proxy_of_an_unknown_kind_is_an_error_before_anything_runs() {
     let wire = Wire::new().await;
     let directory = tempfile::tempdir().unwrap();
-    let builder = operator(&wire, directory.path(), "ftp://user:secret@proxy.example:21");
-    let error = builder.build().await.unwrap_err().to_string();
+    let options = operator(&wire, directory.path(), "ftp://user:secret@proxy.example:21");
+    let error = Manager::new("tester", options).await.unwrap_err().to_string();
     assert!(error.contains("\"proxy.example:21\" (proxy-url)"), "{error}");
 }

@@ -1,12 +1,9 @@
 //! What the client asks of the server with options of its own, and how it finds kinds by name.
 
-use std::pin::pin;
-
-use crate::support::{Bench, Running, Widget, config_map, in_time, key, run};
-use futures::TryStreamExt;
+use crate::support::{Bench, Running, Widget, config_map, key, run};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use operator_runtime::{Client, Kind, prelude::*};
 use serde_json::json;
@@ -49,28 +46,27 @@ async fn difference_of_two_states_is_sent_and_may_be_locked() {
     let first = client.create(config("a", "1")).await.unwrap();
     change_behind_its_back(&bench).await;
     let second = with_value(&first, "value", "2");
-    let error = client
-        .patch_from_locked(first.as_ref(), &second)
+    let locking = client.with(|options| options.optimistic_lock = true);
+    let error = locking
+        .patch_from(first.as_ref(), second.clone())
         .await
         .unwrap_err();
     assert!(error.is_conflict(), "{error}");
-    let patched = client.patch_from(first.as_ref(), &second).await.unwrap();
+    let patched = client.patch_from(first.as_ref(), second).await.unwrap();
     let data = patched.data.as_ref().unwrap();
     assert_eq!((data["value"].as_str(), data["foreign"].as_str()), ("2", "kept"));
     let third = with_value(&patched, "value", "3");
-    let locked = client.patch_from_locked(patched.as_ref(), &third).await.unwrap();
+    let locked = locking.patch_from(patched.as_ref(), third).await.unwrap();
     assert_eq!(locked.data.as_ref().unwrap()["value"], "3");
 
     bench.network.take_writes();
     let newest = client.get::<ConfigMap>(&key("a")).await.unwrap().unwrap();
-    client.patch_from(newest.as_ref(), newest.as_ref()).await.unwrap();
-    client
-        .patch_from_locked(newest.as_ref(), newest.as_ref())
-        .await
-        .unwrap();
+    let same = ConfigMap::clone(&newest);
+    client.patch_from(newest.as_ref(), same.clone()).await.unwrap();
+    locking.patch_from(newest.as_ref(), same).await.unwrap();
     assert_eq!(bench.network.take_writes(), [""; 0]);
     let error = client
-        .patch_from(newest.as_ref(), &config("b", "1"))
+        .patch_from(newest.as_ref(), config("b", "1"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("changed the name"), "{error}");
@@ -83,11 +79,15 @@ async fn apply_without_force_leaves_others_what_they_hold() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client
-        .with_field_manager("other")
+        .with(|options| options.field_manager = "other".into())
         .apply(config("a", "1"))
         .await
         .unwrap();
-    let error = client.without_force().apply(config("a", "2")).await.unwrap_err();
+    let error = client
+        .with(|options| options.force = false)
+        .apply(config("a", "2"))
+        .await
+        .unwrap_err();
     assert!(error.is_conflict(), "{error}");
     let message = &error.status().unwrap().message;
     assert!(message.contains("conflict with \"other\""), "{message}");
@@ -112,27 +112,27 @@ async fn deletions_have_preconditions_and_a_propagation() {
         only(Some("another".to_owned()), None),
         only(None, Some("1".to_owned())),
     ] {
-        let error = client
-            .delete_with::<ConfigMap>(&key("a"), wrong)
-            .await
-            .unwrap_err();
+        let client = client.with(|options| options.delete = wrong);
+        let error = client.delete::<ConfigMap>(&key("a")).await.unwrap_err();
         assert!(error.is_conflict(), "{error}");
     }
     let right = only(object.uid(), object.resource_version());
-    client.delete_with::<ConfigMap>(&key("a"), right).await.unwrap();
+    let exact = client.with(|options| options.delete = right);
+    exact.delete::<ConfigMap>(&key("a")).await.unwrap();
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_none());
 
     for name in ["b", "c"] {
         client.create(config(name, "1")).await.unwrap();
     }
     // In the foreground, which the garbage collector would end.
-    let named = ListOptions::in_namespace("default").fields("metadata.name=b");
-    let parameters = DeleteParams::foreground().grace_period(5);
-    client
-        .delete_all_of_with::<ConfigMap>(named, parameters)
-        .await
-        .unwrap();
-    let going = client.live::<ConfigMap>().get(&key("b")).await.unwrap().unwrap();
+    let named = ListOptions {
+        fields: "metadata.name=b".into(),
+        ..ListOptions::from(Some("default"))
+    };
+    let slow = client.with(|options| options.delete = DeleteParams::foreground().grace_period(5));
+    let named = slow.list::<ConfigMap>().options(named);
+    named.delete_all().await.unwrap();
+    let going = client.live().get::<ConfigMap>(&key("b")).await.unwrap().unwrap();
     assert_eq!(going.finalizers(), ["foregroundDeletion"]);
     assert!(going.metadata.deletion_timestamp.is_some());
     let left = client.get::<ConfigMap>(&key("c")).await.unwrap().unwrap();
@@ -141,40 +141,30 @@ async fn deletions_have_preconditions_and_a_propagation() {
 }
 
 #[tokio::test]
-async fn watch_past_the_cache_shows_changes_as_they_come() {
+async fn live_list_is_selected_by_the_server_and_starts_no_watch() {
     let bench = Bench::new().await;
+    for name in ["a", "b"] {
+        bench.create(name, 1).await;
+    }
     let (client, running) = start(&bench).await;
-    let version = bench.create("a", 1).await.metadata.resource_version.unwrap();
-    let parameters = WatchParams::default().fields("metadata.name=a");
-    let live = client.live::<Widget>();
-    let changes = live.watch(Some("default"), &parameters, &version).await.unwrap();
-    bench.create("b", 1).await;
-    bench.resize("a", 2).await;
-    bench.delete("a").await;
-    let seen: Vec<_> = in_time(async {
-        let (mut changes, mut seen) = (pin!(changes), Vec::new());
-        while seen.len() < 2 {
-            seen.push(changes.try_next().await.unwrap().unwrap());
-        }
-        seen
-    })
-    .await;
-    assert!(
-        matches!(&seen[0], WatchEvent::Modified(widget) if widget.spec.size == 2),
-        "{seen:?}"
-    );
-    assert!(
-        matches!(&seen[1], WatchEvent::Deleted(widget) if widget.name_any() == "a"),
-        "{seen:?}"
-    );
+    let live = client.live();
+    let one = ListOptions {
+        fields: "metadata.name=b".into(),
+        ..ListOptions::from(Some("default"))
+    };
+    let listed = live.list::<Widget>().options(one).await.unwrap();
+    let names: Vec<_> = listed.iter().map(|widget| widget.name_any()).collect();
+    assert_eq!(names, ["b"]);
     let kind = Kind::of::<Widget>();
-    let all = WatchParams::default();
-    let started = client.dynamic(&kind).live().watch(None, &all, "").await;
-    let mut whole = pin!(started.unwrap());
-    let event = in_time(whole.try_next()).await.unwrap().unwrap();
+    assert_eq!(live.list_kind::<PartialObjectMeta>(&kind).await.unwrap().len(), 2);
+    let is_watch = |request: &str| request.contains("/widgets?") && request.contains("watch=true");
+    assert_eq!(bench.network.count(is_watch), 0);
+    let error = live.list::<Widget>().index("size", "1").await.unwrap_err();
     assert!(
-        matches!(&event, WatchEvent::Added(widget) if widget.data["spec"]["size"] == 1),
-        "{event:?}"
+        error
+            .to_string()
+            .ends_with("an index cannot be used in a live list"),
+        "{error}"
     );
     running.end().await.unwrap();
 }
@@ -221,7 +211,11 @@ async fn kinds_are_found_by_name_with_two_requests() {
     assert_eq!(widgets, Kind::of::<Widget>());
     assert_eq!(of_discovery(), 8);
     bench.create("a", 3).await;
-    let widget = client.dynamic(&widgets).get(&key("a")).await.unwrap().unwrap();
+    let widget = client
+        .get::<DynamicObject>((&widgets, &key("a")))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(widget.data["spec"]["size"], 3);
     running.end().await.unwrap();
 }
@@ -235,8 +229,8 @@ async fn kinds_are_found_on_a_server_that_tells_them_group_by_group() {
         let inner = inner.clone();
         async move { inner.send(request).await }
     });
-    let manager = Manager::builder("tester").client(kube::Client::new(plain, "default"));
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new("tester", kube::Client::new(plain, "default"));
+    let manager = manager.await.unwrap();
     let mapper = manager.client().rest_mapper();
     assert_eq!(
         mapper.kind("example.com", "Widget").await.unwrap(),
@@ -254,11 +248,7 @@ async fn metadata_is_not_created_either() {
     let (client, running) = start(&bench).await;
     let metadata = json!({"metadata": {"name": "a", "namespace": "default"}});
     let partial: PartialObjectMeta = serde_json::from_value(metadata).unwrap();
-    let error = client
-        .metadata(&Kind::of::<Widget>())
-        .create(partial)
-        .await
-        .unwrap_err();
+    let error = client.create((&Kind::of::<Widget>(), partial)).await.unwrap_err();
     let told = "cannot create/update using only metadata";
     assert!(error.to_string().contains(told), "{error}");
     assert_eq!(bench.network.take_writes(), [""; 0]);

@@ -14,13 +14,15 @@ use operator_apiserver::ApiServer;
 use operator_envtest::TestEnv;
 use operator_runtime::cache::{CacheOptions, WatchBackoff};
 use operator_runtime::controller::Backoff;
+use operator_runtime::controller::ControllerOptions;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
 use crate::support::{
-    Bench, Widget, WidgetSpec, config_map, in_time, key, observe_widgets, plain_teller, reconcile_widgets,
-    run,
+    Bench, Widget, WidgetSpec, config_map, in_time, indexed, key, observe_widgets, parallel, plain_teller,
+    reconcile_widgets, run,
 };
 use crate::wire::{Received, Wire, open};
 
@@ -35,7 +37,8 @@ impl KeyReconciler for Sizer {
         let size = widget.spec.size;
         ctx.apply_owned(&*widget, config_map(request.name(), &size.to_string()))
             .await?;
-        ctx.status(&*widget).set("size", size).patch().await?;
+        ctx.update_status(&widget, |status| status.size = Some(size))
+            .await?;
         Ok(Action::done())
     }
 }
@@ -58,16 +61,24 @@ pub(crate) fn operate(manager: &Manager, workers: usize) {
         base: Duration::from_millis(5),
         max: Duration::from_millis(100),
     };
-    let controller = controller.max_concurrent_reconciles(workers).rate_limit(backoff);
+    let controller = controller.options(ControllerOptions {
+        rate_limit: Some(backoff.into()),
+        ..parallel(workers)
+    });
     manager.add_controller(controller).unwrap();
 }
 
 /// A manager whose watches come back quickly, with a [`Sizer`].
 async fn sizer(client: kube::Client) -> Manager {
-    let manager = Manager::builder("tester")
-        .client(client)
-        .cache_options(impatient());
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            cache_options: impatient(),
+            ..ManagerOptions::from(client)
+        },
+    )
+    .await
+    .unwrap();
     operate(&manager, 4);
     manager
 }
@@ -206,8 +217,11 @@ async fn server_that_restarts_under_load_finds_everything_done() {
     install(&kube::Client::new(server.clone(), "default")).await;
     wire.up(server);
     let operator = async || {
-        let manager = wire.operator(directory.path()).cache_options(impatient());
-        let manager = manager.build().await.unwrap();
+        let options = ManagerOptions {
+            cache_options: impatient(),
+            ..wire.operator(directory.path())
+        };
+        let manager = Manager::new("tester", options).await.unwrap();
         operate(&manager, 8);
         manager
     };
@@ -409,7 +423,7 @@ async fn functions_of_the_cache_that_panic_cost_no_watch() {
     }
     bench.resize("w-14", 17).await;
     told.until("w-14", Some(17)).await;
-    let with = ListOptions::all().index("size", "17");
+    let with = indexed("size", "17");
     let listed = manager.client().list::<Widget>().options(with).await.unwrap();
     assert_eq!(listed.len(), 1);
     running.end().await.unwrap();
@@ -583,7 +597,7 @@ async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).max_concurrent_reconciles(4);
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).options(parallel(4));
     manager.add_controller(controller).unwrap();
     let running = run(&manager);
     bench.create("first", 0).await;

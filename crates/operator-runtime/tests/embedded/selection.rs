@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, observe_widgets, run};
+use crate::support::{
+    Bench, Widget, config_map, in_time, indexed, key, labelled, observe_widgets, run, within,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use operator_runtime::cache::{CacheOptions, Namespaces, Selectors, Transforms, WatchOptions};
+use operator_runtime::cache::{CacheOptions, Namespaces, SyncPeriod, Transforms, WatchOptions};
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::{Client, prelude::*};
 use serde_json::json;
 
@@ -57,11 +60,11 @@ async fn one_namespace_is_kept_whole_and_the_others_as_they_are_labelled() {
         create(&bench, namespace, "plain", None).await;
         create(&bench, namespace, "front", Some("front")).await;
     }
-    let kept = Namespaces::named(["a"]).others(WatchOptions::new().labels("tier=front"));
-    let selectors = Selectors::default().namespaces(Kind::of::<ConfigMap>(), kept);
+    let kept = Namespaces::from([("a", WatchOptions::default()), ("", labelled("tier=front").watch)]);
+    let kinds = [(Kind::of::<ConfigMap>(), within(kept))].into();
     let manager = bench
         .manager_with(CacheOptions {
-            selectors,
+            kinds,
             ..CacheOptions::default()
         })
         .await;
@@ -129,12 +132,20 @@ async fn namespace_that_is_not_watched_is_an_error_of_who_reads_it() {
 async fn cluster_scoped_kind_in_a_namespace_is_a_mistake_of_the_options() {
     let bench = Bench::new().await;
     let options = CacheOptions {
-        selectors: Selectors::default().namespaces(Kind::of::<Node>(), ["a"]),
+        kinds: [(Kind::of::<Node>(), within(["a"]))].into(),
         ..CacheOptions::default()
     };
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let built = manager.cache_options(options.clone()).build().await;
-    let error = built.map(drop).unwrap_err().to_string();
+    let error = Manager::new(
+        "tester",
+        ManagerOptions {
+            cache_options: options.clone(),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .map(drop)
+    .unwrap_err()
+    .to_string();
     assert!(
         error.starts_with("type Node is not namespaced, but its namespaces setting"),
         "{error}"
@@ -156,12 +167,14 @@ async fn namespaces_have_transforms_and_sync_periods_of_their_own() {
             .await
             .unwrap();
     }
-    let often = WatchOptions::new()
-        .sync_period(Duration::from_millis(20))
-        .transforms(Transforms::default().of::<Widget>(|widget| widget.spec.size = 100));
+    let often = WatchOptions {
+        sync_period: Some(SyncPeriod::Every(Duration::from_millis(20))),
+        transforms: Transforms::default().of::<Widget>(|widget| widget.spec.size = 100),
+        ..WatchOptions::default()
+    };
     let manager = bench
         .manager_with(CacheOptions {
-            namespaces: Namespaces::named(["b"]).with("a", often),
+            namespaces: [("b", WatchOptions::default()), ("a", often)].into(),
             ..CacheOptions::default()
         })
         .await;
@@ -243,32 +256,51 @@ async fn lists_select_by_fields_labels_and_indexes_together() {
     let running = run(&manager);
     let client = manager.client();
     let list = async |options: ListOptions| names(client, options).await;
-    let all = ListOptions::all;
+    let front = || indexed("tier", "front");
+    let fields = |selector: &str| ListOptions {
+        fields: selector.into(),
+        ..ListOptions::default()
+    };
+    let with_tier = || kube::core::Expression::Exists("tier".to_owned()).into();
+    assert_eq!(list(front()).await, ["default/a", "default/d"]);
     assert_eq!(
-        list(all().index("tier", "front")).await,
-        ["default/a", "default/d"]
-    );
-    assert_eq!(
-        list(all().index("tier", "front").field("spec.letter", "late")).await,
+        list(ListOptions {
+            fields: ("spec.letter", "late").into(),
+            ..front()
+        })
+        .await,
         ["default/d"]
     );
     assert_eq!(
-        list(all().fields("spec.letter=early,metadata.name==b")).await,
+        list(fields("spec.letter=early,metadata.name==b")).await,
         ["default/b"]
     );
-    assert_eq!(list(all().fields("metadata.namespace=other")).await, [""; 0]);
+    assert_eq!(list(fields("metadata.namespace=other")).await, [""; 0]);
     assert_eq!(
-        list(all().has_labels(["tier"]).fields("spec.letter=late")).await,
+        list(ListOptions {
+            labels: with_tier(),
+            ..fields("spec.letter=late")
+        })
+        .await,
         ["default/d"]
     );
-    assert_eq!(list(all().has_labels(["tier"]).limit(2)).await.len(), 2);
+    let two = ListOptions {
+        labels: with_tier(),
+        limit: Some(2),
+        ..ListOptions::default()
+    };
+    assert_eq!(list(two).await.len(), 2);
     let mut own = config_map("e", "1");
     own.metadata.namespace = Some("default".to_owned());
     own.metadata.labels = Some([("tier".to_owned(), "front".to_owned())].into());
     bench.network.hold_watches(true);
     client.create(own).await.unwrap();
     assert_eq!(
-        list(all().index("tier", "front").field("spec.letter", "late")).await,
+        list(ListOptions {
+            fields: ("spec.letter", "late").into(),
+            ..front()
+        })
+        .await,
         ["default/d", "default/e"]
     );
     bench.network.hold_watches(false);
@@ -278,12 +310,12 @@ async fn lists_select_by_fields_labels_and_indexes_together() {
         listed.unwrap_err().to_string()
     };
     assert_eq!(
-        failed(all().fields("spec.letter!=late")).await,
+        failed(fields("spec.letter!=late")).await,
         "cannot list ConfigMap from the cache: non-exact field matches are not supported by the cache"
     );
-    let error = failed(all().fields("spec.nodeName=n")).await;
+    let error = failed(fields("spec.nodeName=n")).await;
     assert!(error.contains(r#"no index "spec.nodeName""#), "{error}");
-    let error = failed(all().fields("nonsense")).await;
+    let error = failed(fields("nonsense")).await;
     assert!(
         error.contains("invalid selector: 'nonsense'; can't understand 'nonsense'"),
         "{error}"

@@ -11,7 +11,7 @@ use http::Response;
 use http_body_util::{Full, StreamBody};
 use hyper::body::Frame;
 use operator_runtime::election::Election;
-use operator_runtime::manager::Server;
+use operator_runtime::manager::{ManagerOptions, Server, ServerOptions};
 use operator_runtime::prelude::*;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
@@ -51,21 +51,39 @@ impl Election for Lot {
 #[tokio::test]
 async fn server_answers_on_every_instance_or_on_the_leader_alone() {
     let (bench, won) = (Bench::without_widgets(), Arc::<Notify>::default());
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.election(Lot(won.clone())).build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            election: Some(Box::new(Lot(won.clone()))),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let (everywhere, address) = listener().await;
     manager
-        .add(Server::new("everywhere", everywhere, |request| async move {
-            let path = request.uri().path().to_owned();
-            // A body that comes in pieces.
-            let pieces = ["you asked for ".to_owned(), path]
-                .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
-            Response::new(StreamBody::new(futures::stream::iter(pieces)))
-        }))
+        .add(Server::new(
+            "everywhere",
+            everywhere,
+            ServerOptions::default(),
+            |request| async move {
+                let path = request.uri().path().to_owned();
+                // A body that comes in pieces.
+                let pieces = ["you asked for ".to_owned(), path]
+                    .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
+                Response::new(StreamBody::new(futures::stream::iter(pieces)))
+            },
+        ))
         .unwrap();
     let (leader, leader_address) = listener().await;
+    let only_when_leader = ServerOptions {
+        only_when_leader: true,
+        ..ServerOptions::default()
+    };
     manager
-        .add(Server::new("leader", leader, |_| async { hello() }).only_when_leader())
+        .add(Server::new("leader", leader, only_when_leader, |_| async {
+            hello()
+        }))
         .unwrap();
     let running = run(&manager);
     let (code, text) = get(address, "/report").await;
@@ -91,7 +109,11 @@ async fn requests_may_finish_for_as_long_as_the_server_lets_them() {
         let (entered, mut inside) = mpsc::unbounded_channel();
         let gate = Arc::<Notify>::default();
         let opened = gate.clone();
-        let mut server = Server::new("slow", listener, move |_| {
+        let options = ServerOptions {
+            shutdown_timeout: (!patient).then_some(Duration::from_millis(50)),
+            ..ServerOptions::default()
+        };
+        let server = Server::new("slow", listener, options, move |_| {
             let (opened, entered) = (opened.clone(), entered.clone());
             async move {
                 let _ = entered.send(());
@@ -99,9 +121,6 @@ async fn requests_may_finish_for_as_long_as_the_server_lets_them() {
                 hello()
             }
         });
-        if !patient {
-            server = server.shutdown_timeout(Duration::from_millis(50));
-        }
         manager.add(server).unwrap();
         let running = run(&manager);
         let client = tokio::spawn(async move { get(address, "/").await });
@@ -120,15 +139,21 @@ async fn requests_may_finish_for_as_long_as_the_server_lets_them() {
 #[tokio::test]
 async fn endpoints_have_other_names_where_they_are_given() {
     let bench = Bench::without_widgets();
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .health_probe_bind_address("127.0.0.1:0")
-        .health_endpoints("/probes/live", "/probes/ready");
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            health_probe_bind_address: "127.0.0.1:0".to_owned(),
+            liveness_endpoint: "/probes/live".to_owned(),
+            readiness_endpoint: "/probes/ready".to_owned(),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     manager
-        .add_ready_check("database", || Err(Error::msg("it is gone")))
+        .add_ready_check("database", || async { Err(Error::msg("it is gone")) })
         .unwrap();
-    manager.add_health_check("mood", || Ok(())).unwrap();
+    manager.add_health_check("mood", || async { Ok(()) }).unwrap();
     let running = run(&manager);
     assert_eq!(probe(&manager, "/probes/live").await, (200, "ok".to_owned()));
     assert_eq!(probe(&manager, "/probes/live/mood").await.0, 200);
@@ -137,12 +162,12 @@ async fn endpoints_have_other_names_where_they_are_given() {
     assert!(text.contains("[-]database failed: reason withheld\n"), "{text}");
     assert_eq!(probe(&manager, "/probes/ready/database").await.0, 500);
     assert_eq!(probe(&manager, "/healthz").await.0, 404);
-    let late = manager.add_health_check("late", || Ok(())).unwrap_err();
+    let late = manager.add_health_check("late", || async { Ok(()) }).unwrap_err();
     assert_eq!(
         late.to_string(),
         "unable to add new checker because healthz endpoint has already been created"
     );
-    let late = manager.add_ready_check("late", || Ok(())).unwrap_err();
+    let late = manager.add_ready_check("late", || async { Ok(()) }).unwrap_err();
     assert!(late.to_string().contains("readyz endpoint"), "{late}");
     running.end().await.unwrap();
 }
@@ -151,13 +176,18 @@ async fn endpoints_have_other_names_where_they_are_given() {
 async fn instance_that_does_not_lead_answers_probes_and_fills_its_cache() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
-    let manager = Manager::builder("tester")
-        .client(bench.client.clone())
-        .health_probe_bind_address("127.0.0.1:0")
-        .metrics_bind_address("127.0.0.1:0")
-        .metrics_secure(false)
-        .election(Lot(Arc::default()));
-    let manager = manager.build().await.unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            health_probe_bind_address: "127.0.0.1:0".to_owned(),
+            metrics_bind_address: "127.0.0.1:0".to_owned(),
+            metrics_secure: false,
+            election: Some(Box::new(Lot(Arc::default()))),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let mut told = observe_widgets(&manager);
     let running = run(&manager);
     assert_eq!(manager.cache().list::<Widget>(None).await.unwrap().len(), 1);

@@ -30,7 +30,7 @@ fn deployment(size: i32) -> Deployment {
 
 /// Waits until the watch has brought what the operator wrote.
 async fn until_watched<K: operator_runtime::Object>(client: &Client, name: &str, is_so: impl Fn(&K) -> bool) {
-    let watched = client.without_own_writes();
+    let watched = client.with(|options| options.own_writes = false);
     in_time(async {
         loop {
             let object = watched.get::<K>(&key(name)).await.unwrap();
@@ -137,7 +137,7 @@ async fn skipped_status_is_made_up_for_past_predicates() {
     let bench = Bench::new().await;
     let (manager, running, _told) = started(&bench, async |ctx: KeyContext, request: Request| {
         if let Some(widget) = ctx.get::<Widget>(&request).await? {
-            ctx.status(&*widget).set("size", 7).patch().await?;
+            ctx.update_status(&widget, |status| status.size = Some(7)).await?;
         }
         Ok(Action::done())
     })
@@ -154,7 +154,9 @@ async fn skipped_status_is_made_up_for_past_predicates() {
     // The watch does not show it, but the operator reconciles for another reason.
     let written = reconciling(&manager, async |ctx| {
         let widget = ctx.get::<Widget>(&key("a")).await.unwrap().unwrap();
-        ctx.status(&*widget).set("size", 7).patch().await.unwrap()
+        ctx.update_status(&widget, |status| status.size = Some(7))
+            .await
+            .unwrap()
     })
     .await;
     assert!(!written.was_sent());
@@ -263,7 +265,11 @@ async fn every_write_is_sent_on_request() {
         let by_default = ctx.apply(config()).await.unwrap().was_sent();
         (
             by_default,
-            ctx.always_send().apply(config()).await.unwrap().was_sent(),
+            ctx.with(|options| options.always_send = true)
+                .apply(config())
+                .await
+                .unwrap()
+                .was_sent(),
         )
     })
     .await;
@@ -339,7 +345,7 @@ async fn value_that_only_the_type_defaults_is_written() {
     }}))
     .unwrap();
     crds.create(&Default::default(), &crd).await.unwrap();
-    let kind = operator_runtime::Kind::of::<Gadget>().api_resource();
+    let kind = kube::api::ApiResource::from(&operator_runtime::Kind::of::<Gadget>());
     let gadgets: Api<kube::api::DynamicObject> = Api::default_namespaced_with(bench.client.clone(), &kind);
     let object =
         json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "a"}, "spec": {}});

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use operator_runtime::cache::ListOptions;
 use operator_runtime::event::Event;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::queue::Add;
 use operator_runtime::queue::Requests;
 use operator_runtime::{Cache, ControllerOptions, Kind, handler, prelude::*};
@@ -15,7 +15,7 @@ use serde_json::json;
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, in_time, indexed, key, plain_teller, run, teller};
 
 async fn create(bench: &Bench, name: &str) {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -46,9 +46,7 @@ async fn handler_that_reads_finds_who_is_concerned() {
         .unwrap();
     let of_size = Watch::new().find(async |cache: Cache, config: Arc<ConfigMap>| {
         let size = config.metadata.name.as_deref().unwrap_or_default();
-        let widgets = cache
-            .list::<Widget>(ListOptions::all().index("size", size))
-            .await?;
+        let widgets = cache.list::<Widget>(indexed("size", size)).await?;
         Ok(widgets
             .iter()
             .map(|widget| Request::of(widget.as_ref()))
@@ -114,11 +112,11 @@ async fn handler_decides_when_and_how_urgently() {
         let add = match name.as_str() {
             "later" => Add {
                 after: Duration::from_millis(200),
-                priority: 1000,
+                priority: Some(1000),
                 ..Add::default()
             },
             "high" => Add {
-                priority: 10,
+                priority: Some(10),
                 ..Add::default()
             },
             // The usual priority of the first list.
@@ -160,7 +158,6 @@ async fn controller_is_told_what_else_to_watch() {
     let controller = manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
-    assert_eq!(controller.name(), "widget");
     let named = |name: &'static str| {
         Watch::new().map(move |config: &ConfigMap| match config.metadata.name.as_deref() {
             Some(found) if found == name => vec![key(found)],
@@ -177,7 +174,7 @@ async fn controller_is_told_what_else_to_watch() {
     // A kind that nobody watched before, without a type.
     let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
     controller
-        .watch(Watch::dynamic(&secrets).handler(handler::for_object()))
+        .watch(Watch::<kube::api::DynamicObject>::of_kind(&secrets).handler(handler::for_object()))
         .unwrap();
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sesame"}});
     let api: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(bench.client.clone());
@@ -209,12 +206,15 @@ async fn controllers_of_a_manager_share_a_span_unless_they_have_their_own() {
         }),
         ..ControllerOptions::default()
     };
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager
-        .controller_options(options("common"))
-        .build()
-        .await
-        .unwrap();
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            controller_options: options("common"),
+            ..ManagerOptions::from(bench.client.clone())
+        },
+    )
+    .await
+    .unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for (name, own) in [("plain", None), ("special", Some(options("own")))] {
         let tell = tell.clone();

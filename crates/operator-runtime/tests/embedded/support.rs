@@ -18,9 +18,12 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, PostParams};
+use kube::core::Expression;
 use kube::{CustomResource, CustomResourceExt};
 use operator_apiserver::ApiServer;
-use operator_runtime::cache::{CacheOptions, WatchBackoff};
+use operator_runtime::cache::{CacheOptions, KindOptions, Namespaces, WatchBackoff, WatchOptions};
+use operator_runtime::controller::{ControllerOptions, RateLimit};
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -125,14 +128,16 @@ impl Bench {
             },
             ..options
         };
-        let manager = Manager::builder("tester")
-            .client(self.client.clone())
-            .cache_options(options);
-        manager
-            .health_probe_bind_address("127.0.0.1:0")
-            .build()
-            .await
-            .unwrap()
+        Manager::new(
+            "tester",
+            ManagerOptions {
+                cache_options: options,
+                health_probe_bind_address: "127.0.0.1:0".to_owned(),
+                ..ManagerOptions::from(self.client.clone())
+            },
+        )
+        .await
+        .unwrap()
     }
 
     /// A running manager whose only controller reconciles the widgets with this function, and what it sees.
@@ -524,4 +529,53 @@ pub(crate) async fn get_with(address: std::net::SocketAddr, path: &str, headers:
     in_time(stream.read_to_string(&mut answer)).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The objects that have a value in an index.
+pub(crate) fn indexed(name: &str, value: &str) -> ListOptions {
+    ListOptions {
+        indexes: vec![(name.to_owned(), value.to_owned())],
+        ..ListOptions::default()
+    }
+}
+
+/// The objects of the default namespace whose label `tier` has a value.
+pub(crate) fn of_tier(tier: &str) -> ListOptions {
+    ListOptions {
+        labels: Expression::Equal("tier".to_owned(), tier.to_owned()).into(),
+        ..ListOptions::from(Some("default"))
+    }
+}
+
+/// Options of a kind of which the cache keeps the objects with these labels.
+pub(crate) fn labelled(labels: &str) -> KindOptions {
+    let options = WatchOptions {
+        labels: Some(labels.to_owned()),
+        ..WatchOptions::default()
+    };
+    options.into()
+}
+
+/// Options of a kind that is watched in these namespaces.
+pub(crate) fn within(namespaces: impl Into<Namespaces>) -> KindOptions {
+    KindOptions {
+        namespaces: Some(namespaces.into()),
+        ..KindOptions::default()
+    }
+}
+
+/// Options of a controller that reconciles this many keys at the same time.
+pub(crate) fn parallel(count: usize) -> ControllerOptions {
+    ControllerOptions {
+        max_concurrent_reconciles: Some(count),
+        ..ControllerOptions::default()
+    }
+}
+
+/// Options of a controller with this rate limit.
+pub(crate) fn retried(limit: impl Into<RateLimit>) -> ControllerOptions {
+    ControllerOptions {
+        rate_limit: Some(limit.into()),
+        ..ControllerOptions::default()
+    }
 }

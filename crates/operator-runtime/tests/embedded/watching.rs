@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Bench, Widget, config_map, in_time, key, run};
+use crate::support::{Bench, Widget, config_map, in_time, key, labelled, run};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use operator_runtime::cache::{CacheOptions, WatchErrorHandler, WatchOptions};
@@ -100,11 +100,14 @@ async fn server_that_streams_no_lists_is_asked_for_pages() {
 async fn kind_without_bookmarks_is_listed_in_pages() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
-    let quiet = WatchOptions::new().bookmarks(false);
-    let selectors = operator_runtime::cache::Selectors::default().options(Kind::of::<Widget>(), quiet);
+    let quiet = WatchOptions {
+        bookmarks: Some(false),
+        ..WatchOptions::default()
+    };
+    let kinds = [(Kind::of::<Widget>(), quiet.into())].into();
     let manager = bench
         .manager_with(CacheOptions {
-            selectors,
+            kinds,
             ..CacheOptions::default()
         })
         .await;
@@ -226,7 +229,7 @@ async fn failures_of_watches_are_told_to_whom_they_concern() {
             ..CacheOptions::default()
         })
         .await;
-    manager.cache().watch::<Widget>();
+    manager.cache().watch::<Widget>(&Kind::of::<Widget>());
     let running = run(&manager);
     in_time(async {
         while told.lock().len() < 2 {
@@ -307,11 +310,10 @@ async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
 #[tokio::test]
 async fn own_write_that_no_watch_brings_is_decided_about_by_a_list() {
     let bench = Bench::new().await;
-    let selectors =
-        operator_runtime::cache::Selectors::default().labels(Kind::of::<ConfigMap>(), "tier=front");
+    let kinds = [(Kind::of::<ConfigMap>(), labelled("tier=front"))].into();
     let manager = bench
         .manager_with(CacheOptions {
-            selectors,
+            kinds,
             ..CacheOptions::default()
         })
         .await;

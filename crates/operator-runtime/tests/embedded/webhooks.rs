@@ -12,12 +12,11 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::runtime::wait::await_condition;
 use operator_envtest::{Backend, TestEnv};
 use operator_runtime::certificates::{Certificates, ManagedCertificates, TlsVersion};
-use operator_runtime::manager::ManagerBuilder;
-use operator_runtime::manifests::Manifests;
+use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::{
-    AdmissionHandler, AdmissionRequest, AdmissionResponse, Authenticator, Conversion, Convertible, Defaulter,
-    Denied, TokenRequest, TokenResponse, Validator, Warnings, Webhook, WebhookOptions,
+    AdmissionHandler, AdmissionRequest, AdmissionResponse, Conversion, Convertible, Defaulter, Denied,
+    Validator, Warnings, Webhook, WebhookOptions,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -56,16 +55,24 @@ impl Validator<Widget> for WidgetWebhook {
     }
 }
 
+/// The manifests of an operator with this webhook.
+fn described(webhook: Webhook<Widget>) -> Value {
+    let operator = Operator::new("tester").webhook(webhook);
+    serde_json::from_str(&operator.manifests()).unwrap()
+}
+
 fn webhook() -> Webhook<Widget> {
     Webhook::new().defaulter(WidgetWebhook).validator(WidgetWebhook)
 }
 
-async fn manager(bench: &Bench, with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Manager {
-    let builder = Manager::builder("tester")
-        .client(bench.client.clone())
-        .health_probe_bind_address("127.0.0.1:0")
-        .webhook_bind_address("127.0.0.1:0");
-    with(builder).build().await.unwrap()
+async fn manager(bench: &Bench, change: impl FnOnce(&mut ManagerOptions)) -> Manager {
+    let mut options = ManagerOptions {
+        health_probe_bind_address: "127.0.0.1:0".to_owned(),
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        ..ManagerOptions::from(bench.client.clone())
+    };
+    change(&mut options);
+    Manager::new("tester", options).await.unwrap()
 }
 
 /// Asks a webhook about a widget of this size, as an API server that trusts `authority` does.
@@ -113,7 +120,10 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     let bench = Bench::without_widgets();
     let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
     let authority = certificates.authority().unwrap();
-    let manager = manager(&bench, |builder| builder.webhook_certificates(certificates)).await;
+    let manager = manager(&bench, |options| {
+        options.webhook_certificates = certificates.into();
+    })
+    .await;
     assert_eq!(manager.webhook_address(), None, "nobody listens without webhooks");
     manager.add_webhook(webhook()).unwrap();
     // Its cache cannot be filled: there are no widgets.
@@ -163,7 +173,10 @@ async fn webhooks_that_come_while_the_manager_runs_are_served() {
     let bench = Bench::without_widgets();
     let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
     let authority = certificates.authority().unwrap();
-    let manager = manager(&bench, |builder| builder.webhook_certificates(certificates)).await;
+    let manager = manager(&bench, |options| {
+        options.webhook_certificates = certificates.into();
+    })
+    .await;
     let running = run(&manager);
     in_time(manager.elected()).await;
     assert_eq!(manager.webhook_address(), None);
@@ -203,7 +216,7 @@ async fn authority_is_told_for_webhooks_that_come_late() {
         .await
         .unwrap();
     let managed = ManagedCertificates::new("default", "webhook-ca");
-    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    let manager = manager(&bench, |options| options.webhook_certificates = managed.into()).await;
     manager.add_admission_handler("/gate", Gate).unwrap();
     let running = run(&manager);
     in_time(async {
@@ -217,15 +230,6 @@ async fn authority_is_told_for_webhooks_that_come_late() {
     let answer = review(&manager, "webhook-service.default.svc", &bundle, MUTATE, 3).await;
     assert_eq!(answer.unwrap()["allowed"], true);
     running.end().await.unwrap();
-}
-
-/// Says whose a token is.
-struct Robots;
-
-impl Authenticator for Robots {
-    async fn authenticate(&self, request: TokenRequest) -> TokenResponse {
-        TokenResponse::unauthenticated(request.token)
-    }
 }
 
 /// Lets everything pass.
@@ -242,11 +246,11 @@ async fn manager_serves_handlers_of_every_kind_and_says_when_its_server_is_up() 
     let bench = Bench::without_widgets();
     let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
     let authority = certificates.authority().unwrap();
-    let manager = manager(&bench, |builder| builder.webhook_certificates(certificates)).await;
+    let manager = manager(&bench, |options| {
+        options.webhook_certificates = certificates.into();
+    })
+    .await;
     manager.add_admission_handler("/open", Open).unwrap();
-    manager
-        .add_authentication_webhook("/authenticate", Robots)
-        .unwrap();
     let raw = async |_| http::Response::new(http_body_util::Full::from(r#"{"raw":true}"#));
     manager.add_webhook_handler("/raw", raw).unwrap();
     let taken = manager.add_admission_handler("/raw", Open).unwrap_err();
@@ -262,8 +266,6 @@ async fn manager_serves_handlers_of_every_kind_and_says_when_its_server_is_up() 
     };
     let review = json!({"apiVersion": "admission.k8s.io/v1", "request": {"uid": "u"}});
     assert_eq!(ask("/open", review).await["response"]["allowed"], true);
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "spec": {"token": "t"}});
-    assert_eq!(ask("/authenticate", review).await["status"]["error"], "t");
     assert_eq!(ask("/raw", json!({})).await["raw"], true);
     let (code, text) = support::probe(&manager, "/readyz/webhook").await;
     assert_eq!((code, text.as_str()), (200, "ok"));
@@ -273,7 +275,10 @@ async fn manager_serves_handlers_of_every_kind_and_says_when_its_server_is_up() 
 #[tokio::test]
 async fn authority_of_clients_that_is_not_there_is_named() {
     let bench = Bench::without_widgets();
-    let manager = manager(&bench, |builder| builder.webhook_client_authority("no-such-file")).await;
+    let manager = manager(&bench, |options| {
+        options.webhook_client_authority = Some("no-such-file".into());
+    })
+    .await;
     manager.add_webhook(webhook()).unwrap();
     let error = in_time(manager.run_until(std::future::pending()))
         .await
@@ -290,11 +295,10 @@ async fn server_that_wants_certificates_of_clients_turns_others_away_and_is_read
     std::fs::write(&file, clients.authority().unwrap()).unwrap();
     let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
     let authority = certificates.authority().unwrap();
-    let manager = manager(&bench, |builder| {
-        let builder = builder.min_tls_version(TlsVersion::Tls13);
-        builder
-            .webhook_certificates(certificates)
-            .webhook_client_authority(&file)
+    let manager = manager(&bench, |options| {
+        options.min_tls_version = TlsVersion::Tls13;
+        options.webhook_certificates = certificates.into();
+        options.webhook_client_authority = Some(file.clone());
     })
     .await;
     manager.add_webhook(webhook()).unwrap();
@@ -313,7 +317,7 @@ async fn server_that_wants_certificates_of_clients_turns_others_away_and_is_read
 #[tokio::test]
 async fn webhooks_are_not_served_where_their_port_is_switched_off() {
     let bench = Bench::without_widgets();
-    let manager = manager(&bench, |builder| builder.webhook_bind_address("0")).await;
+    let manager = manager(&bench, |options| options.webhook_bind_address = "0".to_owned()).await;
     manager.add_webhook(webhook()).unwrap();
     assert!(
         manager.add_webhook(webhook()).is_err(),
@@ -330,7 +334,7 @@ async fn webhooks_that_cannot_be_served_are_refused_at_once() {
     let bench = Bench::without_widgets();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let manager = manager(&bench, |builder| builder.webhook_bind_address(&address)).await;
+    let manager = manager(&bench, |options| options.webhook_bind_address = address.clone()).await;
     let error = manager.add_webhook(webhook()).unwrap_err();
     assert!(error.to_string().contains("--webhook-port"), "{error}");
     drop(taken);
@@ -417,7 +421,7 @@ async fn operator_makes_its_certificates_and_has_them_trusted() {
     injected.metadata.annotations = Some([annotation].into());
     create(&injected).await;
     let managed = ManagedCertificates::new("default", "webhook-ca");
-    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    let manager = manager(&bench, |options| options.webhook_certificates = managed.into()).await;
     manager.add_webhook(webhook()).unwrap();
     let running = run(&manager);
 
@@ -459,7 +463,7 @@ async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
         .unwrap();
     let mut managed = ManagedCertificates::new("default", "webhook-ca");
     managed.check_every = Duration::from_millis(20);
-    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    let manager = manager(&bench, |options| options.webhook_certificates = managed.into()).await;
     manager.add_webhook(webhook()).unwrap();
     let running = run(&manager);
     let old = bundle_of(&configurations, "widgets", |_| true).await;
@@ -488,7 +492,7 @@ async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
 }
 
 /// A cluster that asks these webhooks, and whose widgets have a colour that the operator's type does not know.
-async fn asked(webhook: Webhook<Widget>) -> (TestEnv, support::Running) {
+async fn asked(webhook: impl Fn() -> Webhook<Widget>) -> (TestEnv, support::Running) {
     let mut crd = json!(Widget::crd());
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["spec"]["properties"]["colour"] = json!({"type": "string"});
@@ -496,14 +500,18 @@ async fn asked(webhook: Webhook<Widget>) -> (TestEnv, support::Running) {
     let env = env.start().await.unwrap();
     let certificates = Certificates::self_signed(["127.0.0.1"]).unwrap();
     let authority = certificates.authority().unwrap();
-    let described = Manifests::new().webhook(&webhook).to_json();
-    let described: Value = serde_json::from_str(&described).unwrap();
-    let manager = Manager::builder("tester")
-        .client(env.client())
-        .webhook_bind_address("127.0.0.1:0")
-        .webhook_certificates(certificates);
-    let manager = manager.build().await.unwrap();
-    manager.add_webhook(webhook).unwrap();
+    let described = described(webhook());
+    let manager = Manager::new(
+        "tester",
+        ManagerOptions {
+            webhook_bind_address: "127.0.0.1:0".to_owned(),
+            webhook_certificates: certificates.into(),
+            ..ManagerOptions::from(env.client())
+        },
+    )
+    .await
+    .unwrap();
+    manager.add_webhook(webhook()).unwrap();
     let running = run(&manager);
     let directory = tempfile::tempdir().unwrap();
     for (kind, field) in [
@@ -537,7 +545,7 @@ async fn created_red(env: &TestEnv, size: i32) -> Result<Value, kube::Error> {
 
 #[tokio::test]
 async fn api_server_asks_webhooks_and_keeps_what_they_do_not_know() {
-    let (env, running) = asked(webhook()).await;
+    let (env, running) = asked(webhook).await;
     let spec = created_red(&env, 0).await.unwrap();
     assert_eq!(spec, json!({"size": 1, "colour": "red"}));
     let refused = created_red(&env, 10).await.unwrap_err().to_string();
@@ -559,9 +567,11 @@ async fn unknown_fields_go_where_the_defaulter_should_remove_them() {
         remove_unknown_fields: true,
         ..WebhookOptions::default()
     };
-    let webhook = Webhook::new()
-        .defaulter_with(WidgetWebhook, options)
-        .validator(WidgetWebhook);
+    let webhook = || {
+        Webhook::new()
+            .defaulter_with(WidgetWebhook, options.clone())
+            .validator(WidgetWebhook)
+    };
     let (env, running) = asked(webhook).await;
     assert_eq!(created_red(&env, 0).await.unwrap(), json!({"size": 1}));
     running.end().await.unwrap();
@@ -604,13 +614,8 @@ async fn conversion_of_a_definition_is_served_and_trusted() {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
     let bench = Bench::new().await;
-    let webhook = webhook().conversion(Conversion::new().spoke::<v1alpha1::Widget>());
-    let described: Value = serde_json::from_str(
-        &operator_runtime::manifests::Manifests::new()
-            .webhook(&webhook)
-            .to_json(),
-    )
-    .unwrap();
+    let webhook = || webhook().conversion(Conversion::new().spoke::<v1alpha1::Widget>());
+    let described = described(webhook());
     let mut conversion = described["conversions"][0]["conversion"].clone();
     assert_eq!(described["conversions"][0]["crd"], "widgets.example.com");
     conversion["webhook"]["clientConfig"]["service"]["namespace"] = "default".into();
@@ -621,8 +626,8 @@ async fn conversion_of_a_definition_is_served_and_trusted() {
         .unwrap();
 
     let managed = ManagedCertificates::new("default", "webhook-ca");
-    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
-    manager.add_webhook(webhook).unwrap();
+    let manager = manager(&bench, |options| options.webhook_certificates = managed.into()).await;
+    manager.add_webhook(webhook()).unwrap();
     let running = run(&manager);
     let bundle = |crd: Option<&CustomResourceDefinition>| {
         let conversion = crd?.spec.conversion.as_ref()?.webhook.as_ref()?;
@@ -681,9 +686,8 @@ async fn route_when_ready(bench: &Bench, manager: &Manager) {
 #[tokio::test]
 async fn pod_becomes_ready_while_its_lists_need_its_conversion() {
     let bench = Bench::without_widgets();
-    let webhook = webhook().conversion(Conversion::new().spoke::<v1alpha1::Widget>());
-    let described = Manifests::new().webhook(&webhook).to_json();
-    install_old_widgets(&bench.client, &serde_json::from_str(&described).unwrap()).await;
+    let webhook = || webhook().conversion(Conversion::new().spoke::<v1alpha1::Widget>());
+    install_old_widgets(&bench.client, &described(webhook())).await;
     let old: Api<v1alpha1::Widget> = Api::default_namespaced(bench.client.clone());
     let widget = v1alpha1::Widget::new("a", v1alpha1::WidgetSpec { length: 3 });
     old.create(&PostParams::default(), &widget).await.unwrap();
@@ -696,13 +700,12 @@ async fn pod_becomes_ready_while_its_lists_need_its_conversion() {
         },
         ..Default::default()
     };
-    let manager = manager(&bench, |builder| {
-        builder
-            .webhook_managed_certificates(managed)
-            .cache_options(options)
+    let manager = manager(&bench, |all| {
+        all.webhook_certificates = managed.into();
+        all.cache_options = options;
     });
     let manager = manager.await;
-    manager.add_webhook(webhook).unwrap();
+    manager.add_webhook(webhook()).unwrap();
     let (reconciler, mut told) = support::plain_teller();
     manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))

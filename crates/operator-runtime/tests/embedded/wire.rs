@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use operator_apiserver::ApiServer;
-use operator_runtime::manager::{Args, Manager, ManagerBuilder};
+use operator_runtime::manager::{Args, ManagerOptions};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -124,8 +124,8 @@ impl Wire {
 
     /// An operator that connects as operators do: with a kubeconfig, which is written to the directory. It sends the token
     /// in the file `token` of the directory, if there is one.
-    pub(crate) fn operator(&self, directory: &Path) -> ManagerBuilder {
-        Manager::builder("tester").args(&self.args(directory, &["--metrics-bind-address=0"]))
+    pub(crate) fn operator(&self, directory: &Path) -> ManagerOptions {
+        ManagerOptions::from(&self.args(directory, &["--metrics-bind-address=0"]))
     }
 
     /// Writes a kubeconfig to the directory.

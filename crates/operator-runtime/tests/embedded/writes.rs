@@ -1,13 +1,15 @@
 //! The ways to write on the embedded API server, and that none of them sends what would change nothing.
 
-use crate::support::{Bench, Running, Widget, WidgetSpec, config_map, in_time, key, reconciling, run};
+use crate::support::{
+    Bench, Running, Widget, WidgetSpec, config_map, in_time, key, of_tier, reconciling, run,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::PartialObjectMeta;
-use operator_runtime::client::{FieldValidation, OperationResult};
+use operator_runtime::client::OperationResult;
 use operator_runtime::owner::{Owner, set_controller_reference};
 use operator_runtime::{Client, Kind, prelude::*};
 use serde_json::json;
@@ -179,15 +181,19 @@ async fn dry_run_changes_nothing_anywhere() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client.create(config("a", "1")).await.unwrap();
-    let dry = client.dry_run();
+    let dry = client.with(|options| options.dry_run = true);
     let would_be = dry.apply(config("a", "2")).await.unwrap();
     assert_eq!(would_be.data.as_ref().unwrap()["value"], "2");
     dry.create(config("b", "1")).await.unwrap();
     dry.delete(&config("a", "1")).await.unwrap();
-    dry.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    dry.list::<ConfigMap>()
+        .namespace("default")
+        .delete_all()
+        .await
+        .unwrap();
     let read = client.get::<ConfigMap>(&key("a")).await.unwrap().unwrap();
     assert_eq!(read.data.as_ref().unwrap()["value"], "1");
-    assert!(client.live::<ConfigMap>().get(&key("b")).await.unwrap().is_none());
+    assert!(client.live().get::<ConfigMap>(&key("b")).await.unwrap().is_none());
     let writes = bench.network.take_writes();
     assert!(
         writes[1..]
@@ -203,7 +209,7 @@ async fn dry_run_changes_nothing_anywhere() {
 async fn client_for_one_namespace_stays_in_it() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
-    let own = client.in_namespace("default");
+    let own = client.with(|options| options.namespace = Some("default".into()));
     own.apply(config_map("a", "1")).await.unwrap();
     let listed = own.list::<ConfigMap>().await.unwrap();
     assert!(
@@ -223,7 +229,7 @@ async fn client_for_one_namespace_stays_in_it() {
     let kind = Kind::in_cluster("v1", "Namespace", "namespaces");
     let key = operator_runtime::ObjectKey::cluster("default");
     assert!(
-        own.dynamic(&kind).get(&key).await.unwrap().is_some(),
+        own.get::<DynamicObject>((&kind, &key)).await.unwrap().is_some(),
         "kinds without namespaces pass"
     );
     running.end().await.unwrap();
@@ -234,7 +240,7 @@ async fn field_owner_and_field_validation_reach_the_server() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     let other = client
-        .with_field_manager("somebody")
+        .with(|options| options.field_manager = "somebody".into())
         .apply(config("a", "1"))
         .await
         .unwrap();
@@ -250,8 +256,8 @@ async fn field_owner_and_field_validation_reach_the_server() {
         json!({"metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 1, "colour": "red"}}),
     )
     .unwrap();
-    let strict = client.with_field_validation(FieldValidation::Strict);
-    let error = strict.dynamic(&kind).create(widget.clone()).await.unwrap_err();
+    let strict = client.with(|options| options.field_validation = Some(ValidationDirective::Strict));
+    let error = strict.create((&kind, widget.clone())).await.unwrap_err();
     assert!(
         error
             .status()
@@ -260,8 +266,8 @@ async fn field_owner_and_field_validation_reach_the_server() {
             .contains("unknown field \"spec.colour\""),
         "{error:?}"
     );
-    let ignoring = client.with_field_validation(FieldValidation::Ignore);
-    ignoring.dynamic(&kind).create(widget).await.unwrap();
+    let ignoring = client.with(|options| options.field_validation = Some(ValidationDirective::Ignore));
+    ignoring.create((&kind, widget)).await.unwrap();
     running.end().await.unwrap();
 }
 
@@ -272,7 +278,7 @@ async fn reads_without_own_writes_show_what_the_watch_brought() {
         .network
         .refuse(|request| request.contains("watch=true").then_some(500));
     let (client, running) = start(&bench).await;
-    let watched = client.without_own_writes();
+    let watched = client.with(|options| options.own_writes = false);
     client.create(config("a", "1")).await.unwrap();
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
     assert!(watched.get::<ConfigMap>(&key("a")).await.unwrap().is_none());
@@ -294,8 +300,13 @@ async fn collection_is_deleted_in_one_request() {
         client.create(config).await.unwrap();
     }
     bench.network.take_writes();
-    let front = || ListOptions::in_namespace("default").labels([("tier", "front")]);
-    client.delete_all_of::<ConfigMap>(front()).await.unwrap();
+    let front = || of_tier("front");
+    client
+        .list::<ConfigMap>()
+        .options(front())
+        .delete_all()
+        .await
+        .unwrap();
     assert_eq!(bench.network.take_writes().len(), 1);
     in_time(async {
         while !client
@@ -311,7 +322,7 @@ async fn collection_is_deleted_in_one_request() {
     .await;
     let left: Vec<_> = client.list::<ConfigMap>().namespace("default").await.unwrap();
     assert!(left.iter().any(|config| config.name_any() == "c"));
-    let error = client.delete_all_of::<ConfigMap>(None).await.unwrap_err();
+    let error = client.list::<ConfigMap>().delete_all().await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot delete all of ConfigMap: metadata.namespace is empty"
@@ -374,55 +385,45 @@ async fn objects_without_a_rust_type_are_written_like_others() {
 
 async fn dynamic_writes(bench: &Bench, client: &Client) {
     let kind = Kind::in_namespaces("example.com/v1", "Widget", "widgets");
-    let widgets = client.dynamic(&kind);
+    let key = &key("w");
     // Somebody reads the whole objects, so the cache can tell what would change nothing.
-    assert!(widgets.list(None).await.unwrap().is_empty());
+    assert!(client.list_kind::<DynamicObject>(&kind).await.unwrap().is_empty());
     let desired = |size: i32| -> DynamicObject {
         serde_json::from_value(
             json!({"metadata": {"name": "w", "namespace": "default"}, "spec": {"size": size}}),
         )
         .unwrap()
     };
-    let widget = widgets.apply(desired(1)).await.unwrap();
+    let widget = client.apply((&kind, desired(1))).await.unwrap();
     bench.network.take_writes();
-    assert!(!widgets.apply(desired(1)).await.unwrap().was_sent());
-    assert_eq!(
-        client.get::<Widget>(&key("w")).await.unwrap().unwrap().spec.size,
-        1
-    );
-    let ready = || Condition::available(true, "Ready", "");
-    for _ in 0..2 {
-        widgets
-            .status(&widget)
-            .condition(ready())
-            .set("size", 1)
-            .patch()
-            .await
-            .unwrap();
-    }
-    assert_eq!(bench.network.take_writes().len(), 1);
+    assert!(!client.apply((&kind, desired(1))).await.unwrap().was_sent());
+    assert_eq!(client.get::<Widget>(key).await.unwrap().unwrap().spec.size, 1);
+    assert_eq!(bench.network.take_writes(), [""; 0]);
+    let status = Patch::Merge(json!({"status": {"size": 1}}));
+    let written: Widget = client
+        .subresource::<DynamicObject>((&kind, key), "status")
+        .patch(&status)
+        .await
+        .unwrap();
+    assert_eq!(written.status.unwrap().size, Some(1));
 
     let owner = Owner::of(&kind, widget.as_ref());
     let owned = client.apply_owned(owner, config_map("of-w", "1")).await.unwrap();
     assert_eq!(owned.owner_references()[0].name, "w");
-    let live = widgets
-        .finalizers(&widget)
-        .finalizer("example.com/done", async { Ok(()) })
-        .run()
+    let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/done"]}}));
+    let held = client
+        .patch::<DynamicObject, _>((&kind, key), &held)
         .await
         .unwrap();
-    assert_eq!(live.unwrap().finalizers(), ["example.com/done"]);
-    let deleting = widgets.get(&key("w")).await.unwrap().unwrap();
-    widgets.delete(&deleting).await.unwrap();
-    let deleting = widgets.get(&key("w")).await.unwrap().unwrap();
+    client.delete((&kind, &*held)).await.unwrap();
+    let deleting = client.get::<DynamicObject>((&kind, key)).await.unwrap().unwrap();
     assert!(deleting.metadata.deletion_timestamp.is_some());
-    let gone = widgets
-        .finalizers(&deleting)
-        .finalizer("example.com/done", async { Ok(()) })
-        .run()
+    let released = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    client
+        .patch::<DynamicObject, _>((&kind, key), &released)
         .await
         .unwrap();
-    assert!(gone.is_none());
+    assert!(client.get::<DynamicObject>((&kind, key)).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -432,15 +433,17 @@ async fn metadata_is_patched_and_never_replaced() {
     let (client, running) = start(&bench).await;
     let kind = Kind::of::<Widget>();
     let labels = Patch::Merge(json!({"metadata": {"labels": {"tier": "front"}}}));
-    let partial = client.metadata(&kind).patch(&key("w"), &labels).await.unwrap();
+    let partial = client
+        .patch::<PartialObjectMeta, _>((&kind, &key("w")), &labels)
+        .await
+        .unwrap();
     assert_eq!(partial.labels()["tier"], "front");
     assert_eq!(
         client.get::<Widget>(&key("w")).await.unwrap().unwrap().labels()["tier"],
         "front"
     );
     let error = client
-        .metadata(&kind)
-        .update(PartialObjectMeta::clone(&partial))
+        .update((&kind, PartialObjectMeta::clone(&partial)))
         .await
         .unwrap_err();
     assert!(

@@ -16,11 +16,11 @@ async fn an_object_becomes_available() -> Result<()> {
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    let manager = Manager::builder("{{ project_name }}")
-        .client(env.client())
-        .webhook_bind_address("127.0.0.1:0")
-        .build()
-        .await?;
+    let options = ManagerOptions {
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        ..ManagerOptions::from(env.client())
+    };
+    let manager = Manager::new("{{ project_name }}", options).await?;
     {{ crate_name }}::operator().add_to(&manager)?;
     tokio::spawn(manager.run_until(std::future::pending()));
 

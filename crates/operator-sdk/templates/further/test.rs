@@ -23,11 +23,11 @@ async fn the_operator_watches() -> Result<()> {
         .start()
         .await?;
 {% endif %}
-    let manager = Manager::builder("{{ project_name }}")
-        .client(env.client())
-        .webhook_bind_address("127.0.0.1:0")
-        .build()
-        .await?;
+    let options = ManagerOptions {
+        webhook_bind_address: "127.0.0.1:0".to_owned(),
+        ..ManagerOptions::from(env.client())
+    };
+    let manager = Manager::new("{{ project_name }}", options).await?;
     {{ crate_name }}::operator().add_to(&manager)?;
     tokio::spawn(manager.clone().run_until(std::future::pending()));
 

@@ -22,9 +22,7 @@ pub fn controller() -> Controller<User> {
 /// Finds the Users of a Database.
 async fn users_of(cache: Cache, database: Arc<Database>) -> Result<Vec<Request>> {
     let namespace = database.namespace().unwrap_or_default();
-    let users = cache
-        .list::<User>(ListOptions::in_namespace(&namespace))
-        .await?;
+    let users = cache.list::<User>(Some(namespace.as_str())).await?;
     let of_database = users
         .iter()
         .filter(|user| user.spec.database == database.name_any());

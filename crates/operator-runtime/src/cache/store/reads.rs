@@ -252,7 +252,10 @@ impl World {
         if seen.is_some() || began <= passed {
             self.floors.insert(name, floor.max(began));
         }
-        let options = ListOptions::all().field("metadata.name", name);
+        let options = ListOptions {
+            fields: ("metadata.name", name).into(),
+            ..ListOptions::default()
+        };
         let mut listed = self
             .store
             .candidates(&options, Consistency::OwnWrites)

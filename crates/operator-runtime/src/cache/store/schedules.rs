@@ -281,10 +281,7 @@ impl World {
         let interest = match name {
             "applied" => Interest::Applied,
             "patched" => Interest::of_merge_patch(&json!({"data": {"value": wanted}})),
-            _ => Interest::Status {
-                fields: vec!["value".to_owned()],
-                conditions: Vec::new(),
-            },
+            _ => Interest::Members(json!({"status": {"value": null}})),
         };
         let state = State {
             value: wanted,

@@ -101,6 +101,13 @@ fn word(event: &Event<dyn Item>) -> String {
     }
 }
 
+fn indexed(name: &str, value: &str) -> ListOptions {
+    ListOptions {
+        indexes: vec![(name.to_owned(), value.to_owned())],
+        ..ListOptions::default()
+    }
+}
+
 #[test]
 fn changes_become_events_with_old_and_new() {
     let mut bench = Bench::new();
@@ -133,7 +140,7 @@ fn other_namespaces_survive_the_list_of_one() {
     assert_eq!(
         bench
             .0
-            .candidates(&ListOptions::all(), Consistency::OwnWrites)
+            .candidates(&ListOptions::default(), Consistency::OwnWrites)
             .unwrap()
             .flatten()
             .count(),
@@ -166,7 +173,7 @@ fn own_write_is_read_at_once_and_its_event_still_comes() {
     assert_eq!(
         bench
             .0
-            .candidates(&ListOptions::all(), Consistency::OwnWrites)
+            .candidates(&ListOptions::default(), Consistency::OwnWrites)
             .unwrap()
             .flatten()
             .count(),
@@ -334,7 +341,7 @@ fn index_follows_events_and_own_writes() {
     }
     assert!(bench.0.add_index("tier", by_tier()).is_none());
     let names = |bench: &Bench, tier: &str, consistency| {
-        let options = ListOptions::all().index("tier", tier);
+        let options = indexed("tier", tier);
         let objects = bench.0.candidates(&options, consistency).unwrap().flatten();
         let names = objects.map(|stored| stored.packed.name().to_owned());
         let mut names = names.collect::<Vec<_>>();
@@ -355,12 +362,7 @@ fn index_follows_events_and_own_writes() {
     assert_eq!(names(&bench, "front", Consistency::Watched), ["b", "c"]);
     bench.list(vec![labelled("b", "front", 3)]);
     assert_eq!(names(&bench, "front", own), ["b"]);
-    assert!(
-        bench
-            .0
-            .candidates(&ListOptions::all().index("other", "x"), own)
-            .is_err()
-    );
+    assert!(bench.0.candidates(&indexed("other", "x"), own).is_err());
 }
 
 #[test]
@@ -374,7 +376,7 @@ fn very_many_objects_of_an_index_come_in_parts() {
             .map(|number| labelled(&name(number), "front", 1))
             .collect(),
     );
-    let options = ListOptions::all().index("tier", "front");
+    let options = indexed("tier", "front");
     let mut candidates = bench.0.candidates(&options, Consistency::OwnWrites).unwrap();
     let names = |candidates: &mut Candidates<'_>| -> Vec<_> {
         let objects = candidates.by_ref().flatten();

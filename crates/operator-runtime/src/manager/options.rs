@@ -1,0 +1,326 @@
+//! The options of a manager, and the parts that are made from them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Connect, Connection};
+use super::servers::{self, address, listen};
+use super::webhooks::{self, WebhookCertificates, WebhookOptions, Webhooks};
+use super::{Inner, Manager, ManagerError, Member, Phase, Setup};
+use crate::cache::{Cache, CacheOptions};
+use crate::certificates::TlsVersion;
+use crate::client::Client;
+use crate::controller::ControllerOptions;
+use crate::election::{Election, LeaderElection, LeaderElectionOptions, Leadership};
+use crate::event_recorder;
+use crate::health::Checks;
+use crate::metrics::Metrics;
+use crate::webhook::WebhookServer;
+
+/// The options of a manager, with the same defaults as those of controller-runtime where it has them.
+///
+/// The default suits tests: there are no health checks, metrics and leader election, and webhooks, if there are any, are
+/// served on port 9443. A [`kube::Client`] or [`kube::Config`] converts into the default with that connection; [`Args`]
+/// convert into the options of the command line.
+///
+/// ```no_run
+/// use operator_runtime::manager::{Manager, ManagerOptions};
+/// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+/// let options = ManagerOptions {
+///     leader_election: true,
+///     health_probe_bind_address: ":8081".to_owned(),
+///     ..ManagerOptions::from(client)
+/// };
+/// let manager = Manager::new("example-operator", options).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ManagerOptions {
+    /// The cluster, instead of that of `kubeconfig`; [`Connect`] says how a configuration and a client differ. Requests
+    /// carry the `User-Agent` of the operator, warnings of the API server are logged, and the requests are in the metrics
+    /// `rest_client_*`, with an empty `host` for a client, which does not expose the address of its server.
+    pub client: Option<Connect>,
+    /// The kubeconfig. Default: `KUBECONFIG`, `~/.kube/config`, or the service account of the pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// The only namespaces that are watched. If this is empty, they are those of `cache_options`, or else all. The options
+    /// that `cache_options` has for one of these namespaces apply to it.
+    pub namespaces: Vec<String>,
+    /// The options of the cache: selectors, transforms, resyncs, backoff, and the options of namespaces.
+    pub cache_options: CacheOptions,
+    /// The options of every controller, unless [`Controller::options`](crate::Controller::options) sets others.
+    pub controller_options: ControllerOptions,
+    /// Maximum number of keys that a controller of a kind reconciles at the same time, unless the controller sets it. It
+    /// takes precedence over `controller_options`. The kind is written as `Deployment.apps`, or `Pod` in the core group,
+    /// which is how a [`Kind`](crate::Kind) prints.
+    pub group_kind_concurrency: BTreeMap<String, usize>,
+    /// If true, the controllers run on one instance at a time, which is elected through a Lease.
+    pub leader_election: bool,
+    /// The name of the Lease, unique to the operator in its namespace. Default: the name of the operator.
+    pub leader_election_id: Option<String>,
+    /// The namespace, identity, labels, times and release of the Lease. Without a namespace it is that of the pod's service
+    /// account; outside of a cluster one must be given.
+    pub leader_election_options: LeaderElectionOptions,
+    /// The client for the Lease, such as one of another cluster. Default: the manager's own. Its requests are counted as
+    /// those of host `leader-election`.
+    pub leader_election_client: Option<kube::Client>,
+    /// An election that replaces the one through a Lease: the controllers run only while it is won, whatever
+    /// `leader_election` is.
+    pub election: Option<Box<dyn Election>>,
+    /// The address of `/healthz` and `/readyz`: `:8081` is port 8081 of every interface, port 0 any free port. They are not
+    /// served if this is empty, which is the default, or `0`.
+    pub health_probe_bind_address: String,
+    /// The path of liveness, below which each check has a path of its own. Default: `/healthz`.
+    pub liveness_endpoint: String,
+    /// The path of readiness, below which each check has a path of its own. Default: `/readyz`.
+    pub readiness_endpoint: String,
+    /// The registry that counts, for parts that count before the manager exists, such as an election of your own.
+    pub metrics: Metrics,
+    /// The address of `/metrics`, such as `:8443`. They are not served if this is empty, which is the default, or `0`.
+    pub metrics_bind_address: String,
+    /// If true, which is the default, `/metrics` is served over HTTPS to those whom the API server lets `get` it; otherwise
+    /// over plain HTTP to everybody.
+    pub metrics_secure: bool,
+    /// The files of the certificate and the key for `/metrics`. Default: a self-signed certificate.
+    pub metrics_certificate: Option<(PathBuf, PathBuf)>,
+    /// The address of the webhooks. Default: `:9443`. The server listens from the first webhook on, and never if this is
+    /// empty or `0`.
+    pub webhook_bind_address: String,
+    /// The certificates of the webhooks.
+    pub webhook_certificates: WebhookCertificates,
+    /// A PEM file with an authority: only clients with a certificate of it can call the webhooks, as with
+    /// controller-runtime's `ClientCAName`. It is read when the manager starts. Default: everybody can call them.
+    pub webhook_client_authority: Option<PathBuf>,
+    /// If true, metrics and webhooks are served over HTTP/2 too.
+    pub http2: bool,
+    /// The oldest version of TLS of metrics and webhooks. Default: 1.2.
+    pub min_tls_version: TlsVersion,
+    /// Time for reconciles and runnables to end when the manager stops. Default: 30 s. Those that have not ended by then are
+    /// aborted, and [`Manager::run`] fails with [`ManagerError::GracePeriod`]. With `None` the time is not limited, as with
+    /// controller-runtime's negative timeout.
+    pub graceful_shutdown_timeout: Option<Duration>,
+    /// Maximum time without data from the API server while an answer is awaited. Default: 75 s; `None` does not limit it.
+    /// Then a request fails, and a watch is opened again, so that a dead connection that was not closed delays nobody for
+    /// longer. A live server answers within a minute, and sends bookmarks to watches as often.
+    ///
+    /// Streams that may be silent, such as followed logs, have no limit.
+    pub silence_timeout: Option<Duration>,
+}
+
+/// The options that are needed after the manager was built.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) name: String,
+    pub(super) controllers: ControllerOptions,
+    pub(super) group_kind_concurrency: BTreeMap<String, usize>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// `None` does not limit it.
+    pub(super) silence_timeout: Option<Duration>,
+    /// `None` does not limit it.
+    pub(super) graceful_shutdown_timeout: Option<Duration>,
+}
+
+/// The options of the server of metrics.
+#[derive(Clone, Debug)]
+pub(super) struct MetricsOptions {
+    pub(super) secure: bool,
+    /// The files of certificate and key, unless a certificate is made.
+    pub(super) certificate: Option<(PathBuf, PathBuf)>,
+    pub(super) http2: bool,
+    pub(super) min_tls_version: TlsVersion,
+}
+
+// === impl ManagerOptions ===
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        Self {
+            client: None,
+            kubeconfig: None,
+            namespaces: Vec::new(),
+            cache_options: CacheOptions::default(),
+            controller_options: ControllerOptions::default(),
+            group_kind_concurrency: BTreeMap::new(),
+            leader_election: false,
+            leader_election_id: None,
+            leader_election_options: LeaderElectionOptions::default(),
+            leader_election_client: None,
+            election: None,
+            health_probe_bind_address: String::new(),
+            liveness_endpoint: "/healthz".to_owned(),
+            readiness_endpoint: "/readyz".to_owned(),
+            metrics: Metrics::default(),
+            metrics_bind_address: String::new(),
+            metrics_secure: true,
+            metrics_certificate: None,
+            webhook_bind_address: format!(":{}", WebhookServer::PORT),
+            webhook_certificates: WebhookCertificates::Own,
+            webhook_client_authority: None,
+            http2: false,
+            min_tls_version: TlsVersion::default(),
+            graceful_shutdown_timeout: Some(Duration::from_secs(30)),
+            silence_timeout: Some(operator_connection::SILENCE),
+        }
+    }
+}
+
+impl From<Connect> for ManagerOptions {
+    fn from(client: Connect) -> Self {
+        Self {
+            client: Some(client),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<kube::Client> for ManagerOptions {
+    fn from(client: kube::Client) -> Self {
+        Connect::from(client).into()
+    }
+}
+
+impl From<kube::Config> for ManagerOptions {
+    fn from(config: kube::Config) -> Self {
+        Connect::from(config).into()
+    }
+}
+
+impl ManagerOptions {
+    /// Connects, and binds the servers of health and metrics.
+    pub(super) async fn build(mut self, name: &str) -> Result<Manager, ManagerError> {
+        let kept = Options {
+            name: name.to_owned(),
+            controllers: self.controller_options,
+            group_kind_concurrency: self.group_kind_concurrency,
+            kubeconfig: self.kubeconfig,
+            silence_timeout: self.silence_timeout,
+            graceful_shutdown_timeout: self.graceful_shutdown_timeout,
+        };
+        let mut cache = self.cache_options;
+        cache.namespaces = cache.namespaces.limited_to(&self.namespaces);
+        cache.check()?;
+        let metrics = self.metrics;
+        let connection = match self.client {
+            Some(connect) => Connection::of(connect, &kept, &metrics, None)?,
+            None => Connection::new(&kept, &metrics).await?,
+        };
+        // Everything that the manager itself sends: it reads, or writes what every instance may write.
+        let kube = connection.client(None);
+        let health = listen("health-probe-bind-address", &self.health_probe_bind_address)?;
+        let scrapes = listen("metrics-bind-address", &self.metrics_bind_address)?;
+        let election = match self.election.take() {
+            Some(election) => Some(election),
+            None if self.leader_election => {
+                let other = self.leader_election_client.take().map(|client| {
+                    let requests = metrics.rest_client_layer("leader-election");
+                    Connection::adopt(client, &kept, requests).client(None)
+                });
+                let id = self.leader_election_id.as_deref().unwrap_or(name);
+                let of_lease = LeaderElectionOptions {
+                    metrics: metrics.leader(id),
+                    ..self.leader_election_options
+                };
+                let election = LeaderElection::new(other.unwrap_or_else(|| kube.clone()), id, of_lease);
+                let election: Box<dyn Election> = Box::new(election.map_err(ManagerError::Election)?);
+                Some(election)
+            }
+            None => None,
+        };
+        let is_leader = watch::Sender::new(Leadership::Standby);
+        let leadership = election.as_ref();
+        let leadership =
+            leadership.map(|election| election.leadership().unwrap_or_else(|| is_leader.subscribe()));
+        let (recorder, sender) = event_recorder::recorder(kube.clone(), name, &instance(name));
+        let cache = Cache::new(
+            kube.clone(),
+            name,
+            cache,
+            (metrics.cache(), connection.requests.clone()),
+            recorder.clone(),
+        );
+        let checks = Checks::new([self.liveness_endpoint, self.readiness_endpoint]);
+        let (health_address, metrics_address) = (address(health.as_ref()), address(scrapes.as_ref()));
+        let health = health.map(|listener| Member::Runnable(servers::health(listener, checks.clone())));
+        let metrics_options = MetricsOptions {
+            secure: self.metrics_secure,
+            certificate: self.metrics_certificate,
+            http2: self.http2,
+            min_tls_version: self.min_tls_version,
+        };
+        let metrics_server = match scrapes {
+            Some(listener) => Some((servers::metrics(&metrics_options, &metrics, &kube)?, listener)),
+            None => None,
+        };
+        let shared = webhooks::Shared {
+            name: name.to_owned(),
+            kube: kube.clone(),
+            metrics: metrics.clone(),
+            checks: checks.clone(),
+        };
+        let webhook_options = WebhookOptions {
+            bind_address: self.webhook_bind_address,
+            certificates: self.webhook_certificates,
+            http2: self.http2,
+            min_tls_version: self.min_tls_version,
+            client_authority: self.webhook_client_authority,
+        };
+        let setup = Setup {
+            members: health.into_iter().collect(),
+            metrics_server,
+            recorder: sender,
+            election,
+        };
+        let of_leader = match &leadership {
+            Some(leadership) => connection.client(Some(leadership.clone())),
+            None => kube.clone(),
+        };
+        let inner = Inner {
+            client: Client::new(of_leader, cache, metrics.client()),
+            of_every_instance: kube,
+            recorder,
+            metrics,
+            checks,
+            health_address,
+            metrics_address,
+            webhooks: Mutex::new(Webhooks::new(webhook_options, shared)),
+            elected: watch::Sender::new(false),
+            is_leader,
+            leadership,
+            is_blocked: AtomicBool::new(false),
+            reconciles: TaskTracker::new(),
+            names: Mutex::default(),
+            needs: Mutex::default(),
+            clusters: Mutex::default(),
+            phase: Mutex::new(Phase::Setup(Box::new(setup))),
+            options: kept,
+        };
+        Ok(Manager {
+            inner: Arc::new(inner),
+        })
+    }
+}
+
+impl fmt::Debug for ManagerOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ManagerOptions")
+            .field("client", &self.client)
+            .field("namespaces", &self.namespaces)
+            .field("leader_election", &self.leader_election)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.
+pub(super) fn instance(name: &str) -> String {
+    std::env::var("POD_NAME")
+        .or_else(|_| std::env::var("HOSTNAME"))
+        .unwrap_or_else(|_| name.to_owned())
+}
