@@ -121,6 +121,19 @@ pub fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i64)
 }
 
+/// Returns the word of Go's JSON decoder for the type of a value, as in `json: cannot unmarshal array into Go value of
+/// type string`.
+pub fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Compact JSON as Go writes it: keys sorted, `<`, `>` and `&` escaped.
 pub fn json(value: &Value) -> String {
     let mut out = String::new();

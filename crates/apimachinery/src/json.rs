@@ -33,6 +33,20 @@ pub struct Parsed {
     pub duplicates: Vec<String>,
 }
 
+/// Returns an estimate of the memory that a value takes, in bytes. The value must not be nested deeper than a parsed one.
+pub fn memory(value: &Value) -> usize {
+    const NODE: usize = 64;
+    NODE + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len() + memory(value))
+            .sum(),
+        _ => 0,
+    }
+}
+
 /// Parses a whole body.
 ///
 /// # Errors

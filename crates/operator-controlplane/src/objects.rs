@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use apimachinery::json;
 use operator_apiserver::client::{Event, EventType, Gvr};
 use serde_json::Value;
 
 use crate::kind::{Kind, POD};
 use crate::object::Object;
 use crate::owner::controller_of;
-use crate::pod;
 
 /// Namespace (empty if cluster-scoped) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -150,7 +150,7 @@ impl Objects {
             .filter_map(|id| self.find(&id.gvr, &id.key))
     }
 
-    /// The number of pods, and the memory that they take as counted by [`pod::weight`].
+    /// The number of pods, and the memory that they take as counted by [`json::memory`].
     pub(crate) fn pods(&self) -> (usize, usize) {
         self.pods
     }
@@ -190,7 +190,7 @@ impl Objects {
         let resource = group.entry(gvr.resource.clone()).or_default();
         if POD.is(gvr) {
             self.pods.0 += 1;
-            self.pods.1 += pod::weight(object);
+            self.pods.1 += json::memory(object);
         }
         if controller_of(object).is_none() {
             resource.uncontrolled.insert(key.clone());
@@ -209,7 +209,7 @@ impl Objects {
         };
         if POD.is(&gvr) {
             self.pods.0 -= 1;
-            self.pods.1 -= pod::weight(&object);
+            self.pods.1 -= json::memory(&object);
         }
         let id = Id {
             gvr,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use apimachinery::json;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -72,26 +73,12 @@ pub(crate) fn from_template(kind: &Kind, owner: &Value, template: &Value, genera
 
 /// The most pods that a controller creates or deletes in one plan.
 pub(crate) const BURST: usize = 500;
-/// The most memory that the pods of one plan take, as counted by [`weight`].
+/// The most memory that the pods of one plan take, as counted by [`memory`](json::memory).
 const BURST_WEIGHT: usize = 32 << 20;
 
 /// The number of pods of a template that a controller creates in one plan. The next plan creates the others.
 pub(crate) fn burst(template: &Value) -> usize {
-    (BURST_WEIGHT / weight(template).max(1)).clamp(1, BURST)
-}
-
-/// The number of bytes that an object takes in memory, approximately.
-pub(crate) fn weight(object: &Value) -> usize {
-    const NODE: usize = 64;
-    NODE + match object {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| name.len() + weight(value))
-            .sum(),
-        _ => 0,
-    }
+    (BURST_WEIGHT / json::memory(template).max(1)).clamp(1, BURST)
 }
 
 /// The order in which pods are given up, the first first: not scheduled, not running, not ready, cheap to delete,

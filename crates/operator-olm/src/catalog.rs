@@ -17,7 +17,6 @@ use apimachinery::go::quote;
 use serde_json::Value;
 
 pub use contents::objects;
-pub(crate) use decode::kind as go_kind;
 pub use diff::diff;
 pub(crate) use load::documents as stream;
 pub use mermaid::mermaid;

@@ -2,6 +2,7 @@
 //!
 //! A number or a boolean where a text is wanted is taken as text; any other value of the wrong type is an error.
 
+use apimachinery::go;
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value};
 use structured_merge::builtin::{self, FieldKind, Type};
@@ -66,14 +67,7 @@ impl Decoder {
     }
 
     fn wrong<T>(&self, value: &Value, wanted: &str) -> Result<T, DecodeError> {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let found = go::json_kind(value);
         let field = self.pointer.trim_start_matches('/').replace('/', ".");
         self.fail(format!(
             "json: cannot unmarshal {found} into Go struct field {}.{field} of type {wanted}",

@@ -203,7 +203,7 @@ fn check_owned(bundle: &Bundle, provided: &[Kind<'_>]) -> Result<(), String> {
 fn check_texts(bundle: &Bundle) -> Result<(), String> {
     let csv = bundle.csv_manifest().value();
     let fault = |value: &Value, field: &str| {
-        let kind = catalog::go_kind(value);
+        let kind = go::json_kind(value);
         format!("json: cannot unmarshal {kind} into Go struct field {field} of type string")
     };
     let is_wrong = |value: &&Value| !value.is_string() && !value.is_null();

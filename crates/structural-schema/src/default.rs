@@ -1,5 +1,6 @@
 //! Defaults are filled in, and nulls that may not be stored are dropped.
 
+use apimachinery::json;
 use serde_json::Value;
 
 use crate::node::Node;
@@ -15,24 +16,10 @@ pub(crate) fn default(value: &mut Value, schema: &Node) {
 
 /// Takes the size of a default; reports whether there is room for it.
 fn take(left: &mut usize, name: &str, default: &Value) -> bool {
-    let size = name.len().saturating_add(weight(default));
+    let size = name.len().saturating_add(json::memory(default));
     let rest = left.checked_sub(size);
     *left = rest.unwrap_or(0);
     rest.is_some()
-}
-
-/// The number of bytes that a value takes in memory, approximately.
-fn weight(value: &Value) -> usize {
-    const NODE: usize = 32;
-    NODE + match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| name.len() + weight(value))
-            .sum(),
-        _ => 0,
-    }
 }
 
 fn fill(value: &mut Value, schema: &Node, left: &mut usize) {

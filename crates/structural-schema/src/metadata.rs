@@ -184,7 +184,7 @@ fn coerce_object_meta(
         other => {
             let reason = format!(
                 "json: cannot unmarshal {} into Go value of type v1.ObjectMeta",
-                go_kind(other)
+                go::json_kind(other)
             );
             return Err(refuse(reason));
         }
@@ -299,7 +299,7 @@ fn check_items(
 fn mismatch(value: &Value, field: &str, go_type: &str) -> String {
     let kind = match value {
         Value::Number(number) if go_type == "int64" => format!("number {number}"),
-        other => go_kind(other).to_owned(),
+        other => go::json_kind(other).to_owned(),
     };
     if field.is_empty() {
         return format!("json: cannot unmarshal {kind} into Go value of type {go_type}");
@@ -311,17 +311,6 @@ fn time_error(text: &str) -> String {
     let layout = "2006-01-02T15:04:05Z07:00";
     let quoted = go::quote(text);
     format!("parsing time {quoted} as \"{layout}\": cannot parse {quoted} as \"2006\"")
-}
-
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// The checks of embedded resources: apiVersion, kind and metadata.

@@ -1,5 +1,6 @@
 //! Reading and writing bodies: bytes to trees and back.
 
+use apimachinery::go;
 use apimachinery::json::{self, Parsed};
 use apimachinery::yaml;
 use bytes::Bytes;
@@ -167,14 +168,7 @@ pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<St
 
 /// What Go says of a JSON value of the wrong type.
 pub(crate) fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let found = go::json_kind(value);
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 

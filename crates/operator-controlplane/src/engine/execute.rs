@@ -31,7 +31,7 @@ pub(crate) struct Executor {
     max_pods: usize,
 }
 
-/// The most memory that all pods take, as counted by [`weight`](crate::pod::weight), before controllers stop creating
+/// The most memory that all pods take, as counted by [`memory`](apimachinery::json::memory), before controllers stop creating
 /// more.
 const PODS_WEIGHT_MAX: usize = 256 << 20;
 

@@ -1,5 +1,6 @@
 //! Fields of JSON objects with the errors of Go's decoder.
 
+use apimachinery::go;
 use serde_json::{Map, Value};
 
 /// Decodes fields of a Go struct; the name of the struct is a part of its errors.
@@ -24,7 +25,7 @@ impl<'a> Struct<'a> {
             })),
             other => Err(format!(
                 "json: cannot unmarshal {} into Go value of type {go_type}",
-                kind(other)
+                go::json_kind(other)
             )),
         }
     }
@@ -44,7 +45,7 @@ impl<'a> Struct<'a> {
     pub(super) fn mismatch(&self, field: &str, value: &Value, go_type: &str) -> String {
         format!(
             "json: cannot unmarshal {} into Go struct field {}.{}{field} of type {go_type}",
-            kind(value),
+            go::json_kind(value),
             self.name,
             self.path
         )
@@ -98,17 +99,5 @@ impl<'a> Struct<'a> {
                 other => Err(self.mismatch(field, other, "string")),
             })
             .collect()
-    }
-}
-
-/// Returns the word of Go's decoder for a JSON value.
-pub(crate) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }

@@ -1,9 +1,9 @@
 //! Types of the fields that a generation reads, as Go declares them.
 
+use apimachinery::go;
 use serde_json::Value;
 
 use super::collect::kind;
-use crate::catalog::go_kind;
 
 /// The type of a field.
 enum Shape {
@@ -251,7 +251,7 @@ fn check_fields(value: &Value, fields: &[Field], root: &str, path: &str) -> Resu
 
 fn check_shape(value: &Value, shape: &Shape, root: &str, path: &str) -> Result<(), String> {
     let fault = |value: &Value, go_type: &str| {
-        let kind = go_kind(value);
+        let kind = go::json_kind(value);
         Err(format!(
             "json: cannot unmarshal {kind} into Go struct field {root}.{path} of type {go_type}"
         ))

@@ -1,10 +1,10 @@
 //! Templates with schema `olm.template.basic`.
 
-use apimachinery::go::quote;
+use apimachinery::go::{self, quote};
 use serde_json::Value;
 
 use super::RenderBundle;
-use crate::catalog::{Catalog, go_kind, stream};
+use crate::catalog::{Catalog, stream};
 
 pub(super) const SCHEMA: &str = "olm.template.basic";
 
@@ -30,13 +30,13 @@ fn entries(text: &str) -> Result<Vec<Value>, String> {
         return Err("decoding template schema: EOF".to_owned());
     };
     let Value::Object(mut fields) = template else {
-        let kind = go_kind(&template);
+        let kind = go::json_kind(&template);
         return Err(format!(
             "unmarshalling template: json: cannot unmarshal {kind} into Go value of type basic.BasicTemplateData"
         ));
     };
     let field = |name: &str, value: &Value, go_type: &str| {
-        let kind = go_kind(value);
+        let kind = go::json_kind(value);
         format!(
             "unmarshalling template: json: cannot unmarshal {kind} into Go struct field \
              BasicTemplateData.{name} of type {go_type}"

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apimachinery::go::quote;
+use apimachinery::go::{self, quote};
 use serde_json::{Map, Value};
 
 use super::RenderBundle;
 use crate::catalog::version::Version;
-use crate::catalog::{Bundle, Catalog, Channel, Entry, Package, go_kind, package_version, stream};
+use crate::catalog::{Bundle, Catalog, Channel, Entry, Package, package_version, stream};
 
 pub(super) const SCHEMA: &str = "olm.semver";
 
@@ -66,7 +66,7 @@ impl Template {
 
     fn decode(document: &Value) -> Result<Raw, String> {
         let Value::Object(fields) = document else {
-            let kind = go_kind(document);
+            let kind = go::json_kind(document);
             return Err(format!(
                 "cannot unmarshal {kind} into Go value of type semver.SemverTemplateData"
             ));
@@ -74,7 +74,7 @@ impl Template {
         let mut raw = Raw::default();
         for (name, value) in fields {
             let mismatch = |go_type: &str| {
-                let kind = go_kind(value);
+                let kind = go::json_kind(value);
                 format!(
                     "cannot unmarshal {kind} into Go struct field SemverTemplateData.{name} of type {go_type}"
                 )
@@ -156,7 +156,7 @@ impl Raw {
 /// Reads `bundles: [{image}]`.
 fn read_images(stability: &str, value: &Value) -> Result<Vec<String>, String> {
     let mismatch = |value: &Value, path: &str, go_type: &str| {
-        let kind = go_kind(value);
+        let kind = go::json_kind(value);
         format!(
             "cannot unmarshal {kind} into Go struct field SemverTemplateData.{stability}{path} of type {go_type}"
         )

@@ -1,6 +1,6 @@
 //! The examples in the annotations of a ClusterServiceVersion.
 
-use apimachinery::json;
+use apimachinery::{go, json};
 use serde_json::Value;
 
 /// The examples of an annotation, or the reason why they cannot be read.
@@ -21,14 +21,7 @@ pub(crate) fn examples(text: &str, compact: bool) -> Examples {
         Err(message) => return Examples::Syntax(syntax_error(text), message),
     };
     let type_error = |value: &Value, wanted: &str| {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let found = go::json_kind(value);
         Examples::Type(format!(
             "json: cannot unmarshal {found} into Go value of type {wanted}"
         ))
