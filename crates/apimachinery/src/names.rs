@@ -208,10 +208,42 @@ pub fn port_number(number: i64) -> Faults {
 
 /// Validates an IP address of either family.
 pub fn ip_address(text: &str) -> Faults {
-    if text.parse::<IpAddr>().is_ok() {
-        Vec::new()
+    let fault = match (text.parse::<IpAddr>(), sloppy_ip(text)) {
+        (Ok(IpAddr::V6(address)), _) if address.to_ipv4_mapped().is_some() => {
+            "must not be an IPv4-mapped IPv6 address"
+        }
+        (Ok(_), _) => return Vec::new(),
+        (Err(_), Some(_)) => "must not have leading 0s",
+        (Err(_), None) => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+    };
+    vec![fault.to_owned()]
+}
+
+/// Validates an IP address that must be written as in RFC 5952.
+pub fn canonical_ip_address(text: &str) -> Faults {
+    let faults = ip_address(text);
+    match text.parse::<IpAddr>() {
+        Ok(address) if faults.is_empty() && address.to_string() != text => {
+            vec![format!("must be in canonical form (\"{address}\")")]
+        }
+        _ => faults,
+    }
+}
+
+/// Parses an IP address; the numbers of IPv4 may begin with zeros.
+fn sloppy_ip(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| {
+        let parts: Vec<&str> = text.split('.').map(without_zeros).collect();
+        parts.join(".").parse().ok()
+    })
+}
+
+fn without_zeros(number: &str) -> &str {
+    let rest = number.trim_start_matches('0');
+    if rest.is_empty() && !number.is_empty() {
+        "0"
     } else {
-        vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+        rest
     }
 }
 
@@ -227,7 +259,7 @@ pub fn is_ipv6(text: &str) -> bool {
 
 /// Validates the address of an endpoint, or an external address of a service.
 pub fn endpoint_address(text: &str) -> Faults {
-    let Ok(address) = text.parse::<IpAddr>() else {
+    let Some(address) = sloppy_ip(text) else {
         return vec!["must be a valid IP address".to_owned()];
     };
     let mut faults = Vec::new();
@@ -261,20 +293,46 @@ pub fn endpoint_address(text: &str) -> Faults {
 
 /// Validates a network in CIDR notation.
 pub fn cidr(text: &str) -> Faults {
-    if parse_cidr(text).is_some() {
-        Vec::new()
-    } else {
-        vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
-    }
+    let fault = match (parse_cidr(text), sloppy_cidr(text)) {
+        (Some((IpAddr::V6(address), _)), _) if address.to_ipv4_mapped().is_some() => {
+            "must not have an IPv4-mapped IPv6 address"
+        }
+        (Some(network), _) if has_bits_beyond(network) => "must not have bits set beyond the prefix length",
+        (Some(_), _) => return Vec::new(),
+        (None, Some(_)) => "must not have leading 0s in IP or prefix length",
+        (None, None) => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+    };
+    vec![fault.to_owned()]
 }
 
 /// Parses a network; returns the address and the prefix length.
 pub fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let length: u8 = length.parse().ok()?;
+    if without_zeros(length) != length {
+        return None;
+    }
+    network(address.parse().ok()?, length)
+}
+
+/// Parses a network whose numbers may begin with zeros.
+pub fn sloppy_cidr(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    network(sloppy_ip(address)?, length)
+}
+
+fn network(address: IpAddr, length: &str) -> Option<(IpAddr, u8)> {
     let max = if address.is_ipv4() { 32 } else { 128 };
+    let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
+    let length: u8 = length.parse().ok().filter(|_| is_number)?;
     (length <= max).then_some((address, length))
+}
+
+fn has_bits_beyond((address, length): (IpAddr, u8)) -> bool {
+    let length = u32::from(length);
+    match address {
+        IpAddr::V4(address) => u32::MAX.checked_shr(length).unwrap_or(0) & u32::from(address) != 0,
+        IpAddr::V6(address) => u128::MAX.checked_shr(length).unwrap_or(0) & u128::from(address) != 0,
+    }
 }
 
 /// The message about an invalid name of an HTTP header.

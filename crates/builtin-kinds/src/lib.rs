@@ -49,7 +49,9 @@ mod warnings;
 pub use decode::{DecodeError, decode, decode_type};
 pub use default::default;
 pub use labels::field_label;
-pub use metadata_checks::{MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, metadata_checks};
+pub use metadata_checks::{
+    MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, Step, metadata_checks, update_steps,
+};
 pub use names::validate_name;
 pub use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields, stamp_times,
@@ -58,7 +60,9 @@ pub use printer::generic::{NAME_DESCRIPTION, age, generic_cells, generic_columns
 pub use printer::{Column, cells, columns};
 pub use resource::{Resource, resources};
 pub use strategy::{Strategy, strategy};
-pub use validate::{is_empty_selector, selects, validate_create, validate_update};
+pub use validate::{
+    is_empty_selector, selects, validate_create, validate_service_addresses, validate_update,
+};
 pub use warnings::{deprecation, warnings};
 
 #[cfg(test)]

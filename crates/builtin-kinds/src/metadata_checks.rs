@@ -5,6 +5,19 @@
 
 use apimachinery::gvk::Gvk;
 
+/// One part of the validation of a changed object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The change of the metadata.
+    Change,
+    /// The metadata of the object as if it were new.
+    Whole,
+    /// The rest of the object as if it were new.
+    New,
+    /// The rest of the object and its change.
+    Update,
+}
+
 /// The checks of the metadata of a changed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
@@ -14,6 +27,51 @@ pub struct MetadataChecks {
     pub wholes: usize,
     /// Finalizers without a prefix must be standard ones.
     pub standard_finalizers: bool,
+}
+
+impl MetadataChecks {
+    /// Returns the steps of most kinds: the metadata before the rest. The registry has checked the change once before.
+    fn steps(self) -> Vec<Step> {
+        let changes = std::iter::repeat_n(Step::Change, self.changes.saturating_sub(1));
+        let wholes = std::iter::repeat_n(Step::Whole, self.wholes);
+        changes.chain(wholes).chain([Step::Update]).collect()
+    }
+}
+
+#[rustfmt::skip] // One line is one kind.
+const ORDERS: &[(&str, &str, &[Step])] = {
+    use Step::{Change, New, Update, Whole};
+    &[
+        ("", "Namespace", &[Whole, Change]),
+        ("", "Node", &[Whole, New, Change, Update]),
+        ("", "PersistentVolume", &[Whole, New, Whole, New, Update]),
+        ("apiregistration.k8s.io", "APIService", &[Change, Whole, Update]),
+        ("batch", "Job", &[Whole, New, Change, Update]),
+        ("networking.k8s.io", "IPAddress", &[Whole, New, Change, Update]),
+        ("networking.k8s.io", "IngressClass", &[Change, Update, Whole, New]),
+        ("node.k8s.io", "RuntimeClass", &[Whole, New, Change, Update]),
+        ("rbac.authorization.k8s.io", "ClusterRole", &[Whole, New, Change]),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding", &[Whole, New, Change, Update]),
+        ("rbac.authorization.k8s.io", "Role", &[Whole, New, Change]),
+        ("rbac.authorization.k8s.io", "RoleBinding", &[Whole, New, Change, Update]),
+        ("resource.k8s.io", "DeviceClass", &[Whole, Change, Update]),
+        ("resource.k8s.io", "ResourceClaim", &[Whole, Change, Update]),
+        ("resource.k8s.io", "ResourceClaimTemplate", &[Whole, New, Change, Update]),
+        ("storage.k8s.io", "CSIStorageCapacity", &[Whole, New, Change, Update]),
+        ("storage.k8s.io", "StorageClass", &[Whole, New, Change, Update]),
+        ("storage.k8s.io", "VolumeAttributesClass", &[Change, Update, Whole, New]),
+    ]
+};
+
+/// Returns what is checked of a changed object after its metadata was checked for the first time, in order.
+pub fn update_steps(gvk: &Gvk, subresource: &str) -> Vec<Step> {
+    let order = ORDERS
+        .iter()
+        .find(|(group, kind, _)| subresource.is_empty() && (*group, *kind) == (gvk.group, gvk.kind));
+    match order {
+        Some((_, _, steps)) => steps.to_vec(),
+        None => metadata_checks(gvk, subresource).steps(),
+    }
 }
 
 const fn checks(changes: usize, wholes: usize, standard_finalizers: bool) -> MetadataChecks {

@@ -1,6 +1,8 @@
 //! Validation of the names of objects, which depends on their kinds.
 
-use apimachinery::names::{dns1123_label, dns1123_subdomain, ip_address, path_segment, path_segment_prefix};
+use apimachinery::names::{
+    canonical_ip_address, dns1123_label, dns1123_subdomain, path_segment, path_segment_prefix,
+};
 
 use apimachinery::gvk::Gvk;
 
@@ -18,7 +20,7 @@ pub fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
         ("certificates.k8s.io", _) => Vec::new(),
         // An APIService is called as its version and its group, which its validation looks at.
         ("apiregistration.k8s.io", _) => path_segment(name),
-        ("networking.k8s.io", "IPAddress") if !is_prefix => ip_address(name),
+        ("networking.k8s.io", "IPAddress") => canonical_ip_address(name),
         ("batch", "CronJob") if !is_prefix => {
             let mut faults = dns1123_subdomain(name);
             if name.len() > 52 {

@@ -5,6 +5,7 @@
 //! call what.
 
 mod certificate;
+mod disabled;
 mod job;
 mod pod;
 mod service;
@@ -32,6 +33,7 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
     let Some(root) = object.as_object_mut() else {
         return;
     };
+    disabled::drop_disabled(gvk, root);
     if behavior.has_generation {
         set_generation(root, 1);
     }
@@ -56,6 +58,7 @@ pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old:
     let Some(root) = object.as_object_mut() else {
         return;
     };
+    disabled::drop_disabled(gvk, root);
     match subresource {
         "" => prepare_main(gvk, root, old),
         "status" => prepare_status(gvk, root, old),
@@ -158,7 +161,9 @@ fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
         }
         ("", "Service") => service::prepare_for_update(root, old),
         ("", "ServiceAccount") => secret_references(root),
-        ("", "PersistentVolumeClaim") => normalize_data_sources(root),
+        ("", "PersistentVolumeClaim") => {
+            normalize_data_sources(root, !at(old, &["spec", "dataSource"]).is_null());
+        }
         ("apps", "DaemonSet") => bump_template_generation(root, old),
         ("certificates.k8s.io", _) => copy_field(root, old, "spec"),
         ("coordination.k8s.io", "Lease") => lease(root),
@@ -275,18 +280,27 @@ fn claim(root: &mut Object) {
     if let Some(status) = object_in(root, "status") {
         status.insert("phase".to_owned(), "Pending".into());
     }
-    normalize_data_sources(root);
+    normalize_data_sources(root, false);
 }
 
 /// `dataSource` and `dataSourceRef` say the same, unless the reference crosses namespaces.
-fn normalize_data_sources(root: &mut Object) {
+fn normalize_data_sources(root: &mut Object, had_source: bool) {
     let Some(spec) = existing_object_in(root, "spec") else {
         return;
     };
-    // The older field only takes claims and snapshots; anything else is dropped.
+    // Other namespaces are a feature that is off by default.
     if spec
-        .get("dataSource")
-        .is_some_and(|source| !is_known_source(source))
+        .get("dataSourceRef")
+        .is_some_and(|source| !text(source, &["namespace"]).is_empty())
+    {
+        spec.remove("dataSourceRef");
+    }
+    // The older field only takes claims and snapshots; anything else that stands alone is dropped.
+    let is_alone = !had_source && !spec.get("dataSourceRef").is_some_and(Value::is_object);
+    if is_alone
+        && spec
+            .get("dataSource")
+            .is_some_and(|source| !is_known_source(source))
     {
         spec.remove("dataSource");
     }
@@ -296,7 +310,10 @@ fn normalize_data_sources(root: &mut Object) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".to_owned(), source);
         }
-        (None, Some(reference)) if text(&reference, &["namespace"]).is_empty() => {
+        (None, Some(mut reference)) => {
+            if let Some(fields) = reference.as_object_mut() {
+                fields.remove("namespace");
+            }
             spec.insert("dataSource".to_owned(), reference);
         }
         _ => {}

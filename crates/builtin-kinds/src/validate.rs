@@ -14,6 +14,7 @@ mod check;
 mod condition;
 mod config;
 mod container;
+mod container_resources;
 mod container_restart;
 mod device;
 mod device_expression;
@@ -22,8 +23,10 @@ mod device_slice;
 mod event;
 mod flow_control;
 mod job_policy;
+mod mount;
 mod network;
 mod node;
+mod operating_system;
 mod pod;
 mod pod_update;
 mod policy;
@@ -70,6 +73,13 @@ pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value
         (None, Some(rule)) if subresource.is_empty() => rule(&mut check, object),
         _ => {}
     }
+    check.errors
+}
+
+/// Checks the cluster addresses of a service, which the real server does before it allocates those that are missing.
+pub fn validate_service_addresses(object: &Value, old: Option<&Value>) -> Vec<Error> {
+    let mut check = Check::default();
+    service::related_addresses(&mut check, object, old);
     check.errors
 }
 
@@ -193,12 +203,7 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("networking.k8s.io", "Ingress") => |check, object, _| network::ingress(check, object),
         ("networking.k8s.io", "IngressClass") => network::ingress_class_update,
         ("node.k8s.io", "RuntimeClass") => config::runtime_class_update,
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => {
-            |check, object, old| rbac::binding_update(check, object, old, false)
-        }
-        ("rbac.authorization.k8s.io", "RoleBinding") => {
-            |check, object, old| rbac::binding_update(check, object, old, true)
-        }
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => rbac::binding_update,
         ("resource.k8s.io", "ResourceClaim") => device::claim_update,
         ("resource.k8s.io", "ResourceClaimTemplate") => device::template_update,
         ("resource.k8s.io", "ResourceSlice") => device_slice::slice_update,

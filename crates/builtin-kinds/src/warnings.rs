@@ -60,6 +60,7 @@ pub fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
         }
         ("networking.k8s.io", "Ingress") if old.is_none() => ingress(&mut warnings, object),
         ("", "PersistentVolume") => persistent_volume(&mut warnings, object),
+        ("", "PersistentVolumeClaim") => fractional_bytes(&mut warnings, at(object, &["spec"]), &path),
         ("", "Node") => kinds::node(&mut warnings, object, old),
         ("", "Secret") => kinds::secret(&mut warnings, object),
         ("", "Service") => kinds::service(&mut warnings, object),
@@ -142,6 +143,8 @@ fn pod_spec(warnings: &mut Vec<String>, spec: &Value, path: &Path) {
             hidden_variables(warnings, container, &path);
         }
     }
+    fractional_amounts(warnings, at(spec, &["overhead"]), &path.child("overhead"));
+    host_aliases(warnings, spec, &path.child("hostAliases"));
     duplicate_ports(warnings, spec, &path.child("containers"));
     let grace = at(spec, &["terminationGracePeriodSeconds"]).as_i64();
     if grace.is_some_and(|seconds| seconds < 0) {
@@ -178,19 +181,35 @@ fn affinity(warnings: &mut Vec<String>, affinity: &Value, path: &Path) {
 }
 
 /// Memory is counted in whole bytes.
-fn fractional_bytes(warnings: &mut Vec<String>, container: &Value, path: &Path) {
-    let counts_bytes =
-        |name: &str| matches!(name, "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+fn fractional_bytes(warnings: &mut Vec<String>, owner: &Value, path: &Path) {
     for field in ["limits", "requests"] {
-        for (name, quantity) in entries(container, &["resources", field]) {
-            let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
-            if counts_bytes(name) && !whole {
-                let path = path.child("resources").child(field).key(name);
-                let shown = quantity.as_str().unwrap_or_default();
-                warnings.push(format!(
-                    "{path}: fractional byte value {shown:?} is invalid, must be an integer"
-                ));
-            }
+        let amounts = at(owner, &["resources", field]);
+        fractional_amounts(warnings, amounts, &path.child("resources").child(field));
+    }
+}
+
+fn fractional_amounts(warnings: &mut Vec<String>, amounts: &Value, path: &Path) {
+    let counts_bytes = |name: &str| {
+        matches!(name, "memory" | "ephemeral-storage" | "storage") || name.starts_with("hugepages-")
+    };
+    for (name, quantity) in entries(amounts, &[]) {
+        let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
+        if counts_bytes(name) && !whole {
+            let path = path.key(name);
+            let shown = quantity.as_str().unwrap_or_default();
+            warnings.push(format!(
+                "{path}: fractional byte value {shown:?} is invalid, must be an integer"
+            ));
+        }
+    }
+}
+
+fn host_aliases(warnings: &mut Vec<String>, spec: &Value, path: &Path) {
+    let mut seen = HashSet::new();
+    for (index, alias) in list(spec, &["hostAliases"]).iter().enumerate() {
+        let ip = text(alias, &["ip"]);
+        if !seen.insert(ip) {
+            warnings.push(format!("{}: duplicate ip {ip:?}", path.index(index).child("ip")));
         }
     }
 }

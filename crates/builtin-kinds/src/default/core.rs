@@ -154,7 +154,8 @@ fn pod_cidrs(spec: &mut Object) {
     let single = spec.get("podCIDR").filter(|cidr| !is_zero(cidr)).cloned();
     let first = spec.get("podCIDRs").and_then(|all| all.get(0)).cloned();
     match (single, first) {
-        (Some(single), None) => {
+        // The older field wins.
+        (Some(single), first) if first.as_ref() != Some(&single) => {
             spec.insert("podCIDRs".to_owned(), json!([single]));
         }
         (None, Some(first)) => {

@@ -171,7 +171,7 @@ fn review_versions(check: &mut Check, webhook: &Value, path: &Path) {
         let version = version.as_str().unwrap_or_default();
         let path = path.index(index);
         if !seen.insert(version) {
-            check.duplicate(path.clone(), &version.into());
+            check.invalid(path.clone(), &version.into(), "duplicate version");
         }
         check.faults(&path, version, names::dns1035_label(version));
     }

@@ -328,15 +328,10 @@ pub(super) fn policy_binding(check: &mut Check, object: &Value, validating: bool
     }
     let constraints = at(spec, &["matchResources"]);
     if constraints.is_object() {
-        // The real server misspells the field of validating policies' bindings.
-        let field = if validating {
-            "matchResouces"
-        } else {
-            "matchResources"
-        };
-        match_resources(check, constraints, &path.child(field));
+        let path = path.child("matchResources");
+        match_resources(check, constraints, &path);
         if !validating {
-            mutable_operations(check, constraints, &path.child(field));
+            mutable_operations(check, constraints, &path);
         }
     }
     if validating {

@@ -47,6 +47,31 @@ fn weight(check: &mut Check, weighted: &Value, path: &Path) {
     }
 }
 
+/// Labels of the pod that are added to the selector of a term.
+fn match_label_keys(check: &mut Check, term: &Value, path: &Path) {
+    let fields = ["matchLabelKeys", "mismatchLabelKeys"];
+    let keys = |field: &str| list(term, &[field]);
+    if at(term, &["labelSelector"]).is_null() {
+        for field in fields.iter().filter(|field| !keys(field).is_empty()) {
+            let why = "must not be specified when labelSelector is not set";
+            check.forbidden(path.child(field), why);
+        }
+        return;
+    }
+    for field in fields {
+        for (index, key) in keys(field).iter().enumerate() {
+            let key = key.as_str().unwrap_or_default();
+            check.faults(&path.child(field).index(index), key, names::qualified_name(key));
+        }
+    }
+    for (index, key) in keys("matchLabelKeys").iter().enumerate() {
+        if keys("mismatchLabelKeys").contains(key) {
+            let why = "exists in both matchLabelKeys and mismatchLabelKeys";
+            check.invalid(path.child("matchLabelKeys").index(index), key, why);
+        }
+    }
+}
+
 fn pod_affinity_term(check: &mut Check, term: &Value, path: &Path) {
     for field in ["labelSelector", "namespaceSelector"] {
         check.label_selector(at(term, &[field]), &path.child(field));
@@ -55,6 +80,7 @@ fn pod_affinity_term(check: &mut Check, term: &Value, path: &Path) {
         let name = name.as_str().unwrap_or_default();
         check.faults(&path.child("namespace"), name, names::dns1123_label(name));
     }
+    match_label_keys(check, term, path);
     let key = text(term, &["topologyKey"]);
     if key.is_empty() {
         check.required(path.child("topologyKey"), "can not be empty");

@@ -158,7 +158,7 @@ fn restart_policy(check: &mut Check, spec: &Value, path: &Path) {
             &["OnFailure", "Never"],
         )),
     }
-    if policy != "Never" && !at(spec, &["podFailurePolicy"]).is_null() {
+    if policy == "OnFailure" && !at(spec, &["podFailurePolicy"]).is_null() {
         check.invalid(
             path.clone(),
             &policy.into(),
@@ -170,7 +170,6 @@ fn restart_policy(check: &mut Check, spec: &Value, path: &Path) {
 pub(super) fn job_update(check: &mut Check, object: &Value, old: &Value) {
     let path = Path::new("spec");
     let (spec, old) = (at(object, &["spec"]), at(old, &["spec"]));
-    generated_selector(check, object, &path);
     job_with_selector(check, spec, &path);
     let mut fixed = |field: &str| {
         check.immutable(at(spec, &[field]), at(old, &[field]), path.child(field));

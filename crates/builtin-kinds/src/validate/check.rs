@@ -307,6 +307,9 @@ pub fn is_empty_selector(selector: &Value) -> bool {
 /// How a field of a Go struct without JSON tags is printed: its Go name, its JSON name, the fields of its struct.
 pub(super) struct GoPrint(pub &'static str, pub &'static str, pub &'static [GoPrint]);
 
+/// The fields of a text that is no pointer: empty where it is missing.
+pub(super) const TEXT: &[GoPrint] = &[GoPrint("", "", &[])];
+
 /// Prints an object, or a list of them, as Go prints an internal struct: in the order of the struct, with nulls.
 pub(super) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
     if let Some(items) = value.as_array() {
@@ -318,7 +321,9 @@ pub(super) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
     }
     let print = |GoPrint(go_name, name, below): &GoPrint| {
         let field = at(value, &[name]);
-        let text = if below.is_empty() {
+        let text = if let [GoPrint("", "", _)] = below {
+            render(&field.as_str().unwrap_or_default().into())
+        } else if below.is_empty() {
             render(field)
         } else {
             render_go(field, below)

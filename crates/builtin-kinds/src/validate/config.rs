@@ -130,7 +130,11 @@ pub(super) fn secret_update(check: &mut Check, object: &Value, old: &Value) {
 
 pub(super) fn runtime_class(check: &mut Check, object: &Value) {
     let handler = text(object, &["handler"]);
-    check.faults(&Path::new("handler"), handler, names::dns1123_label(handler));
+    if handler.is_empty() {
+        check.required(Path::new("handler"), "");
+    } else {
+        check.faults(&Path::new("handler"), handler, names::dns1123_label(handler));
+    }
     pod::overhead(
         check,
         at(object, &["overhead", "podFixed"]),
@@ -140,18 +144,19 @@ pub(super) fn runtime_class(check: &mut Check, object: &Value) {
     let path = Path::new("scheduling");
     check.labels(at(scheduling, &["nodeSelector"]), &path.child("nodeSelector"));
     let path = path.child("tolerations");
-    pod::tolerations(check, scheduling, &path.child("tolerations"));
+    pod::tolerations(check, scheduling, &path);
     let mut seen = HashSet::new();
     for (index, toleration) in list(scheduling, &["tolerations"]).iter().enumerate() {
         let parts = ["key", "operator", "value", "effect"].map(|part| text(toleration, &[part]));
         if !seen.insert(parts) {
-            check.duplicate(path.index(index), toleration);
+            let mut error = Error::duplicate(path.index(index), &Value::Null);
+            error.value = Some(pod::shown_toleration(toleration));
+            check.errors.push(error);
         }
     }
 }
 
 pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Value) {
-    runtime_class(check, object);
     check.immutable(
         at(object, &["handler"]),
         at(old, &["handler"]),

@@ -1,21 +1,57 @@
 //! Containers: ports, environment, mounts, resources, probes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::check::{Check, descending_path};
-use super::{container_restart, security};
-use crate::tree::{at, entries, is_zero, list, text};
+use super::check::Check;
+use super::container_resources::resources;
+use super::volume::file_path;
+use super::{container_restart, mount, security};
+use crate::tree::{at, by_name, is_zero, list, text};
 
-type Volumes = HashSet<String>;
+/// The parts of a pod that its containers refer to.
+pub(super) struct Pod<'a> {
+    spec: &'a Value,
+    /// The volumes that can be mounted, and whether each is a claim.
+    volumes: HashMap<String, bool>,
+    /// The names of the pod's resource claims.
+    claims: BTreeSet<&'a str>,
+}
 
-pub(super) fn containers(check: &mut Check, spec: &Value, path: &Path, volumes: &Volumes) {
+impl<'a> Pod<'a> {
+    pub(super) fn new(spec: &'a Value, volumes: HashMap<String, bool>) -> Self {
+        let claims = list(spec, &["resourceClaims"]).iter();
+        Self {
+            spec,
+            volumes,
+            claims: claims
+                .map(|claim| text(claim, &["name"]))
+                .filter(|name| !name.is_empty())
+                .collect(),
+        }
+    }
+
+    pub(super) fn claims(&self) -> &BTreeSet<&'a str> {
+        &self.claims
+    }
+
+    /// The seconds that its containers have to stop.
+    fn grace_seconds(&self) -> i64 {
+        let seconds = at(self.spec, &["terminationGracePeriodSeconds"]).as_i64();
+        match seconds {
+            Some(seconds) if seconds < 0 => 1,
+            seconds => seconds.unwrap_or(0),
+        }
+    }
+}
+
+pub(super) fn containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
     let path = path.child("containers");
-    let items = list(spec, &["containers"]);
+    let items = list(pod.spec, &["containers"]);
     if items.is_empty() {
         check.required(path, "");
         return;
@@ -23,27 +59,27 @@ pub(super) fn containers(check: &mut Check, spec: &Value, path: &Path, volumes: 
     let mut seen = HashSet::new();
     for (index, container) in items.iter().enumerate() {
         let path = path.index(index);
-        common(check, container, &path, volumes);
+        common(check, container, &path, pod);
         unique(check, &mut seen, container, &path);
-        hooks(check, container, &path);
+        hooks(check, container, &path, pod.grace_seconds());
         container_restart::restart_policy(check, container, &path);
     }
     host_port_conflicts(check, items, &path);
 }
 
-pub(super) fn init_containers(check: &mut Check, spec: &Value, path: &Path, volumes: &Volumes) {
-    let path = path.child("initContainers");
+pub(super) fn init_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
+    let (spec, path) = (pod.spec, path.child("initContainers"));
     let regular = list(spec, &["containers"]).iter();
     let mut seen: HashSet<&str> = regular.map(|c| text(c, &["name"])).collect();
     seen.remove("");
     for (index, container) in list(spec, &["initContainers"]).iter().enumerate() {
         let path = path.index(index);
-        common(check, container, &path, volumes);
+        common(check, container, &path, pod);
         unique(check, &mut seen, container, &path);
         host_port_conflicts(check, std::slice::from_ref(container), &path);
         container_restart::restart_policy(check, container, &path);
         if text(container, &["restartPolicy"]) == "Always" {
-            hooks(check, container, &path);
+            hooks(check, container, &path, pod.grace_seconds());
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
@@ -57,7 +93,8 @@ pub(super) fn init_containers(check: &mut Check, spec: &Value, path: &Path, volu
     }
 }
 
-pub(super) fn ephemeral_containers(check: &mut Check, spec: &Value, path: &Path, volumes: &Volumes) {
+pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
+    let spec = pod.spec;
     let all = ["containers", "initContainers"];
     let others = all.iter().flat_map(|field| list(spec, &[field]));
     let others: HashSet<&str> = others.map(|c| text(c, &["name"])).collect();
@@ -65,7 +102,7 @@ pub(super) fn ephemeral_containers(check: &mut Check, spec: &Value, path: &Path,
     let path = path.child("ephemeralContainers");
     for (index, container) in list(spec, &["ephemeralContainers"]).iter().enumerate() {
         let path = path.index(index);
-        common(check, container, &path, volumes);
+        common(check, container, &path, pod);
         unique(check, &mut seen, container, &path);
         for field in [
             "ports",
@@ -94,7 +131,7 @@ fn unique<'a>(check: &mut Check, seen: &mut HashSet<&'a str>, container: &'a Val
 }
 
 /// What holds for containers of every sort.
-fn common(check: &mut Check, container: &Value, path: &Path, volumes: &Volumes) {
+fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     check.required_form(container, path, "name", names::dns1123_label);
     image(check, container, path);
     check.one_of(
@@ -105,14 +142,16 @@ fn common(check: &mut Check, container: &Value, path: &Path, volumes: &Volumes) 
     );
     ports(check, container, &path.child("ports"));
     environment(check, container, path);
-    mounts(check, container, &path.child("volumeMounts"), volumes);
+    mount::mounts(check, container, path, &pod.volumes);
+    mount::devices(check, container, &path.child("volumeDevices"), &pod.volumes);
     check.one_of(
         container,
         path,
         "imagePullPolicy",
         &["Always", "IfNotPresent", "Never"],
     );
-    resources(check, at(container, &["resources"]), &path.child("resources"));
+    let of_container = at(container, &["resources"]);
+    resources(check, of_container, &path.child("resources"), pod.claims());
     container_restart::resize_policy(check, container, path);
     security::container(
         check,
@@ -196,7 +235,9 @@ fn environment(check: &mut Check, container: &Value, path: &Path) {
             .iter()
             .filter(|field| !at(source, &[field]).is_null());
         for field in given.clone() {
-            check.required_text(at(source, &[field]), &path.index(index).child(field), "name");
+            let reference = at(source, &[field]);
+            let path = path.index(index).child(field);
+            check.required_form(reference, &path, "name", names::dns1123_subdomain);
         }
         match given.count() {
             0 => check.invalid(
@@ -234,7 +275,7 @@ fn value_from(check: &mut Check, source: &Value, has_value: bool, path: &Path) {
             "fieldRef" => field_reference(check, reference, &path, ENVIRONMENT_FIELDS),
             "resourceFieldRef" => resource_reference(check, reference, &path),
             "configMapKeyRef" | "secretKeyRef" => key_reference(check, reference, &path),
-            _ => check.required_text(reference, &path, "key"),
+            _ => file_reference(check, reference, &path),
         }
     }
     let fault = match (given.len(), has_value) {
@@ -338,6 +379,57 @@ pub(super) fn resource_reference(check: &mut Check, reference: &Value, path: &Pa
     } else if !huge {
         check.one_of(reference, path, "resource", RESOURCE_FIELDS);
     }
+    divisor(check, reference, resource, &path.child("divisor"));
+}
+
+fn divisor(check: &mut Check, reference: &Value, resource: &str, path: &Path) {
+    const BYTES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
+    let (known, name) = match resource.split_once('.') {
+        Some((_, "cpu")) => ("1m and 1", "cpu resource"),
+        Some((_, "memory")) => (BYTES, "memory resource"),
+        Some((_, "ephemeral-storage")) => (BYTES, "local ephemeral storage resource"),
+        Some((_, name)) if name.starts_with("hugepages-") => (BYTES, "hugepages resource"),
+        _ => return,
+    };
+    let Ok(divisor) = Quantity::from_json(at(reference, &["divisor"])) else {
+        return;
+    };
+    let mut units = known.split(", ").flat_map(|units| units.split(" and "));
+    if !divisor.is_zero() && !units.any(|unit| unit == divisor.to_string()) {
+        let why = format!("only divisor's values {known} are supported with the {name}");
+        check.invalid(path.clone(), &resource.into(), why);
+    }
+}
+
+fn file_reference(check: &mut Check, reference: &Value, path: &Path) {
+    check.required_form(reference, path, "key", names::environment_name);
+    check.required_text(reference, path, "volumeName");
+    file_path(check, reference, path);
+}
+
+/// Checks that the files of variables are in volumes of the pod.
+pub(super) fn file_volumes(check: &mut Check, spec: &Value, path: &Path) {
+    let volumes = by_name(list(spec, &["volumes"]));
+    for field in ["containers", "initContainers"] {
+        for (index, container) in list(spec, &[field]).iter().enumerate() {
+            let path = path.child(field).index(index).child("env");
+            for (index, variable) in list(container, &["env"]).iter().enumerate() {
+                let reference = at(variable, &["valueFrom", "fileKeyRef"]);
+                let name = text(reference, &["volumeName"]);
+                let volume = volumes.get(name);
+                let path = path.index(index).child("valueFrom").child("fileKeyRef");
+                if reference.is_null() {
+                    continue;
+                }
+                if volume.is_none() {
+                    check.not_found(path.child("volumeName"), &name.into());
+                } else if volume.is_some_and(|volume| at(volume, &["emptyDir"]).is_null()) {
+                    let why = "referenced volume must be of type emptyDir";
+                    check.invalid(path.child("volumeName"), &name.into(), why);
+                }
+            }
+        }
+    }
 }
 
 fn key_reference(check: &mut Check, reference: &Value, path: &Path) {
@@ -348,174 +440,26 @@ fn key_reference(check: &mut Check, reference: &Value, path: &Path) {
     check.required_form(reference, path, "key", names::config_key);
 }
 
-fn mounts(check: &mut Check, container: &Value, path: &Path, volumes: &Volumes) {
-    let mut seen = HashSet::new();
-    for (index, mount) in list(container, &["volumeMounts"]).iter().enumerate() {
-        let item = path.index(index);
-        let name = text(mount, &["name"]);
-        if name.is_empty() {
-            check.required(item.child("name"), "");
-        }
-        if !volumes.contains(name) {
-            check.not_found(item.child("name"), &name.into());
-        }
-        let mount_path = text(mount, &["mountPath"]);
-        if mount_path.is_empty() {
-            check.required(item.child("mountPath"), "");
-        }
-        if !seen.insert(mount_path) {
-            check.invalid(item.child("mountPath"), &mount_path.into(), "must be unique");
-        }
-        // The real server names the list, not the item, for these two.
-        for field in ["subPath", "subPathExpr"] {
-            descending_path(check, text(mount, &[field]), &path.child(field));
-        }
-        check.optional_one_of(
-            mount,
-            &item,
-            "mountPropagation",
-            &["Bidirectional", "HostToContainer", "None"],
-        );
-    }
-}
-
-/// What a container, or a pod as a whole, requests and is limited to.
-pub(super) fn resources(check: &mut Check, resources: &Value, path: &Path) {
-    let limits = at(resources, &["limits"]);
-    let (limit_path, request_path) = (path.child("limits"), path.child("requests"));
-    for (name, quantity) in entries(limits, &[]) {
-        resource(check, name, quantity, &limit_path.key(name));
-    }
-    for (name, quantity) in entries(resources, &["requests"]) {
-        resource(check, name, quantity, &request_path.key(name));
-        let overcommit = is_native(name) && !name.starts_with("hugepages-");
-        let request = Quantity::from_json(quantity);
-        let limit = Quantity::from_json(at(limits, &[name]));
-        match (request, limit) {
-            (Ok(request), Ok(limit)) if !overcommit && request != limit => check.invalid(
-                request_path.clone(),
-                quantity,
-                format!("must be equal to {name} limit of {limit}"),
-            ),
-            (Ok(request), Ok(limit)) if request > limit => check.invalid(
-                request_path.clone(),
-                quantity,
-                format!("must be less than or equal to {name} limit of {limit}"),
-            ),
-            (Ok(_), Err(_)) if !overcommit => check.required(
-                limit_path.clone(),
-                "Limit must be set for non overcommitable resources",
-            ),
-            _ => {}
-        }
-    }
-    let mut named = entries(resources, &["limits"]).chain(entries(resources, &["requests"]));
-    let has = |test: fn(&str) -> bool| named.clone().any(|(name, _)| test(name));
-    let has_huge = has(|name| name.starts_with("hugepages-"));
-    let has_base = named.any(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));
-    if has_huge && !has_base {
-        check.forbidden(path.clone(), "HugePages require cpu or memory");
-    }
-}
-
-/// Resources of Kubernetes itself have no domain in front, or its own.
-pub(super) fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn resource(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
-    resource_name(check, name, path);
-    resource_amount(check, name, quantity, path);
-}
-
-/// How much there is of a resource: not less than nothing, and whole where it comes in pieces.
-pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
-    check.non_negative_quantity(quantity, path);
-    let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
-    let in_pieces = !is_native(name) || matches!(name, "pods" | "services" | "secrets" | "configmaps");
-    if in_pieces && !whole {
-        check.invalid(path.clone(), quantity, "must be an integer");
-    }
-}
-
-/// The name of a resource that containers have.
-pub(super) fn resource_name(check: &mut Check, name: &str, path: &Path) {
-    let of_container =
-        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if of_container || !any_resource_name(check, name, path) || name.contains('/') {
-        return;
-    }
-    check.invalid(
-        path.clone(),
-        &name.into(),
-        "must be a standard resource for containers",
-    );
-}
-
-/// The name of any resource; answers whether it is formed as one.
-pub(super) fn any_resource_name(check: &mut Check, name: &str, path: &Path) -> bool {
-    let faults = names::qualified_name(name);
-    if !faults.is_empty() {
-        check.faults(path, name, faults);
-        return false;
-    }
-    if !name.contains('/') && !is_standard(name) {
-        check.invalid(
-            path.clone(),
-            &name.into(),
-            "must be a standard resource type or fully qualified",
-        );
-    }
-    true
-}
-
-/// Names without a domain that mean something, though perhaps not for containers.
-pub(super) fn is_standard(name: &str) -> bool {
-    const STANDARD: &[&str] = &[
-        "configmaps",
-        "cpu",
-        "ephemeral-storage",
-        "limits.cpu",
-        "limits.ephemeral-storage",
-        "limits.memory",
-        "memory",
-        "persistentvolumeclaims",
-        "pods",
-        "replicationcontrollers",
-        "requests.cpu",
-        "requests.ephemeral-storage",
-        "requests.memory",
-        "requests.storage",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-        "storage",
-    ];
-    STANDARD.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
-}
-
 // === probes and hooks ===
 
 /// Lifecycle and probes.
-fn hooks(check: &mut Check, container: &Value, path: &Path) {
+fn hooks(check: &mut Check, container: &Value, path: &Path, grace: i64) {
     for hook in ["postStart", "preStop"] {
         let handler = at(container, &["lifecycle", hook]);
         if !handler.is_null() {
-            handle(check, handler, &path.child("lifecycle").child(hook));
+            handle(check, handler, &path.child("lifecycle").child(hook), grace);
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let value = at(container, &[name]);
         if !value.is_null() {
-            probe(check, value, name, &path.child(name));
+            probe(check, value, name, &path.child(name), grace);
         }
     }
 }
 
-fn probe(check: &mut Check, probe: &Value, name: &str, path: &Path) {
-    handle(check, probe, path);
+fn probe(check: &mut Check, probe: &Value, name: &str, path: &Path, grace: i64) {
+    handle(check, probe, path, grace);
     for field in [
         "initialDelaySeconds",
         "timeoutSeconds",
@@ -547,28 +491,29 @@ fn probe(check: &mut Check, probe: &Value, name: &str, path: &Path) {
     }
 }
 
-fn handle(check: &mut Check, handler: &Value, path: &Path) {
-    let given: Vec<&str> = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"]
+fn handle(check: &mut Check, handler: &Value, path: &Path, grace: i64) {
+    let mut given = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"]
         .into_iter()
-        .filter(|kind| !at(handler, &[kind]).is_null())
-        .collect();
-    let Some((first, others)) = given.split_first() else {
+        .filter(|kind| !at(handler, &[kind]).is_null());
+    let Some(first) = given.next() else {
         check.required(path.clone(), "must specify a handler type");
         return;
     };
-    for other in others {
+    action(check, first, at(handler, &[first]), &path.child(first), grace);
+    for other in given {
         check.forbidden(path.child(other), "may not specify more than 1 handler type");
     }
-    let action = at(handler, &[first]);
-    let path = path.child(first);
-    match *first {
+}
+
+fn action(check: &mut Check, kind: &str, action: &Value, path: &Path, grace: i64) {
+    match kind {
         "exec" if list(action, &["command"]).is_empty() => {
             check.required(path.child("command"), "");
         }
         "httpGet" => {
-            check.required_text(action, &path, "path");
+            check.required_text(action, path, "path");
             check.port(at(action, &["port"]), &path.child("port"));
-            check.one_of(action, &path, "scheme", &["HTTP", "HTTPS"]);
+            check.one_of(action, path, "scheme", &["HTTP", "HTTPS"]);
             for header in list(action, &["httpHeaders"]) {
                 let name = text(header, &["name"]);
                 if !names::is_http_header(name) {
@@ -577,16 +522,13 @@ fn handle(check: &mut Check, handler: &Value, path: &Path) {
             }
         }
         "tcpSocket" | "grpc" => check.port(at(action, &["port"]), &path.child("port")),
-        "sleep"
-            if at(action, &["seconds"])
-                .as_i64()
-                .is_some_and(|seconds| seconds < 0) =>
-        {
-            check.invalid(
-                path.child("seconds"),
-                at(action, &["seconds"]),
-                "must be greater than or equal to 0",
-            );
+        "sleep" => {
+            let seconds = at(action, &["seconds"]).as_i64().unwrap_or(0);
+            if !(0..=grace).contains(&seconds) {
+                let why =
+                    format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+                check.invalid(path.clone(), &seconds.into(), why);
+            }
         }
         _ => {}
     }

@@ -116,7 +116,6 @@ pub(super) fn template(check: &mut Check, template: &Value) {
 }
 
 pub(super) fn template_update(check: &mut Check, changed: &Value, old: &Value) {
-    template(check, changed);
     let spec = at(changed, &["spec"]);
     if spec != at(old, &["spec"]) {
         let shown = device_print::template_spec(spec);

@@ -163,7 +163,7 @@ fn typed_reference(check: &mut Check, reference: &Value, path: &Path) {
     for field in ["kind", "name"] {
         let value = text(reference, &[field]);
         if value.is_empty() {
-            check.required(path.child(field), &format!("{field} is required"));
+            check.required(path.child(field), "");
         }
         check.faults(&path.child(field), value, names::path_segment(value));
     }
@@ -217,7 +217,6 @@ pub(super) fn ingress_class_update(check: &mut Check, object: &Value, old: &Valu
         &controller(old),
         Path::new("spec").child("controller"),
     );
-    ingress_class(check, object);
 }
 
 pub(super) fn network_policy(check: &mut Check, object: &Value) {
@@ -319,19 +318,17 @@ fn ip_block(check: &mut Check, block: &Value, path: &Path) {
         check.required(path.child("cidr"), "");
         return;
     }
-    let Some(outer) = names::parse_cidr(cidr) else {
-        check.faults(&path.child("cidr"), cidr, names::cidr(cidr));
+    check.faults(&path.child("cidr"), cidr, names::cidr(cidr));
+    let Some(outer) = names::sloppy_cidr(cidr) else {
         return;
     };
     for (index, except) in list(block, &["except"]).iter().enumerate() {
         let path = path.child("except").index(index);
         let text = except.as_str().unwrap_or_default();
-        match names::parse_cidr(text) {
-            None => check.faults(&path, text, names::cidr(text)),
-            Some(inner) if !is_strict_subnet(inner, outer) => {
-                check.invalid(path, except, "must be a strict subset of `cidr`");
-            }
-            Some(_) => {}
+        check.faults(&path, text, names::cidr(text));
+        let inner = names::sloppy_cidr(text);
+        if inner.is_some_and(|inner| !is_strict_subnet(inner, outer)) {
+            check.invalid(path, except, "must be a strict subset of `cidr`");
         }
     }
 }
@@ -415,7 +412,43 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
         let path = Path::new("endpoints").index(position);
         check.pointer_form(endpoint, &path, "nodeName", names::dns1123_subdomain);
         check.pointer_form(endpoint, &path, "hostname", names::dns1123_label);
+        slice_hints(check, at(endpoint, &["hints"]), &path.child("hints"));
     }
+    slice_ports(check, object);
+}
+
+/// The most zones and nodes that one endpoint can be meant for.
+const HINTS_MAX: usize = 8;
+
+fn slice_hints(check: &mut Check, hints: &Value, path: &Path) {
+    for (field, form) in [
+        ("forZones", None),
+        (
+            "forNodes",
+            Some(names::dns1123_subdomain as fn(&str) -> Vec<String>),
+        ),
+    ] {
+        let items = list(hints, &[field]);
+        let path = path.child(field);
+        if items.len() > HINTS_MAX {
+            let error = Error::too_many(path, items.len(), HINTS_MAX);
+            check.errors.push(error);
+            continue;
+        }
+        let mut seen = HashSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let (name, path) = (text(item, &["name"]), path.index(index).child("name"));
+            if !seen.insert(name) {
+                check.duplicate(path.clone(), &name.into());
+            }
+            if let Some(form) = form {
+                check.faults(&path, name, form(name));
+            }
+        }
+    }
+}
+
+fn slice_ports(check: &mut Check, object: &Value) {
     let mut seen = HashSet::new();
     for (index, port) in list(object, &["ports"]).iter().enumerate() {
         let path = Path::new("ports").index(index);
@@ -439,8 +472,9 @@ fn slice_address(check: &mut Check, kind: &str, address: &str, path: &Path, inde
         "FQDN" => return check.faults(&item, address, names::dns1123_subdomain(address)),
         _ => return,
     };
-    if !names::ip_address(address).is_empty() {
-        return check.faults(&item, address, names::ip_address(address));
+    let faults = names::canonical_ip_address(address);
+    if !faults.is_empty() {
+        return check.faults(&item, address, faults);
     }
     if !is_kind {
         let detail = format!("must be {article} address");

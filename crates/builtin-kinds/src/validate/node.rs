@@ -7,13 +7,14 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
-use super::container;
+use super::container_resources::resource_amount;
 use crate::tree::{at, entries, list, text};
 
 pub(super) fn node(check: &mut Check, node: &Value) {
     taints(check, node);
     resources(check, node);
     networks(check, node);
+    declared_features(check, node);
 }
 
 /// The network and the provider's name of a node are settled once.
@@ -34,7 +35,7 @@ pub(super) fn node_update(check: &mut Check, node: &Value, old: &Value) {
     if text(spec, &["externalID"]) != text(before, &["externalID"]) {
         check.forbidden(path.child("externalID"), "may not be updated");
     }
-    networks(check, node);
+    declared_features(check, node);
 }
 
 fn kept_networks(check: &mut Check, spec: &Value, before: &Value, path: &Path) {
@@ -101,9 +102,43 @@ fn resources(check: &mut Check, node: &Value) {
     for field in ["capacity", "allocatable"] {
         let path = Path::new("status").child(field);
         for (name, quantity) in entries(node, &["status", field]) {
-            container::resource_amount(check, name, quantity, &path.child(name));
+            // The real server writes the two paths differently.
+            let path = if field == "capacity" {
+                path.child(name)
+            } else {
+                path.key(name)
+            };
+            resource_amount(check, name, quantity, &path);
         }
     }
+}
+
+fn declared_features(check: &mut Check, node: &Value) {
+    let path = Path::new("status").child("declaredFeatures");
+    let mut previous = "";
+    for (index, feature) in list(node, &["status", "declaredFeatures"]).iter().enumerate() {
+        let name = feature.as_str().unwrap_or_default();
+        let path = path.index(index);
+        if index > 0 && name == previous {
+            check.duplicate(path, feature);
+            continue;
+        }
+        if index > 0 && name < previous {
+            check.invalid(path.clone(), feature, "list must be sorted alphabetically");
+        }
+        previous = name;
+        if !is_feature(name) {
+            let why = format!(
+                "invalid feature name {name:?}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            );
+            check.invalid(path, feature, why);
+        }
+    }
+}
+
+fn is_feature(name: &str) -> bool {
+    let is_word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_word)
 }
 
 fn addresses(check: &mut Check, node: &Value) {
@@ -131,11 +166,25 @@ fn networks(check: &mut Check, node: &Value) {
         let network = network.as_str().unwrap_or_default();
         check.faults(&path.index(index), network, names::cidr(network));
     }
+    let bad = all.iter().position(|network| {
+        network
+            .as_str()
+            .is_none_or(|text| names::sloppy_cidr(text).is_none())
+    });
+    if let Some(bad) = bad.filter(|_| all.len() > 1) {
+        let shown = all.get(bad).and_then(Value::as_str).unwrap_or_default();
+        let why = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{bad}]: <nil> (invalid CIDR address: {shown})"
+        );
+        check
+            .errors
+            .push(Error::new(ErrorType::Internal, path.clone(), why));
+    }
     let families: HashSet<Option<bool>> = all
         .iter()
         .map(|network| names::parse_cidr(network.as_str()?).map(|(address, _)| address.is_ipv4()))
         .collect();
-    if all.len() > 2 || all.len() == 2 && families.len() < 2 {
+    if all.len() > 2 || all.len() == 2 && (families.len() < 2 || bad.is_some()) {
         let detail = "may specify no more than one CIDR for each IP family";
         check.invalid(path, given, detail);
     }

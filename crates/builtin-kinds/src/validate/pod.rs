@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, Path, render};
 use apimachinery::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::check::Check;
-use super::{affinity, container, security, volume};
+use super::container::Pod;
+use super::{affinity, container, container_resources, operating_system, security, volume};
 use crate::tree::{at, entries, list, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
@@ -64,12 +65,12 @@ pub(super) fn annotations(check: &mut Check, annotations: &Value, path: &Path) {
 /// The spec of a pod.
 pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     let volumes = volume::volumes(check, spec, &path.child("volumes"));
-    container::containers(check, spec, path, &volumes);
-    container::init_containers(check, spec, path, &volumes);
-    container::ephemeral_containers(check, spec, path, &volumes);
-    if !at(spec, &["resources"]).is_null() {
-        container::resources(check, at(spec, &["resources"]), &path.child("resources"));
-    }
+    container_resources::pod_claims(check, spec, &path.child("resourceClaims"));
+    let pod = Pod::new(spec, volumes);
+    container::containers(check, &pod, path);
+    container::init_containers(check, &pod, path);
+    container::ephemeral_containers(check, &pod, path);
+    container_resources::pod_level(check, spec, path, pod.claims());
     if text(spec, &["restartPolicy"]).is_empty() {
         check.required(path.child("restartPolicy"), "");
     } else {
@@ -99,6 +100,15 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
         let error = Error::too_long(path.child("hostnameOverride"), HOSTNAME_LENGTH_MAX);
         check.errors.push(error);
     }
+    if !at(spec, &["hostnameOverride"]).is_null() {
+        for field in ["setHostnameAsFQDN", "hostNetwork"] {
+            if at(spec, &[field]) == &Value::Bool(true) {
+                let why = format!("may not be specified when {field} is true");
+                check.forbidden(path.child("hostnameOverride"), why);
+            }
+        }
+    }
+    host_users(check, spec, path);
     check.optional_form(spec, path, "hostname", names::dns1123_label);
     check.optional_form(spec, path, "subdomain", names::dns1123_label);
     tolerations(check, spec, &path.child("tolerations"));
@@ -112,6 +122,26 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     }
     overhead(check, at(spec, &["overhead"]), &path.child("overhead"));
     os(check, at(spec, &["os"]), &path.child("os"));
+    security::proc_mounts(check, spec, path);
+    operating_system::fields(check, spec, path);
+    container::file_volumes(check, spec, path);
+}
+
+/// A pod in a user namespace of its own shares no other namespace with the host.
+fn host_users(check: &mut Check, spec: &Value, path: &Path) {
+    let is_true = |field: &str| at(spec, &[field]) == &Value::Bool(true);
+    if at(spec, &["hostUsers"]) != &Value::Bool(false) {
+        return;
+    }
+    for (field, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if is_true(field) {
+            check.forbidden(path.child(shown), "when `hostUsers` is false");
+        }
+    }
 }
 
 /// The longest name of a host that Linux takes.
@@ -133,7 +163,7 @@ fn os(check: &mut Check, os: &Value, path: &Path) {
 /// What running a pod costs beside its containers.
 pub(super) fn overhead(check: &mut Check, overhead: &Value, path: &Path) {
     if !overhead.is_null() {
-        container::resources(check, &json!({ "limits": overhead }), path);
+        container_resources::overhead(check, overhead, path);
     }
 }
 
@@ -253,8 +283,51 @@ fn topology_spread(check: &mut Check, spec: &Value, path: &Path) {
             let shown = format!("{{{}, {}}}", pair[0], pair[1]);
             check.duplicate(path.child("{topologyKey, whenUnsatisfiable}"), &shown.into());
         }
+        let domains = at(constraint, &["minDomains"]);
+        if domains.as_i64().is_some_and(|domains| domains <= 0) {
+            check.invalid(path.child("minDomains"), domains, "must be greater than zero");
+        }
+        let unsatisfiable = text(constraint, &["whenUnsatisfiable"]);
+        if !domains.is_null() && unsatisfiable != "DoNotSchedule" {
+            let why =
+                format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {unsatisfiable}");
+            check.invalid(path.child("minDomains"), domains, why);
+        }
+        for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            check.optional_one_of(constraint, &path, field, &["Honor", "Ignore"]);
+        }
+        match_label_keys(check, constraint, &path);
         check.label_selector(at(constraint, &["labelSelector"]), &path.child("labelSelector"));
     }
+}
+
+/// Labels of the pod that are added to a selector; the server may have added them already.
+fn match_label_keys(check: &mut Check, constraint: &Value, path: &Path) {
+    let keys = list(constraint, &["matchLabelKeys"]);
+    let path = path.child("matchLabelKeys");
+    if keys.is_empty() {
+        return;
+    }
+    if at(constraint, &["labelSelector"]).is_null() {
+        return check.forbidden(path, "must not be specified when labelSelector is not set");
+    }
+    for (index, key) in keys.iter().enumerate() {
+        let key = key.as_str().unwrap_or_default();
+        check.faults(&path.index(index), key, names::qualified_name(key));
+    }
+}
+
+/// Prints a toleration as Go prints its struct.
+pub(super) fn shown_toleration(toleration: &Value) -> String {
+    let shown = |field: &str| render(&text(toleration, &[field]).into());
+    format!(
+        "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
+        shown("key"),
+        shown("operator"),
+        shown("value"),
+        shown("effect"),
+        render(at(toleration, &["tolerationSeconds"])),
+    )
 }
 
 /// What a pod tolerates.

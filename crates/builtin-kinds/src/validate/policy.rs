@@ -58,8 +58,11 @@ pub(super) fn autoscaler(check: &mut Check, object: &Value) {
     }
     let max = at(spec, &["maxReplicas"]);
     let upper = max.as_i64().unwrap_or(0);
-    if upper < 1 {
+    if upper == 0 {
         check.required(path.child("maxReplicas"), "must be set and greater than 0");
+    } else if upper < 1 {
+        let why = "must be greater than or equal to 1";
+        check.invalid(path.child("maxReplicas"), max, why);
     }
     if upper < lower {
         check.invalid(

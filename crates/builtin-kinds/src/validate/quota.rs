@@ -8,7 +8,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
-use super::container::{any_resource_name, is_native, is_standard, resource_name};
+use super::container_resources::{any_resource_name, is_native, is_standard, resource_name};
 use crate::tree::{at, entries, is_zero, list, text};
 
 // === limit ranges ===
@@ -291,7 +291,7 @@ fn quota_selector(check: &mut Check, spec: &Value, path: &Path) {
             check.invalid(
                 path.child("operator"),
                 &operator.into(),
-                "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
+                "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
             );
         }
         let values = at(expression, &["values"]);

@@ -116,8 +116,7 @@ const ROLE_REFERENCE: &[GoPrint] = &[
     GoPrint("Name", "name", &[]),
 ];
 
-pub(super) fn binding_update(check: &mut Check, object: &Value, old: &Value, namespaced: bool) {
-    binding(check, object, namespaced);
+pub(super) fn binding_update(check: &mut Check, object: &Value, old: &Value) {
     let reference = at(object, &["roleRef"]);
     if reference != at(old, &["roleRef"]) {
         check.invalid_text(

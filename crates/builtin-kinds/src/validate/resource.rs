@@ -36,7 +36,6 @@ pub(super) fn ip_address(check: &mut Check, address: &Value) {
 }
 
 pub(super) fn ip_address_update(check: &mut Check, address: &Value, old: &Value) {
-    ip_address(check, address);
     let parent = at(address, &["spec", "parentRef"]);
     if parent != at(old, &["spec", "parentRef"]) {
         let path = Path::new("spec").child("parentRef");
@@ -101,11 +100,8 @@ pub(super) fn attributes_class(check: &mut Check, class: &Value) {
     if name.is_empty() {
         check.required(Path::new("driverName"), "");
     } else {
-        check.faults(
-            &Path::new("driverName"),
-            name,
-            names::dns1123_subdomain(&name.to_lowercase()),
-        );
+        let name = name.to_lowercase();
+        check.faults(&Path::new("driverName"), &name, names::qualified_name(&name));
     }
     let parameters = at(class, &["parameters"]).as_object();
     if parameters.is_none_or(serde_json::Map::is_empty) {
@@ -114,7 +110,7 @@ pub(super) fn attributes_class(check: &mut Check, class: &Value) {
             "must contain at least one key/value pair",
         );
     } else if parameters.is_some_and(|parameters| parameters.keys().any(String::is_empty)) {
-        check.invalid(Path::new("parameters"), &0.into(), "field can not be empty.");
+        check.invalid(Path::new("parameters"), &"".into(), "field can not be empty.");
     }
 }
 
@@ -141,7 +137,6 @@ pub(super) fn storage_capacity(check: &mut Check, object: &Value) {
 }
 
 pub(super) fn storage_capacity_update(check: &mut Check, object: &Value, old: &Value) {
-    storage_capacity(check, object);
     for field in ["nodeTopology", "storageClassName"] {
         check.immutable(at(object, &[field]), at(old, &[field]), Path::new(field));
     }

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use apimachinery::field::Path;
+use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
-use super::check::{Check, GoPrint, descending_path, render_go};
+use super::check::{Check, GoPrint, TEXT, descending_path, render_go};
 use crate::tree::{at, list, text};
 
 pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
@@ -29,13 +30,16 @@ pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
             "ShareProcessNamespace and HostPID cannot both be enabled",
         );
     }
-    sysctls(check, context, &path.child("sysctls"));
+    sysctls(check, spec, &path.child("sysctls"));
     check.optional_one_of(
         context,
         &path,
         "fsGroupChangePolicy",
         &["Always", "OnRootMismatch"],
     );
+    check.optional_one_of(context, &path, "supplementalGroupsPolicy", &["Merge", "Strict"]);
+    // Mounting with labels is a feature that is off by default.
+    check.optional_one_of(context, &path, "seLinuxChangePolicy", &["Recursive"]);
     profiles(check, context, &path);
 }
 
@@ -67,17 +71,40 @@ fn identity(check: &mut Check, id: &Value, path: &Path) {
 
 const SYSCTL: &str = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-fn sysctls(check: &mut Check, context: &Value, path: &Path) {
+fn sysctls(check: &mut Check, spec: &Value, path: &Path) {
     let mut seen = HashSet::new();
-    for (index, sysctl) in list(context, &["sysctls"]).iter().enumerate() {
+    for (index, sysctl) in list(spec, &["securityContext", "sysctls"]).iter().enumerate() {
         let path = path.index(index).child("name");
         let name = text(sysctl, &["name"]);
+        let before = check.errors.len();
         if name.is_empty() {
-            check.required(path, "");
+            check.required(path.clone(), "");
         } else if name.len() > 253 || !name.split(['.', '/']).all(is_sysctl_part) {
-            check.invalid(path, &name.into(), SYSCTL);
+            check.invalid(path.clone(), &name.into(), SYSCTL);
         } else if !seen.insert(name) {
-            check.duplicate(path, &name.into());
+            check.duplicate(path.clone(), &name.into());
+        }
+        if check.errors.len() == before {
+            host_sysctl(check, spec, name, &path);
+        }
+    }
+}
+
+/// Settings of a namespace that a pod shares with the host are the host's.
+fn host_sysctl(check: &mut Check, spec: &Value, name: &str, path: &Path) {
+    let dotted = name.replace('/', ".");
+    let of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
+    let namespaces = [
+        (
+            "hostIPC",
+            of_ipc.iter().any(|prefix| dotted.starts_with(prefix)) || dotted == "kernel.sem",
+        ),
+        ("hostNetwork", dotted.starts_with("net.")),
+    ];
+    for (field, concerns) in namespaces {
+        if concerns && at(spec, &[field]) == &Value::Bool(true) {
+            let why = format!("may not be specified when '{field}' is true");
+            check.invalid(path.clone(), &name.into(), why);
         }
     }
 }
@@ -110,8 +137,17 @@ fn profiles(check: &mut Check, context: &Value, path: &Path) {
                 path.child("localhostProfile"),
                 &format!("must be set when {name} type is Localhost"),
             ),
+            ("Localhost", Some(local)) if field == "appArmorProfile" => {
+                app_armor_profile(check, local, &path.child("localhostProfile"));
+            }
             ("Localhost", Some(local)) => {
                 descending_path(check, local, &path.child("localhostProfile"));
+            }
+            (_, Some(_)) if field == "seccompProfile" => {
+                // The real server shows the whole profile.
+                let shown = render_go(profile, SECCOMP);
+                let why = "can only be set when seccomp type is Localhost";
+                check.invalid_text(path.child("localhostProfile"), shown, why);
             }
             (_, Some(_)) => check.invalid(
                 path.child("localhostProfile"),
@@ -131,6 +167,25 @@ fn profiles(check: &mut Check, context: &Value, path: &Path) {
     }
 }
 
+/// The longest name of an AppArmor profile.
+const APP_ARMOR_MAX: usize = 4095;
+
+fn app_armor_profile(check: &mut Check, name: &str, path: &Path) {
+    if name.trim() != name {
+        check.invalid(path.clone(), &name.into(), "must not be padded with whitespace");
+    } else if name.trim().is_empty() {
+        check.required(path.clone(), "must be set when AppArmor type is Localhost");
+    }
+    if name.len() > APP_ARMOR_MAX {
+        check.errors.push(Error::too_long(path.clone(), APP_ARMOR_MAX));
+    }
+}
+
+const SECCOMP: &[GoPrint] = &[
+    GoPrint("Type", "type", &[]),
+    GoPrint("LocalhostProfile", "localhostProfile", &[]),
+];
+
 /// How the real server prints a container's context in messages.
 const CONTEXT: &[GoPrint] = &[
     GoPrint(
@@ -143,13 +198,22 @@ const CONTEXT: &[GoPrint] = &[
         "SELinuxOptions",
         "seLinuxOptions",
         &[
-            GoPrint("User", "user", &[]),
-            GoPrint("Role", "role", &[]),
-            GoPrint("Type", "type", &[]),
-            GoPrint("Level", "level", &[]),
+            GoPrint("User", "user", TEXT),
+            GoPrint("Role", "role", TEXT),
+            GoPrint("Type", "type", TEXT),
+            GoPrint("Level", "level", TEXT),
         ],
     ),
-    GoPrint("WindowsOptions", "windowsOptions", &[]),
+    GoPrint(
+        "WindowsOptions",
+        "windowsOptions",
+        &[
+            GoPrint("GMSACredentialSpecName", "gmsaCredentialSpecName", &[]),
+            GoPrint("GMSACredentialSpec", "gmsaCredentialSpec", &[]),
+            GoPrint("RunAsUserName", "runAsUserName", &[]),
+            GoPrint("HostProcess", "hostProcess", &[]),
+        ],
+    ),
     GoPrint("RunAsUser", "runAsUser", &[]),
     GoPrint("RunAsGroup", "runAsGroup", &[]),
     GoPrint("RunAsNonRoot", "runAsNonRoot", &[]),
@@ -174,6 +238,34 @@ const CONTEXT: &[GoPrint] = &[
     ),
 ];
 
+fn windows_options(check: &mut Check, options: &Value, path: &Path) {
+    check.pointer_form(options, path, "gmsaCredentialSpecName", names::dns1123_subdomain);
+    for field in ["gmsaCredentialSpec", "runAsUserName"] {
+        let value = at(options, &[field]);
+        if value == "" {
+            let why = format!("{field} cannot be an empty string");
+            check.invalid(path.child(field), value, why);
+        }
+    }
+}
+
+/// Checks that the containers of a pod show no more of `/proc` than its user namespace allows.
+pub(super) fn proc_mounts(check: &mut Check, spec: &Value, path: &Path) {
+    if at(spec, &["hostUsers"]) == &Value::Bool(false) {
+        return;
+    }
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
+        for (index, container) in list(spec, &[field]).iter().enumerate() {
+            let mount = at(container, &["securityContext", "procMount"]);
+            if mount == "Unmasked" {
+                let path = path.child(field).index(index).child("securityContext");
+                let why = "`hostUsers` must be false to use `Unmasked`";
+                check.invalid(path.child("procMount"), mount, why);
+            }
+        }
+    }
+}
+
 pub(super) fn container(check: &mut Check, context: &Value, path: &Path) {
     if context.is_null() {
         return;
@@ -183,6 +275,11 @@ pub(super) fn container(check: &mut Check, context: &Value, path: &Path) {
     }
     check.optional_one_of(context, path, "procMount", &["Default", "Unmasked"]);
     profiles(check, context, path);
+    windows_options(
+        check,
+        at(context, &["windowsOptions"]),
+        &path.child("windowsOptions"),
+    );
     if at(context, &["allowPrivilegeEscalation"]) != &Value::Bool(false) {
         return;
     }

@@ -157,11 +157,18 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
         spec,
         path,
         "ipFamilyPolicy",
-        &["SingleStack", "PreferDualStack", "RequireDualStack"],
+        &["PreferDualStack", "RequireDualStack", "SingleStack"],
     );
     let single = text(spec, &["clusterIP"]);
     let all = list(spec, &["clusterIPs"]);
     let path = path.child("clusterIPs");
+    if single.is_empty() && !all.is_empty() {
+        check.invalid(
+            path.clone(),
+            at(spec, &["clusterIPs"]),
+            "must be empty when `clusterIP` is not specified",
+        );
+    }
     if !single.is_empty() && all.first().is_some_and(|first| first != single) {
         check.invalid(
             path.clone(),
@@ -182,15 +189,16 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
         let detail = "may specify no more than one IP for each IP family";
         check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
     }
+    if given.len() > 1 && given.first() == Some(&"None") {
+        let detail = "'None' must be the first and only value";
+        check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
+    }
     for (index, ip) in given.iter().enumerate() {
         let path = path.index(index);
-        if *ip == "None" {
-            if given.len() > 1 {
-                check.invalid(path, &(*ip).into(), "'None' must be the first and only value");
-            }
+        if *ip == "None" && index == 0 {
             continue;
         }
-        check.faults(&path, ip, names::ip_address(ip));
+        check.faults(&path, ip, names::canonical_ip_address(ip));
         let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
         let expected = families.get(index).and_then(Value::as_str);
         if let Some(expected) = expected.filter(|expected| *expected != family)
@@ -256,7 +264,7 @@ fn load_balancer(check: &mut Check, spec: &Value, path: &Path) {
         if at(spec, &["allocateLoadBalancerNodePorts"]).is_null() {
             check.required(path.child("allocateLoadBalancerNodePorts"), "");
         }
-        check.optional_form(spec, path, "loadBalancerClass", names::qualified_name);
+        check.pointer_form(spec, path, "loadBalancerClass", names::qualified_name);
         return;
     }
     for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
@@ -293,7 +301,7 @@ fn traffic(check: &mut Check, spec: &Value, path: &Path) {
         spec,
         path,
         "trafficDistribution",
-        &["PreferClose", "PreferSameNode", "PreferSameZone"],
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
     );
 }
 
@@ -310,6 +318,21 @@ fn health_check_port(check: &mut Check, spec: &Value, path: &Path) {
     } else {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         check.invalid(path, port, detail);
+    }
+}
+
+/// Checks the addresses of a service before it is given those that it lacks.
+pub(super) fn related_addresses(check: &mut Check, object: &Value, old: Option<&Value>) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    if text(spec, &["type"]) == "ExternalName" {
+        return;
+    }
+    addresses(check, spec, &path);
+    if let Some(before) = old.map(|old| at(old, &["spec"])) {
+        let headless = is_headless(spec) && is_headless(before);
+        if text(before, &["type"]) != "ExternalName" && !headless {
+            kept_addresses(check, spec, before, &path);
+        }
     }
 }
 

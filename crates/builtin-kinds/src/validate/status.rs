@@ -5,7 +5,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use super::container;
+use super::container_resources::resource_amount;
 use crate::tree::{at, entries, is_zero, list, text};
 
 /// Conditions that the system itself keeps; the names of others have a form.
@@ -144,7 +144,7 @@ pub(super) fn load_balancer(check: &mut Check, object: &Value) {
     if is_service && text(object, &["spec", "type"]) != "LoadBalancer" && !ingresses.is_empty() {
         check.forbidden(
             path.child("ingress"),
-            "may only be used when `spec.type` is \"LoadBalancer\"",
+            "may only be used when `spec.type` is 'LoadBalancer'",
         );
     }
     for (index, ingress) in ingresses.iter().enumerate() {
@@ -213,6 +213,6 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
     }
     let path = Path::new("status").child("capacity");
     for (name, quantity) in entries(status, &["capacity"]) {
-        container::resource_amount(check, name, quantity, &path.key(name));
+        resource_amount(check, name, quantity, &path.key(name));
     }
 }

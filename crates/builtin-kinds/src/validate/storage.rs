@@ -39,6 +39,8 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     }
     check.optional_form(spec, path, "storageClassName", names::dns1123_subdomain);
     check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
+    let class = "volumeAttributesClassName";
+    check.optional_form(spec, path, class, names::dns1123_subdomain);
     data_source(check, at(spec, &["dataSource"]), &path.child("dataSource"));
     data_source(check, at(spec, &["dataSourceRef"]), &path.child("dataSourceRef"));
     let source = |field: &str| ["apiGroup", "kind", "name"].map(|part| text(spec, &[field, part]));
@@ -46,8 +48,8 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
         .iter()
         .all(|field| !at(spec, &[field]).is_null());
     if both && source("dataSource") != source("dataSourceRef") {
-        let shown = path.child("dataSource").to_string().into();
-        check.invalid(path.clone(), &shown, "must match dataSourceRef");
+        // The real server shows the path of the field, a struct without public fields.
+        check.invalid_text(path.clone(), "{}".to_owned(), "must match dataSourceRef");
     }
 }
 
@@ -166,12 +168,98 @@ const SOURCES: &[&str] = &[
     "csi",
 ];
 
+/// The object that a volume is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Volume,
+    /// The volume of an attachment that has no object of its own.
+    Inline,
+}
+
 pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    volume_spec(check, at(object, &["spec"]), &Path::new("spec"), Use::Volume);
+}
+
+const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
+
+fn volume_spec(check: &mut Check, spec: &Value, path: &Path, used: Use) {
+    let inline = used == Use::Inline;
+    if inline {
+        for field in ["claimRef", "capacity"] {
+            if !is_zero(at(spec, &[field])) {
+                check.forbidden(path.child(field), NOT_INLINE);
+            }
+        }
+        if at(spec, &["csi"]).is_null() {
+            let why = "has to be specified in the context of inline volumes";
+            check.required(path.child("csi"), why);
+        }
+    }
     if list(spec, &["accessModes"]).is_empty() {
         check.required(path.child("accessModes"), "");
     }
-    access_modes(check, spec, &path);
+    access_modes(check, spec, path);
+    if !inline {
+        volume_capacity(check, spec, path);
+    }
+    let policy = text(spec, &["persistentVolumeReclaimPolicy"]);
+    if inline && !policy.is_empty() && policy != "Retain" {
+        let why = "may only be \"Retain\" in the context of inline volumes";
+        check.forbidden(path.child("persistentVolumeReclaimPolicy"), why);
+    } else if !policy.is_empty() {
+        let known = ["Delete", "Recycle", "Retain"];
+        check.one_of(spec, path, "persistentVolumeReclaimPolicy", &known);
+    }
+    let affinity = at(spec, &["nodeAffinity", "required"]);
+    let affinity_path = path.child("nodeAffinity").child("required");
+    if inline && !at(spec, &["nodeAffinity"]).is_null() {
+        check.forbidden(path.child("nodeAffinity"), NOT_INLINE);
+    } else if affinity.is_object() {
+        affinity::node_selector(check, affinity, &affinity_path);
+    } else if at(spec, &["nodeAffinity"]).is_object() {
+        check.required(affinity_path, "must specify required node constraints");
+    }
+    volume_source(check, spec, path);
+    if policy == "Recycle" && text(spec, &["hostPath", "path"]) == "/" {
+        check.forbidden(
+            path.child("persistentVolumeReclaimPolicy"),
+            "may not be 'recycle' for a hostPath mount of '/'",
+        );
+    }
+    if inline && !text(spec, &["storageClassName"]).is_empty() {
+        check.forbidden(path.child("storageClassName"), NOT_INLINE);
+    } else {
+        check.optional_form(spec, path, "storageClassName", names::dns1123_subdomain);
+    }
+    let mode = at(spec, &["volumeMode"]).as_str();
+    if inline && mode.is_some_and(|mode| mode != "Filesystem") {
+        check.forbidden(
+            path.child("volumeMode"),
+            "may not specify volumeMode other than Filesystem in the context of inline volumes",
+        );
+    } else {
+        check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
+    }
+    attributes_class(check, spec, path);
+}
+
+fn attributes_class(check: &mut Check, spec: &Value, path: &Path) {
+    let Some(class) = at(spec, &["volumeAttributesClassName"]).as_str() else {
+        return;
+    };
+    let of_class = path.child("volumeAttributesClassName");
+    if class.is_empty() {
+        check.required(of_class, "an empty string is disallowed");
+    } else {
+        check.faults(&of_class, class, names::dns1123_subdomain(class));
+    }
+    if at(spec, &["csi"]).is_null() {
+        let why = "has to be specified when using volumeAttributesClassName";
+        check.required(path.child("csi"), why);
+    }
+}
+
+fn volume_capacity(check: &mut Check, spec: &Value, path: &Path) {
     let capacity = at(spec, &["capacity"]);
     let capacity_path = path.child("capacity");
     if is_zero(capacity) {
@@ -189,29 +277,6 @@ pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
         }
         positive(check, quantity, &capacity_path.key(name));
     }
-    check.optional_one_of(
-        spec,
-        &path,
-        "persistentVolumeReclaimPolicy",
-        &["Delete", "Recycle", "Retain"],
-    );
-    let affinity = at(spec, &["nodeAffinity", "required"]);
-    let affinity_path = path.child("nodeAffinity").child("required");
-    if affinity.is_object() {
-        affinity::node_selector(check, affinity, &affinity_path);
-    } else if at(spec, &["nodeAffinity"]).is_object() {
-        check.required(affinity_path, "must specify required node constraints");
-    }
-    volume_source(check, spec, &path);
-    let recycled = text(spec, &["persistentVolumeReclaimPolicy"]) == "Recycle";
-    if recycled && text(spec, &["hostPath", "path"]) == "/" {
-        check.forbidden(
-            path.child("persistentVolumeReclaimPolicy"),
-            "may not be 'recycle' for a hostPath mount of '/'",
-        );
-    }
-    check.optional_form(spec, &path, "storageClassName", names::dns1123_subdomain);
-    check.optional_one_of(spec, &path, "volumeMode", &["Block", "Filesystem"]);
 }
 
 fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
@@ -232,7 +297,6 @@ fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
 }
 
 pub(super) fn persistent_volume_update(check: &mut Check, object: &Value, old: &Value) {
-    persistent_volume(check, object);
     let sources = |object: &Value| -> Vec<Value> {
         let names = SOURCES.iter();
         names.map(|name| at(object, &["spec", name]).clone()).collect()
@@ -347,7 +411,6 @@ fn topology_term<'a>(
 }
 
 pub(super) fn storage_class_update(check: &mut Check, object: &Value, old: &Value) {
-    storage_class(check, object);
     for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         check.immutable(at(object, &[field]), at(old, &[field]), Path::new(field));
     }
@@ -359,6 +422,11 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
         if at(spec, &[field]).is_null() {
             check.required(path.child(field), "");
         }
+    }
+    let period = at(spec, &["nodeAllocatableUpdatePeriodSeconds"]);
+    if period.as_i64().is_some_and(|seconds| seconds < 10) {
+        let why = "must be greater than or equal to 10 seconds";
+        check.invalid(path.child("nodeAllocatableUpdatePeriodSeconds"), period, why);
     }
     check.optional_one_of(
         spec,
@@ -372,6 +440,37 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
             let error = Error::not_supported(path, mode, &["Persistent", "Ephemeral"]);
             check.errors.push(error);
         }
+    }
+    token_requests(check, spec, &path);
+}
+
+/// The shortest life of a token, and the longest one.
+const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
+
+fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
+    let requests = list(spec, &["tokenRequests"]);
+    let mut seen = BTreeSet::new();
+    for (index, request) in requests.iter().enumerate() {
+        let path = path.child("tokenRequests").index(index);
+        let audience = text(request, &["audience"]);
+        if !seen.insert(audience) {
+            check.duplicate(path.child("audience"), &audience.into());
+            continue;
+        }
+        let seconds = at(request, &["expirationSeconds"]);
+        let (min, max) = TOKEN_SECONDS;
+        let why = match seconds.as_i64() {
+            Some(value) if value < min => "may not specify a duration less than 10 minutes",
+            Some(value) if value > max => "may not specify a duration larger than 2^32 seconds",
+            _ => continue,
+        };
+        check.invalid(path.child("expirationSeconds"), seconds, why);
+    }
+    let field = "serviceAccountTokenInSecrets";
+    let value = at(spec, &[field]);
+    if !value.is_null() && requests.is_empty() {
+        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        check.invalid(path.child(field), value, why);
     }
 }
 
@@ -413,11 +512,14 @@ const ATTACHMENT: &[GoPrint] = &[
 
 pub(super) fn volume_attachment(check: &mut Check, object: &Value) {
     volume_attachment_spec(check, object);
-    let attacher = text(object, &["spec", "attacher"]);
-    if !attacher.is_empty() {
-        let path = Path::new("spec").child("attacher");
-        check.faults(&path, attacher, names::dns1123_subdomain(attacher));
-    }
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    volume_source::csi_driver(check, spec, &path, "attacher");
+    check.pointer_form(
+        at(spec, &["source"]),
+        &path.child("source"),
+        "persistentVolumeName",
+        names::dns1123_subdomain,
+    );
 }
 
 fn volume_attachment_spec(check: &mut Check, object: &Value) {
@@ -433,6 +535,7 @@ fn volume_attachment_spec(check: &mut Check, object: &Value) {
             source.child("persistentVolumeName"),
             "must specify non empty persistentVolumeName",
         ),
+        (None, false) => volume_spec(check, inline, &source.child("inlineVolumeSpec"), Use::Inline),
         _ => {}
     }
     let node = text(spec, &["nodeName"]);

@@ -1,9 +1,10 @@
 //! The volumes of a pod.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use apimachinery::field::Path;
 use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::{Check, descending_path};
@@ -47,20 +48,23 @@ const SOURCES: &[&str] = &[
 
 const TOO_MANY: &str = "may not specify more than 1 volume type";
 
-/// Checks the volumes of a pod; the names of those that can be mounted.
-pub(super) fn volumes(check: &mut Check, spec: &Value, path: &Path) -> HashSet<String> {
-    let mut known = HashSet::new();
+/// Checks the volumes of a pod; returns those that can be mounted, and whether each is a claim.
+pub(super) fn volumes(check: &mut Check, spec: &Value, path: &Path) -> HashMap<String, bool> {
+    let mut known = HashMap::new();
     for (index, volume) in list(spec, &["volumes"]).iter().enumerate() {
         let path = path.index(index);
         let before = check.errors.len();
         source(check, volume, &path);
         check.required_form(volume, &path, "name", names::dns1123_label);
         let name = text(volume, &["name"]);
-        if known.contains(name) {
+        if known.contains_key(name) {
             check.duplicate(path.child("name"), &name.into());
         }
         if check.errors.len() == before {
-            known.insert(name.to_owned());
+            let is_claim = ["persistentVolumeClaim", "ephemeral"]
+                .iter()
+                .any(|source| !at(volume, &[source]).is_null());
+            known.insert(name.to_owned(), is_claim);
         }
     }
     known
@@ -87,7 +91,22 @@ fn source(check: &mut Check, volume: &Value, path: &Path) {
 fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
     match name {
         "persistentVolumeClaim" => check.required_text(source, path, "claimName"),
-        "image" => check.required_text(source, path, "reference"),
+        "image" => {
+            check.required_text(source, path, "reference");
+            let policies = ["Always", "IfNotPresent", "Never"];
+            check.optional_one_of(source, path, "pullPolicy", &policies);
+        }
+        "emptyDir" => {
+            let limit = Quantity::from_json(at(source, &["sizeLimit"]));
+            if limit.is_ok_and(|limit| limit.is_negative()) {
+                let why = "SizeLimit field must be a valid resource quantity";
+                check.forbidden(path.child("sizeLimit"), why);
+            }
+        }
+        "gitRepo" => {
+            check.required_text(source, path, "repository");
+            descending_path(check, text(source, &["directory"]), &path.child("directory"));
+        }
         "secret" | "configMap" => {
             let name = if name == "secret" { "secretName" } else { "name" };
             check.required_text(source, path, name);
@@ -128,7 +147,7 @@ fn files(check: &mut Check, source: &Value, path: &Path) {
     }
 }
 
-fn file_path(check: &mut Check, item: &Value, path: &Path) {
+pub(super) fn file_path(check: &mut Check, item: &Value, path: &Path) {
     check.required_text(item, path, "path");
     let value = text(item, &["path"]);
     let path = path.child("path");
@@ -140,30 +159,34 @@ fn file_path(check: &mut Check, item: &Value, path: &Path) {
 
 fn downward(check: &mut Check, source: &Value, path: &Path) {
     mode(check, source, path, "defaultMode");
-    for (index, item) in list(source, &["items"]).iter().enumerate() {
-        let path = path.child("items").index(index);
-        file_path(check, item, &path);
-        mode(check, item, &path, "mode");
+    downward_items(check, source, path);
+}
+
+/// Checks the files of the downward API. The real server names the volume, not the item, in the errors.
+fn downward_items(check: &mut Check, source: &Value, path: &Path) {
+    for item in list(source, &["items"]) {
+        file_path(check, item, path);
         let (field, resource) = (at(item, &["fieldRef"]), at(item, &["resourceFieldRef"]));
-        match (field.is_object(), resource.is_object()) {
-            (true, false) => {
-                container::field_reference(check, field, &path.child("fieldRef"), container::VOLUME_FIELDS);
+        if field.is_object() {
+            container::field_reference(check, field, &path.child("fieldRef"), container::VOLUME_FIELDS);
+            if resource.is_object() {
+                check.invalid(
+                    path.clone(),
+                    &"resource".into(),
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
+                );
             }
-            (false, true) => {
-                let path = path.child("resourceFieldRef");
-                if text(resource, &["containerName"]).is_empty() {
-                    check.required(path.child("containerName"), "");
-                } else {
-                    container::resource_reference(check, resource, &path);
-                }
+        } else if resource.is_object() {
+            let path = path.child("resourceFieldRef");
+            if text(resource, &["containerName"]).is_empty() {
+                check.required(path.child("containerName"), "");
+            } else {
+                container::resource_reference(check, resource, &path);
             }
-            (true, true) => check.invalid(
-                path,
-                &"resource".into(),
-                "fieldRef and resourceFieldRef can not be specified simultaneously",
-            ),
-            (false, false) => check.required(path, "one of fieldRef and resourceFieldRef is required"),
+        } else {
+            check.required(path.clone(), "one of fieldRef and resourceFieldRef is required");
         }
+        mode(check, item, path, "mode");
     }
 }
 
@@ -178,33 +201,43 @@ const PROJECTIONS: &[&str] = &[
 
 fn projected(check: &mut Check, source: &Value, path: &Path) {
     mode(check, source, path, "defaultMode");
+    let mut paths = HashSet::new();
     for (index, projection) in list(source, &["sources"]).iter().enumerate() {
-        let path = path.child("sources").index(index);
-        let mut given = PROJECTIONS
+        let item = path.child("sources").index(index);
+        let given = PROJECTIONS
             .iter()
             .filter(|name| !at(projection, &[name]).is_null());
-        let Some(name) = given.next() else {
-            check.required(path, "must specify a projection type");
-            continue;
-        };
-        for other in given {
-            check.forbidden(path.child(other), TOO_MANY);
-        }
-        let value = at(projection, &[name]);
-        let path = path.child(name);
-        match *name {
-            "secret" | "configMap" => {
-                check.required_text(value, &path, "name");
-                files(check, value, &path);
+        for (position, name) in given.enumerate() {
+            if position > 0 {
+                check.forbidden(item.clone(), "may not specify more than 1 volume type per source");
+                continue;
             }
-            "downwardAPI" => downward(check, value, &path),
-            "serviceAccountToken" => token(check, value, &path),
-            _ => {}
+            let value = at(projection, &[name]);
+            match *name {
+                "secret" | "configMap" => {
+                    check.required_text(value, &item.child(name), "name");
+                    files(check, value, &item.child(name));
+                }
+                "downwardAPI" => downward_items(check, value, &item.child(name)),
+                "serviceAccountToken" => token(check, value, &item.child(name), path),
+                _ => {}
+            }
+            let own = std::slice::from_ref(value);
+            let files = if *name == "serviceAccountToken" {
+                own
+            } else {
+                list(value, &["items"])
+            };
+            for file in files.iter().map(|file| text(file, &["path"])) {
+                if !file.is_empty() && !paths.insert(file) {
+                    check.invalid(path.clone(), &file.into(), "conflicting duplicate paths");
+                }
+            }
         }
     }
 }
 
-fn token(check: &mut Check, source: &Value, path: &Path) {
+fn token(check: &mut Check, source: &Value, path: &Path, volume: &Path) {
     let seconds = at(source, &["expirationSeconds"]);
     match seconds.as_i64() {
         Some(value) if value < 600 => check.invalid(
@@ -219,5 +252,6 @@ fn token(check: &mut Check, source: &Value, path: &Path) {
         ),
         _ => {}
     }
-    file_path(check, source, path);
+    // The real server names the volume here.
+    file_path(check, source, volume);
 }

@@ -132,7 +132,7 @@ pub(super) fn csi_driver(check: &mut Check, parent: &Value, path: &Path, field: 
     let driver = text(parent, &[field]);
     let path = path.child(field);
     if driver.is_empty() {
-        check.required(path.clone(), "");
+        return check.required(path, "");
     }
     if driver.len() > DRIVER_MAX {
         check.errors.push(Error::too_long(path.clone(), DRIVER_MAX));

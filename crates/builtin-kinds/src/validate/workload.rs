@@ -347,7 +347,7 @@ pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
         };
         check.invalid(
             path.child("availableReplicas"),
-            at(status, &["availableReplicas"]),
+            &count("availableReplicas").into(),
             detail,
         );
     }

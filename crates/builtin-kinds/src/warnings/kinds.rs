@@ -11,10 +11,15 @@ pub(super) fn service(warnings: &mut Vec<String>, service: &Value) {
     let spec = at(service, &["spec"]);
     if text(spec, &["type"]) == "ExternalName" && !is_zero(at(spec, &["externalIPs"])) {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    } else if text(spec, &["clusterIP"]) == "None" && !is_zero(at(spec, &["externalIPs"])) {
+        warnings.push("spec.externalIPs is ignored for headless services".to_owned());
     } else if !is_zero(at(spec, &["externalIPs"])) {
         warnings.push(
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned(),
         );
+    }
+    if text(spec, &["type"]) != "ExternalName" && !text(spec, &["externalName"]).is_empty() {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if text(spec, &["trafficDistribution"]) == "PreferClose" {
         warnings.push(

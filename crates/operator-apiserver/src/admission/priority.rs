@@ -50,7 +50,18 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
         ));
     }
     spec.insert("priority".to_owned(), value.into());
-    spec.entry("preemptionPolicy".to_owned()).or_insert(json!(policy));
+    let given = spec.get("preemptionPolicy").and_then(Value::as_str);
+    if let Some(given) = given.filter(|given| *given != policy) {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(status::forbidden(
+            &write.definition.subject,
+            object::name(pod),
+            &why,
+        ));
+    }
+    spec.insert("preemptionPolicy".to_owned(), json!(policy));
     Ok(())
 }
 

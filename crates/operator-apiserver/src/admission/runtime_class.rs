@@ -27,7 +27,12 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
         return Ok(());
     }
     let Some(class) = admission.store.get(TABLE, &name) else {
+        let faults = apimachinery::names::path_segment(&name);
         let name = apimachinery::go::quote(&name);
+        if !faults.is_empty() {
+            let faults = faults.join(" ");
+            return Err(status::plain(format!("invalid resource name {name}: [{faults}]")));
+        }
         return Err(refused(
             pod,
             &format!("pod rejected: RuntimeClass {name} not found"),

@@ -27,10 +27,14 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
     spec.insert("serviceAccount".to_owned(), name.as_str().into());
     let key = format!("{}/{name}", write.namespace);
     let Some(account) = admission.store.get(TABLE, &key) else {
-        let why = format!(
-            "error looking up service account {key}: serviceaccount {} not found",
-            apimachinery::go::quote(&name)
-        );
+        let quoted = apimachinery::go::quote(&name);
+        let faults = apimachinery::names::path_segment(&name);
+        let why = if faults.is_empty() {
+            format!("serviceaccount {quoted} not found")
+        } else {
+            format!("invalid resource name {quoted}: [{}]", faults.join(" "))
+        };
+        let why = format!("error looking up service account {key}: {why}");
         return Err(status::forbidden(
             &write.definition.subject,
             object::name(pod),

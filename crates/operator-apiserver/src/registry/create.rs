@@ -67,11 +67,14 @@ impl Registry {
             builtin_kinds::stamp_times(gvk, &mut object, None, &self.timestamp());
         }
         warn_about_owners(write, &metadata::dedupe_owners(&mut object));
+        let mut errors = Vec::new();
+        if definition.is("", "services") {
+            errors = service_address::allocate(self, &mut object, None, write.dry_run);
+        }
         let outcome = definition.validate_create(&object);
-        let mut errors = metadata::validate_create(definition, &object);
-        errors.extend(outcome.errors);
-        if errors.is_empty() && definition.is("", "services") {
-            errors = service_address::allocate(self, &mut object, None);
+        if errors.is_empty() {
+            errors = metadata::validate_create(definition, &object);
+            errors.extend(outcome.errors);
         }
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {

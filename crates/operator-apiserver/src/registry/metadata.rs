@@ -29,24 +29,25 @@ pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Er
     errors
 }
 
-/// Checks the metadata of a changed object: once for every kind, and as often again as the kind does.
+/// Checks the metadata of a changed object as it is checked for every kind.
 pub(crate) fn validate_update(
     definition: &Definition,
     subresource: &str,
     object: &Value,
     old: &Value,
 ) -> Vec<Error> {
-    let checks = definition.metadata_checks(subresource);
     let mut errors = validate_whole(object, &|name, _| names::path_segment(name));
-    let change = validate_change(object, old);
-    for _ in 0..checks.changes {
-        errors.extend(change.clone());
+    if definition.metadata_checks(subresource).changes > 0 {
+        errors.extend(validate_change(object, old));
     }
-    if checks.changes > 1 && checks.standard_finalizers {
+    errors
+}
+
+/// Checks the change of the metadata again, as most kinds do.
+pub(crate) fn validate_change_again(definition: &Definition, object: &Value, old: &Value) -> Vec<Error> {
+    let mut errors = validate_change(object, old);
+    if definition.metadata_checks("").standard_finalizers {
         errors.extend(validate_standard_finalizers(object));
-    }
-    for _ in 0..checks.wholes {
-        errors.extend(validate_create(definition, object));
     }
     errors
 }

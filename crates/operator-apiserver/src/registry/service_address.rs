@@ -28,11 +28,26 @@ pub(crate) struct Cursor {
     commit: Mutex<()>,
 }
 
-/// Gives a new or changed service what its type needs and it has not. `old` is the stored one.
-pub(super) fn allocate(registry: &Registry, service: &mut Value, old: Option<&Value>) -> Vec<Error> {
+/// Gives a new or changed service what its type needs and it has not. `old` is the stored one. This comes before the
+/// rest of the service is checked. A dry run gets numbers that are not in use by anybody.
+pub(super) fn allocate(
+    registry: &Registry,
+    service: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Vec<Error> {
+    let errors = builtin_kinds::validate_service_addresses(service, old);
+    if !errors.is_empty() {
+        return errors;
+    }
     let namespace = object::namespace(service).to_owned();
     let name = object::name(service).to_owned();
-    let others = Others::read(registry, &namespace, &name);
+    let others = if dry_run {
+        Others::default()
+    } else {
+        Others::read(registry, &namespace, &name)
+    };
+    let drawing = Drawing { registry, dry_run };
     let spec = object::child_mut(service, "spec");
     let kind = spec
         .get("type")
@@ -42,12 +57,21 @@ pub(super) fn allocate(registry: &Registry, service: &mut Value, old: Option<&Va
     if kind == "ExternalName" {
         return Vec::new();
     }
-    let mut errors = set_families(spec);
-    errors.extend(set_cluster_address(registry, spec, old, &others));
+    let errors = set_families(spec);
+    if !errors.is_empty() {
+        return errors;
+    }
+    let errors: Vec<Error> = set_cluster_address(&drawing, spec, old, &others)
+        .into_iter()
+        .collect();
+    if !errors.is_empty() {
+        return errors;
+    }
+    let mut errors = Vec::new();
     let manual = spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
     if kind == "NodePort" || kind == "LoadBalancer" {
         errors.extend(set_node_ports(
-            registry,
+            &drawing,
             spec,
             old,
             &others,
@@ -61,10 +85,10 @@ pub(super) fn allocate(registry: &Registry, service: &mut Value, old: Option<&Va
     {
         let port = spec
             .get("healthCheckNodePort")
-            .and_then(Value::as_u64)
+            .and_then(Value::as_i64)
             .unwrap_or(0);
         if port == 0 {
-            let drawn = draw_port(registry, &others.ports);
+            let drawn = drawing.port(&others.ports);
             spec.insert("healthCheckNodePort".to_owned(), drawn.into());
         }
     }
@@ -146,6 +170,7 @@ impl<'a> Used<'a> {
 }
 
 /// What the other services use.
+#[derive(Default)]
 struct Others {
     addresses: BTreeSet<String>,
     ports: BTreeSet<u64>,
@@ -218,6 +243,15 @@ fn set_families(spec: &mut Map<String, Value>) -> Vec<Error> {
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default();
+    if families.len() > 1 && matches!(policy.as_str(), "" | "SingleStack") {
+        let why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
+        errors.push(Error::invalid(
+            path().child("ipFamilyPolicy"),
+            "SingleStack".into(),
+            why,
+        ));
+        return errors;
+    }
     for (index, family) in families
         .iter()
         .enumerate()
@@ -240,7 +274,7 @@ fn set_families(spec: &mut Map<String, Value>) -> Vec<Error> {
 }
 
 fn set_cluster_address(
-    registry: &Registry,
+    drawing: &Drawing<'_>,
     spec: &mut Map<String, Value>,
     old: Option<&Value>,
     others: &Others,
@@ -260,10 +294,10 @@ fn set_cluster_address(
         return if unchanged {
             None
         } else {
-            refuse_address(registry, &given, others)
+            refuse_address(drawing, &given, others)
         };
     }
-    match draw_address(registry, &others.addresses) {
+    match drawing.address(&others.addresses) {
         Some(address) => {
             spec.insert("clusterIP".to_owned(), address.clone().into());
             spec.insert("clusterIPs".to_owned(), json!([address]));
@@ -281,42 +315,68 @@ fn set_cluster_address(
 }
 
 /// Why an address that a client chose cannot be had. What is no address at all is for validation to say.
-fn refuse_address(registry: &Registry, given: &str, others: &Others) -> Option<Error> {
+fn refuse_address(drawing: &Drawing<'_>, given: &str, others: &Others) -> Option<Error> {
     let Ok(address) = given.parse::<IpAddr>() else {
         return None;
     };
     let why = match address {
-        IpAddr::V4(address) if registry.service_network.contains(address) => others
+        IpAddr::V4(address) if drawing.registry.service_network.contains(address) => others
             .addresses
             .contains(given)
             .then_some("provided IP is already allocated")?,
-        _ => "the provided network does not match the current range",
+        IpAddr::V4(address) if drawing.dry_run => &format!(
+            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
+            drawing.registry.service_network
+        ),
+        IpAddr::V4(_) => "the provided network does not match the current range",
+        IpAddr::V6(_) => {
+            let field = path().child("clusterIPs").index(0);
+            return Some(Error::invalid(
+                field,
+                json!([given]),
+                "IPv6 is not configured on this cluster",
+            ));
+        }
     };
     let detail = format!("failed to allocate IP {given}: {why}");
     Some(Error::invalid(path().child("clusterIPs"), json!([given]), detail))
 }
 
-fn draw_address(registry: &Registry, used: &BTreeSet<String>) -> Option<String> {
-    let network = registry.service_network;
-    let hosts = network.hosts();
-    (0..hosts).find_map(|_| {
-        let host = registry.addresses.host.fetch_add(1, Ordering::Relaxed) % hosts + 1;
-        let address = network.host(host).to_string();
-        (!used.contains(&address)).then_some(address)
-    })
+/// Draws what a service did not choose.
+struct Drawing<'a> {
+    registry: &'a Registry,
+    dry_run: bool,
 }
 
-fn draw_port(registry: &Registry, used: &BTreeSet<u64>) -> u64 {
-    let drawn = (0..NODE_PORTS).find_map(|_| {
-        let offset = registry.addresses.port.fetch_add(1, Ordering::Relaxed) % NODE_PORTS;
-        let port = u64::from(NODE_PORT_MIN + offset);
-        (!used.contains(&port)).then_some(port)
-    });
-    drawn.unwrap_or(0)
+impl Drawing<'_> {
+    fn address(&self, used: &BTreeSet<String>) -> Option<String> {
+        let network = self.registry.service_network;
+        if self.dry_run {
+            return Some(network.host(0).to_string());
+        }
+        let hosts = network.hosts();
+        (0..hosts).find_map(|_| {
+            let host = self.registry.addresses.host.fetch_add(1, Ordering::Relaxed) % hosts + 1;
+            let address = network.host(host).to_string();
+            (!used.contains(&address)).then_some(address)
+        })
+    }
+
+    fn port(&self, used: &BTreeSet<u64>) -> u64 {
+        if self.dry_run {
+            return u64::from(NODE_PORT_MIN + NODE_PORTS + 1);
+        }
+        let drawn = (0..NODE_PORTS).find_map(|_| {
+            let offset = self.registry.addresses.port.fetch_add(1, Ordering::Relaxed) % NODE_PORTS;
+            let port = u64::from(NODE_PORT_MIN + offset);
+            (!used.contains(&port)).then_some(port)
+        });
+        drawn.unwrap_or(0)
+    }
 }
 
 fn set_node_ports(
-    registry: &Registry,
+    drawing: &Drawing<'_>,
     spec: &mut Map<String, Value>,
     old: Option<&Value>,
     others: &Others,
@@ -343,11 +403,11 @@ fn set_node_ports(
         let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
         if given == 0 {
             if !only_given {
-                let drawn = draw_port(registry, &used);
+                let drawn = drawing.port(&used);
                 used.insert(drawn);
                 port.insert("nodePort".to_owned(), drawn.into());
             }
-        } else if owned.contains(&given) {
+        } else if drawing.dry_run || owned.contains(&given) {
             used.insert(given);
         } else if !range.contains(&given) {
             let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";

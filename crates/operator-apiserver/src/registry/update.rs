@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use apimachinery::object;
+use builtin_kinds::Step;
 use serde_json::Value;
 
 use super::{Registry, create, escalation, metadata, service_address, storable};
@@ -92,13 +93,13 @@ impl Registry {
         }
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
-        self.validate_update(write, &object, &old)?;
         if definition.is("", "services") && write.subresource.is_empty() {
-            let errors = service_address::allocate(self, &mut object, Some(&old));
+            let errors = service_address::allocate(self, &mut object, Some(&old), write.dry_run);
             if !errors.is_empty() {
                 return Err(status::invalid(definition.stored_subject(), &write.name, &errors));
             }
         }
+        self.validate_update(write, &object, &old)?;
         admission::validate(&self.admission, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
         let removes = is_finished(&object);
@@ -220,7 +221,15 @@ impl Registry {
         let definition = &write.definition;
         let mut errors = metadata::validate_update(definition, &write.subresource, object, old);
         let outcome = definition.validate_update(&write.subresource, object, old);
-        errors.extend(outcome.errors);
+        let mut update = outcome.errors;
+        for step in definition.update_steps(&write.subresource) {
+            errors.extend(match step {
+                Step::Change => metadata::validate_change_again(definition, object, old),
+                Step::Whole => metadata::validate_create(definition, object),
+                Step::New => definition.validate_create(object).errors,
+                Step::Update => std::mem::take(&mut update),
+            });
+        }
         if errors.is_empty() || definition.is_custom() {
             for warning in outcome.warnings {
                 write.warnings.add(warning);

@@ -10,7 +10,7 @@ use super::shared_storage;
 use super::{Definition, Source};
 use crate::resource::crd;
 use crate::status::{self, Status};
-use builtin_kinds::MetadataChecks;
+use builtin_kinds::{MetadataChecks, Step};
 
 impl Definition {
     /// Returns true if the definition of the kind is being deleted.
@@ -148,6 +148,14 @@ impl Definition {
                 warnings: builtin_kinds::warnings(gvk, object, Some(old)),
             },
             Source::Custom(version) => version.validate_update(subresource, object, old),
+        }
+    }
+
+    /// Returns what is checked of a changed object after its metadata was checked for the first time.
+    pub(crate) fn update_steps(&self, subresource: &str) -> Vec<Step> {
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin_kinds::update_steps(gvk, subresource),
+            Source::Custom(_) => vec![Step::Change, Step::Update],
         }
     }
 

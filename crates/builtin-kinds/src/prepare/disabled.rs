@@ -1,0 +1,82 @@
+//! Fields of features that are off by default: they are dropped before an object is written.
+
+use apimachinery::gvk::Gvk;
+use serde_json::Value;
+
+use crate::tree::{Object, existing_object_in, objects_in};
+
+/// Drops the fields of features that are off.
+pub(super) fn drop_disabled(gvk: &Gvk, root: &mut Object) {
+    match (gvk.group, gvk.kind) {
+        ("", "Pod") => in_spec(root, pod_spec),
+        ("", "PodTemplate") => template(root),
+        ("", "ReplicationController") | ("batch", "Job") => in_spec(root, template),
+        ("apps", "StatefulSet") => in_spec(root, |spec| {
+            template(spec);
+            let strategy = existing_object_in(spec, "updateStrategy");
+            if let Some(update) = strategy.and_then(|strategy| existing_object_in(strategy, "rollingUpdate"))
+            {
+                update.remove("maxUnavailable");
+            }
+        }),
+        ("apps", _) => in_spec(root, template),
+        ("batch", "CronJob") => in_spec(root, |spec| {
+            if let Some(job) = existing_object_in(spec, "jobTemplate") {
+                in_spec(job, template);
+            }
+        }),
+        ("", "Node") => {
+            in_spec(root, |spec| {
+                spec.remove("configSource");
+            });
+            if let Some(status) = existing_object_in(root, "status") {
+                status.remove("config");
+            }
+        }
+        ("storage.k8s.io", "CSIDriver") => in_spec(root, |spec| {
+            spec.remove("preventPodSchedulingIfMissing");
+        }),
+        _ => {}
+    }
+}
+
+fn in_spec(object: &mut Object, change: impl FnOnce(&mut Object)) {
+    if let Some(spec) = existing_object_in(object, "spec") {
+        change(spec);
+    }
+}
+
+fn template(owner: &mut Object) {
+    if let Some(template) = existing_object_in(owner, "template") {
+        in_spec(template, pod_spec);
+    }
+}
+
+fn pod_spec(spec: &mut Object) {
+    spec.remove("schedulingGroup");
+    for field in ["containers", "initContainers"] {
+        for container in objects_in(spec, field) {
+            stop_signal(container);
+        }
+    }
+    for volume in objects_in(spec, "volumes") {
+        if let Some(projected) = existing_object_in(volume, "projected") {
+            for source in objects_in(projected, "sources") {
+                source.remove("clusterTrustBundle");
+                source.remove("podCertificate");
+            }
+        }
+    }
+}
+
+/// A lifecycle that says nothing else is dropped as a whole.
+fn stop_signal(container: &mut Object) {
+    let lifecycle = existing_object_in(container, "lifecycle");
+    let dropped = lifecycle.is_some_and(|lifecycle| {
+        let signal = lifecycle.remove("stopSignal").filter(|signal| !signal.is_null());
+        signal.is_some() && lifecycle.values().all(Value::is_null)
+    });
+    if dropped {
+        container.remove("lifecycle");
+    }
+}
