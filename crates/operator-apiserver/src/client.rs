@@ -4,12 +4,14 @@
 //! the wire (defaults, validation, managed fields, store) as the user `system:masters`.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::identity::authn::User;
+pub use crate::registry::pod_logs::LogWriter;
 use crate::registry::{self, ListOptions, Registry};
 use crate::resource::crd::conversion;
 use crate::resource::{Definition, builtin_catalog};
@@ -271,6 +273,23 @@ impl Client {
             cursor: revision,
             batch: VecDeque::new(),
         }
+    }
+
+    /// Starts the log of a container that runs as a local process. `pods/log` serves what is written to it, and the log
+    /// before it as the previous one, in place of the annotations of simulated pods.
+    pub fn open_log(&self, pod_uid: &str, container: &str) -> LogWriter {
+        self.registry.pod_logs.open(pod_uid, container)
+    }
+
+    /// Removes the logs of a pod.
+    pub fn remove_logs(&self, pod_uid: &str) {
+        self.registry.pod_logs.remove(pod_uid);
+    }
+
+    /// Sets the address of this machine on which a pod listens that runs as a local process; `None` removes it. Webhooks
+    /// and extension API servers behind a Service are called there.
+    pub fn route_pod(&self, pod: IpAddr, local: Option<IpAddr>) {
+        self.registry.services.pods.set(pod, local);
     }
 
     /// The time that the server goes by.

@@ -12,6 +12,7 @@ pub(crate) mod expiry;
 mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;
+pub(crate) mod pod_logs;
 mod service_address;
 mod service_network;
 mod storable;
@@ -29,6 +30,7 @@ pub(crate) use self::create::check_namespace;
 pub(crate) use self::delete::DeleteOptions;
 use self::expiry::Expiry;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
+use self::pod_logs::PodLogs;
 pub use self::service_network::{NetworkError, ServiceNetwork};
 use crate::admission::{self, Admission};
 use crate::clock::{self, Clock};
@@ -79,6 +81,8 @@ pub(crate) struct Registry {
     pub(crate) aggregation: Aggregation,
     /// When events expire.
     pub(crate) expiry: Expiry,
+    /// The logs of pods that run as local processes.
+    pub(crate) pod_logs: Arc<PodLogs>,
     /// Cancelled when the server stops; ends all watches.
     pub(crate) stop: CancellationToken,
 }
@@ -129,6 +133,7 @@ impl Registry {
             service_network: options.service_network,
             aggregation: Aggregation::default(),
             expiry,
+            pod_logs: Arc::default(),
             stop: CancellationToken::new(),
         }
     }

@@ -10,7 +10,7 @@ mod trust;
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,11 +60,32 @@ impl Routes {
     }
 }
 
+/// The addresses on this machine of pods that run as local processes.
+#[derive(Debug, Default)]
+pub(crate) struct PodRoutes(RwLock<HashMap<IpAddr, IpAddr>>);
+
+impl PodRoutes {
+    pub(crate) fn set(&self, pod: IpAddr, local: Option<IpAddr>) {
+        let mut routes = self.0.write();
+        match local {
+            Some(local) => drop(routes.insert(pod, local)),
+            None => drop(routes.remove(&pod)),
+        }
+    }
+
+    /// Returns the address to connect to for a pod.
+    pub(crate) fn resolve(&self, pod: SocketAddr) -> SocketAddr {
+        let local = self.0.read().get(&pod.ip()).copied();
+        local.map_or(pod, |local| SocketAddr::new(local, pod.port()))
+    }
+}
+
 /// Finds the addresses of Services.
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) store: Arc<Store>,
     pub(crate) routes: Routes,
+    pub(crate) pods: PodRoutes,
 }
 
 impl Services {
@@ -72,6 +93,7 @@ impl Services {
         Self {
             store,
             routes: Routes::default(),
+            pods: PodRoutes::default(),
         }
     }
 }

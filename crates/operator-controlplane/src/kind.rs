@@ -62,6 +62,7 @@ kinds! {
     REPLICA_SET = "apps" "v1" "replicasets" "ReplicaSet";
     REPLICATION_CONTROLLER = "" "v1" "replicationcontrollers" "ReplicationController";
     RESOURCE_QUOTA = "" "v1" "resourcequotas" "ResourceQuota";
+    SECRET = "" "v1" "secrets" "Secret";
     SERVICE = "" "v1" "services" "Service";
     SERVICE_ACCOUNT = "" "v1" "serviceaccounts" "ServiceAccount";
     STATEFUL_SET = "apps" "v1" "statefulsets" "StatefulSet";

@@ -36,6 +36,7 @@ pub mod olm;
 mod owner;
 mod plan;
 mod pod;
+mod process;
 mod queue;
 mod recorder;
 mod selector;
@@ -49,8 +50,10 @@ use tokio::task::JoinSet;
 
 pub use crate::clock::Clock;
 pub use crate::controller::node::Delays;
+pub use crate::process::{Processes, ProcessesError, Program, register};
 
 use crate::engine::{Cache, Controller, Runner, Subscriber, feed};
+use crate::process::Agent;
 use crate::queue::Queue;
 use crate::recorder::Recorder;
 
@@ -87,6 +90,9 @@ pub struct Options {
     /// Default: no.
     #[cfg(feature = "olm")]
     pub olm: bool,
+    /// Runs pods as processes of this machine, as far as programs are registered for their images. Needs nodes. Default:
+    /// every pod is simulated.
+    pub processes: Option<Processes>,
     /// The clock of the controllers. Default: the system's.
     pub clock: Clock,
 }
@@ -102,6 +108,7 @@ impl Default for Options {
             root_ca: String::new(),
             #[cfg(feature = "olm")]
             olm: false,
+            processes: None,
             clock: Clock::default(),
         }
     }
@@ -112,6 +119,7 @@ impl Default for Options {
 #[must_use = "the controllers stop when this is dropped"]
 pub struct ControlPlane {
     tasks: JoinSet<()>,
+    processes: Option<Processes>,
 }
 
 impl ControlPlane {
@@ -123,6 +131,12 @@ impl ControlPlane {
         let mut subscribers = Vec::new();
         let clock = options.clock.clone();
         let max_pods = options.max_pods;
+        let has_nodes = options.controllers == Controllers::All && options.nodes > 0;
+        let processes = options.processes.clone().filter(|_| has_nodes);
+        if let Some(processes) = processes.clone() {
+            let agent = Agent::new(processes, client, &recorder, &clock, options.nodes);
+            tasks.spawn(agent.run());
+        }
         for controller in controllers(options) {
             let queue = Arc::new(Queue::default());
             controller.initial.iter().cloned().for_each(|key| queue.add(key));
@@ -136,11 +150,15 @@ impl ControlPlane {
         if !subscribers.is_empty() {
             tasks.spawn(feed(client.clone(), cache, subscribers));
         }
-        Self { tasks }
+        Self { tasks, processes }
     }
 
-    /// Stops everything, and returns when it has stopped. Stop it before the server.
+    /// Stops everything, and returns when it has stopped. Stop it before the server. Processes of pods get SIGTERM, and
+    /// SIGKILL after ten seconds; if the value is dropped instead, they are killed at once.
     pub async fn shutdown(mut self) {
+        if let Some(processes) = &self.processes {
+            processes.stop().await;
+        }
         self.tasks.shutdown().await;
     }
 }
@@ -179,6 +197,10 @@ fn controllers(options: Options) -> Vec<Controller> {
             options.nodes,
             options.delays,
             options.container_events,
+            match options.processes {
+                Some(processes) => Box::new(move |pod| processes.claims(pod)),
+                None => Box::new(|_| false),
+            },
         ));
     }
     controllers

@@ -10,7 +10,7 @@ use std::time::Duration;
 use apimachinery::time;
 use kube::Client;
 use operator_apiserver::ApiServer;
-use operator_controlplane::Options;
+use operator_controlplane::{Options, Program};
 
 use crate::error::Error;
 
@@ -113,11 +113,12 @@ pub(crate) enum Running {
 pub(crate) async fn start(
     backend: Backend,
     options: Options,
+    images: Vec<(String, Program)>,
     programs: ProgramOptions,
 ) -> Result<(Running, Client), Error> {
     match backend {
         Backend::Embedded => {
-            let embedded = embedded::Embedded::start(options)?;
+            let embedded = embedded::Embedded::start(options, images).await?;
             let client = embedded.client();
             Ok((Running::Embedded(embedded), client))
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use operator_controlplane::{Controllers, Delays, Options};
+use operator_controlplane::{Controllers, Delays, Options, Program};
 use serde_json::{Value, json};
 
 use crate::backend::{self, Backend, ProgramOptions, Running};
@@ -74,6 +74,7 @@ impl std::fmt::Debug for TestEnv {
 pub struct Builder {
     backend: Option<Backend>,
     options: Options,
+    images: Vec<(String, Program)>,
     programs: ProgramOptions,
     crds: Vec<Value>,
     crd_paths: Vec<PathBuf>,
@@ -97,6 +98,7 @@ impl TestEnv {
         Builder {
             backend: None,
             options: Options::default(),
+            images: Vec::new(),
             programs: ProgramOptions::from_env(),
             crds: Vec::new(),
             crd_paths: Vec::new(),
@@ -362,6 +364,25 @@ impl Builder {
         self
     }
 
+    /// Runs a program of this machine in the pods that have an image, with the arguments, the environment, the service
+    /// account and the probes of the container. Every pod has an address of its own: 10.128.0.2 in the cluster is 127.128.0.2
+    /// on this machine, where an argument such as `--health-probe-bind-address=:8081` listens too. Other pods stay simulated.
+    /// Embedded back end on Linux only.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), operator_envtest::Error> {
+    /// use operator_envtest::{Program, TestEnv};
+    ///
+    /// let operator = Program::operator("target/debug/memcached-operator");
+    /// let env = TestEnv::builder().process("controller:latest", operator).start().await?;
+    /// // A Deployment with the image `controller:latest` now runs the operator.
+    /// # Ok(()) }
+    /// ```
+    pub fn process(mut self, image: impl Into<String>, program: impl Into<Program>) -> Self {
+        self.images.push((image.into(), program.into()));
+        self
+    }
+
     /// Installs CustomResourceDefinitions at the start.
     pub fn crds<T: serde::Serialize>(mut self, crds: impl IntoIterator<Item = T>) -> Self {
         let values = crds
@@ -449,7 +470,7 @@ impl Builder {
         let backend = self.backend.unwrap_or_else(Backend::from_env);
         #[cfg(feature = "olm")]
         let olm = self.options.olm && self.options.controllers == Controllers::All;
-        let (running, client) = backend::start(backend, self.options, self.programs).await?;
+        let (running, client) = backend::start(backend, self.options, self.images, self.programs).await?;
         let client = match &self.record {
             Some(directory) => record::recorded(client, Recorder::new(directory)),
             None => client,

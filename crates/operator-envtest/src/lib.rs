@@ -67,5 +67,5 @@ pub use eventually::NotReached;
 pub use file::{FileError, read_object};
 pub use intercept::{Call, Interceptor, Then};
 pub use operator_apiserver as apiserver;
-pub use operator_controlplane::{Clock, Controllers, Delays};
+pub use operator_controlplane::{Clock, Controllers, Delays, Program};
 pub use webhook::WebhookError;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
@@ -458,5 +458,30 @@ async fn interceptor_delays_one_request_and_not_the_others() {
     });
     updated.unwrap();
     assert!(began.elapsed() >= late && read_after < late, "{read_after:?}");
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_runs_a_program_of_this_machine() {
+    let builder = TestEnv::builder().backend(Backend::Embedded);
+    let env = builder
+        .process("example.com/sleep", "/bin/sleep")
+        .start()
+        .await
+        .unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(env.client());
+    let pod = json!({
+        "metadata": {"name": "p"},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/sleep", "args": ["0"]}]},
+    });
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(env.client());
+    env.eventually(&accounts, "default", |_| true).await.unwrap();
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+        .await
+        .unwrap();
+    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    env.eventually(&pods, "p", |pod| phase(pod).as_deref() == Some("Succeeded"))
+        .await
+        .unwrap();
     env.stop().await;
 }

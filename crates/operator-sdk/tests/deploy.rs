@@ -544,3 +544,20 @@ fn bad_input() {
     );
     assert!(errors.contains("hint: use one of its contexts: a\n"), "{errors}");
 }
+
+#[test]
+fn a_program_runs_on_embedded_control_planes_alone() {
+    let scene = Scene::new();
+    let kubeconfig = scene.dir.read("kubeconfig");
+    let foreign = kubeconfig.replace("operator-sdk.dev/processes", "example.com/other");
+    assert_ne!(kubeconfig, foreign);
+    scene.dir.write("foreign", &foreign);
+    let errors = scene.fails(&["deploy", "--process", "--kubeconfig", "foreign"]);
+    assert!(errors.contains("its pods run no local programs"), "{errors}");
+    let output = scene.run(&["deploy", "--image", "registry.example.com/op:v1"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("no image runs") && errors.contains("operator-sdk deploy --process"),
+        "{errors}"
+    );
+}

@@ -369,3 +369,102 @@ fn the_sample_passes_its_own_test() {
         "{text}"
     );
 }
+
+/// The processes of this machine that run a program.
+fn processes_of(program: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let runs = |process: &PathBuf| std::fs::read_link(process.join("exe")).is_ok_and(|exe| exe == program);
+    let found = entries.map(|entry| entry.path()).filter(runs);
+    found.map(|process| process.display().to_string()).collect()
+}
+
+#[test]
+#[ignore = "slow: builds and runs projects"]
+fn a_project_is_deployed_as_local_processes() {
+    let dir = Dir::built("process-operator");
+    let kind = ["--group", "shop", "--kind", "Parcel", "--version", "v1"];
+    dir.ok(&[&["create", "api"][..], &kind].concat());
+    let webhooks = ["--defaulting", "--programmatic-validation"];
+    dir.ok(&[&["create", "webhook"][..], &kind, &webhooks].concat());
+    dir.replace("config/manager/manager.yaml", "replicas: 1", "replicas: 2");
+    let kubectl = Kubectl {
+        kubeconfig: dir.path.join("kubeconfig"),
+    };
+    let (cluster, _) = common::running::cluster(&kubectl.kubeconfig);
+    let deploy = |arguments: &[&str]| {
+        let output = sdk()
+            .args(arguments)
+            .env("KUBECONFIG", &kubectl.kubeconfig)
+            .env("CARGO_TARGET_DIR", target_dir())
+            .env_remove("IMG")
+            .current_dir(&dir.path)
+            .output()
+            .unwrap();
+        let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+        common::succeeded(arguments, output) + &progress
+    };
+    deploy(&["generate", "manifests"]);
+    let said = deploy(&["deploy", "--process"]);
+    let name = "deployment/process-operator-controller-manager";
+    let namespace = "process-operator-system";
+    assert!(
+        said.contains(&format!("kubectl logs -n {namespace} {name}")),
+        "{said}"
+    );
+    let program = target_dir()
+        .join("debug/process-operator")
+        .canonicalize()
+        .unwrap();
+    assert_eq!(
+        processes_of(&program).len(),
+        2,
+        "two replicas run beside each other"
+    );
+
+    // The webhooks are called through the Service, and one replica is elected.
+    kubectl.ok(&[
+        "apply",
+        "-f",
+        &dir.path
+            .join("config/samples/shop_v1_parcel.yaml")
+            .display()
+            .to_string(),
+    ]);
+    kubectl.wait("parcel/parcel-sample", "condition=Available");
+    let holder = kubectl.ok(&[
+        "get",
+        "lease",
+        "process-operator",
+        "-n",
+        namespace,
+        "-o",
+        "jsonpath={.spec.holderIdentity}",
+    ]);
+    assert!(
+        holder.starts_with("process-operator-controller-manager-"),
+        "{holder}"
+    );
+    let log = kubectl.ok(&["logs", "-n", namespace, holder.split('_').next().unwrap()]);
+    assert!(log.contains("Starting workers"), "{log}");
+
+    // It acts as its service account.
+    kubectl.ok(&[
+        "delete",
+        "clusterrolebinding",
+        "process-operator-manager-rolebinding",
+    ]);
+    let who = format!("system:serviceaccount:{namespace}:process-operator-controller-manager");
+    let may = kubectl.refused(&["auth", "can-i", "list", "parcels.shop.example.com", "--as", &who]);
+    assert!(!may.contains("yes"), "{may}");
+
+    deploy(&["undeploy", "--yes"]);
+    assert_eq!(processes_of(&program), Vec::<String>::new());
+    deploy(&["deploy", "--process"]);
+    assert_eq!(processes_of(&program).len(), 2);
+    assert_eq!(cluster.stop().code(), Some(0));
+    assert_eq!(
+        processes_of(&program),
+        Vec::<String>::new(),
+        "nothing is left behind"
+    );
+}

@@ -140,6 +140,7 @@ pub(crate) struct Peer {
 pub struct Listener {
     address: SocketAddr,
     kubeconfig: String,
+    authority: String,
     drain: CancellationToken,
     tasks: TaskTracker,
 }
@@ -166,8 +167,11 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
         drain: drain.clone(),
     };
     tasks.spawn(accept(socket, shared, tasks.clone()));
+    let given = options.identity.as_ref().map(|given| given.certificate.clone());
+    let authority = given.map(|pem| String::from_utf8_lossy(&pem).into_owned());
     Ok(Listener {
         address,
+        authority: authority.unwrap_or_else(|| certificates.authority.clone()),
         kubeconfig: kubeconfig::render(address, &certificates, options.identity.as_ref()),
         drain,
         tasks,
@@ -184,6 +188,11 @@ impl Listener {
     pub fn connections(&self) -> usize {
         // One task accepts them.
         self.tasks.len().saturating_sub(1)
+    }
+
+    /// The certificate that has signed the server's, in PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// A kubeconfig for the administrator, as YAML, with all certificates in it.

@@ -195,7 +195,7 @@ pub(crate) fn endpoint_of(
         own.find_map(|slice| slice_endpoint(&slice.value, port))
     })?;
     let (ip, port) = found;
-    Some(SocketAddr::new(ip.parse().ok()?, port))
+    Some(services.pods.resolve(SocketAddr::new(ip.parse().ok()?, port)))
 }
 
 /// The first ready endpoint of a slice, and the port of a name.

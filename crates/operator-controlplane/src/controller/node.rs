@@ -1,5 +1,7 @@
 //! Simulated nodes: they register themselves, and their pods run without running anything.
 //!
+//! Pods with programs of their own run as processes instead: see [`process`](crate::process).
+//!
 //! A pod on a simulated node becomes ContainerCreating, then Running and Ready; pods of a Job succeed; a deleted pod is
 //! gone after its grace, or sooner. Probes are ignored, readiness gates are honoured. Nodes send no heartbeats: nothing
 //! watches for them, and an idle control plane stays idle.
@@ -21,6 +23,9 @@ use crate::objects::{Key, Objects};
 use crate::owner::controller_of;
 use crate::plan::{Action, Note, Plan, World, delete_with, until, update_status};
 use crate::pod;
+
+pub(crate) use machine::{address, pod_address};
+pub(crate) use status::{ContainerView, of_containers};
 
 /// How long the stages of a simulated pod's life take.
 ///
@@ -46,11 +51,15 @@ impl Delays {
     }
 }
 
+/// Returns true for a pod that runs as local processes, and is left to these.
+pub(crate) type Claimed = Box<dyn Fn(&Value) -> bool + Send>;
+
 /// The nodes, and what they remember of their pods.
 struct Nodes {
     names: Vec<String>,
     delays: Delays,
     events: bool,
+    claimed: Claimed,
     /// When the current stage of a pod was first seen.
     since: HashMap<Key, (Stage, Timestamp)>,
     /// How many addresses each node has given out.
@@ -66,13 +75,14 @@ enum Stage {
 }
 
 /// The controller of `count` nodes named `node-1`, `node-2`, ….
-pub(crate) fn controller(count: usize, delays: Delays, events: bool) -> Controller {
+pub(crate) fn controller(count: usize, delays: Delays, events: bool, claimed: Claimed) -> Controller {
     let names: Vec<String> = (1..=count).map(|number| format!("node-{number}")).collect();
     let initial = names.iter().map(|name| Key::new("", name)).collect();
     let mut nodes = Nodes {
         names,
         delays,
         events,
+        claimed,
         since: HashMap::new(),
         addresses: HashMap::new(),
     };
@@ -101,6 +111,9 @@ impl Nodes {
             self.since.remove(key);
             return Plan::done();
         };
+        if (self.claimed)(pod) {
+            return Plan::done();
+        }
         if pod.is_terminating() {
             return self.stop(world, key, pod);
         }
@@ -236,6 +249,7 @@ mod tests {
             names: vec!["node-1".to_owned()],
             delays,
             events: false,
+            claimed: Box::new(|_| false),
             since: HashMap::new(),
             addresses: HashMap::new(),
         }

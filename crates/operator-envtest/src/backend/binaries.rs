@@ -4,6 +4,7 @@
 //! their data in a folder that goes with them.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -229,13 +230,15 @@ fn random_text() -> Result<String, Error> {
 
 /// A folder of its own, removed when it is dropped.
 #[derive(Debug)]
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn create() -> Result<Self, Error> {
+    pub(super) fn create() -> Result<Self, Error> {
         let path = std::env::temp_dir().join(format!("envtest-{}", random_text()?));
-        let made =
-            std::fs::create_dir(&path).map_err(|error| failed(&path, &format!("cannot be made: {error}")));
+        let made = std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| failed(&path, &format!("cannot be made: {error}")));
         made.map(|()| Self(path))
     }
 }

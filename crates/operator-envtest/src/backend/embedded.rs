@@ -2,9 +2,10 @@
 
 use kube::Client;
 use operator_apiserver::{ApiServer, ListenOptions, Listener};
-use operator_controlplane::{ControlPlane, Options};
+use operator_controlplane::{ControlPlane, Options, Processes, Program};
 use tokio::sync::OnceCell;
 
+use super::binaries::Folder;
 use crate::error::Error;
 
 #[derive(Debug)]
@@ -12,15 +13,35 @@ pub(crate) struct Embedded {
     listener: OnceCell<Listener>,
     control_plane: Option<ControlPlane>,
     server: ApiServer,
+    /// The directory of the pods that run as processes.
+    _folder: Option<Folder>,
 }
 
 impl Embedded {
-    pub(crate) fn start(options: Options) -> Result<Self, Error> {
+    /// Starts the server. Pods with the image of a program run as processes, which need the address of a listener.
+    pub(crate) async fn start(mut options: Options, programs: Vec<(String, Program)>) -> Result<Self, Error> {
         let server = ApiServer::builder().build()?;
+        let listener = OnceCell::new();
+        let mut folder = None;
+        if !programs.is_empty() {
+            let made = Folder::create()?;
+            let listen = || server.listen(ListenOptions::default());
+            let processes = Processes::new(&server, listener.get_or_try_init(listen).await?, &made.0);
+            for (image, program) in programs {
+                processes.add(image, program);
+            }
+            options.root_ca = listener
+                .get()
+                .map(|listener| listener.authority().to_owned())
+                .unwrap_or_default();
+            options.processes = Some(processes);
+            folder = Some(made);
+        }
         Ok(Self {
-            listener: OnceCell::new(),
+            listener,
             control_plane: Some(ControlPlane::start(&server.client(), options)),
             server,
+            _folder: folder,
         })
     }
 

@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 
 /// Run a Kubernetes control plane in the foreground, until Ctrl-C.
 ///
-/// It serves HTTPS on this machine alone, forgets everything at its end unless it has a --data-dir, and simulates the pods. One line says when
+/// It serves HTTPS on this machine alone, forgets everything at its end unless it has a --data-dir, and simulates the pods; with
+/// `operator-sdk deploy --process` those of a project run its program. One line says when
 /// it is ready, and names its address and the kubeconfig of its administrator.
 #[derive(Clone, Debug, Args)]
 #[command(

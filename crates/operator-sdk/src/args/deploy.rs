@@ -98,9 +98,14 @@ pub(crate) struct UninstallArgs {
 /// Renders config/default, applies it (server-side) in the order that objects need each other, deletes what an earlier
 /// deploy of this project left there and the tree no longer has (never CRDs or namespaces), and waits until the
 /// operator is available. Objects get the label `rust.operator-sdk.dev/project`.
+///
+/// The nodes of `cluster up` are simulated and run no images. With `--process` they run the project's own program on
+/// this machine as the operator's pods: with the arguments, the environment, the probes and the service account of the
+/// container, restarts with backoff, and `kubectl logs`. Each pod listens on an address of its own: 10.128.0.2 in the
+/// cluster is 127.128.0.2 here. Volumes other than the service account's are not mounted. Needs Linux.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  operator-sdk deploy --image registry.example.com/memcached-operator:v0.0.1\n  operator-sdk deploy --diff"
+    after_help = "Examples:\n  operator-sdk deploy --image registry.example.com/memcached-operator:v0.0.1\n  operator-sdk deploy --diff\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  operator-sdk deploy --kubeconfig kubeconfig --process"
 )]
 pub(crate) struct DeployArgs {
     #[command(flatten)]
@@ -110,6 +115,13 @@ pub(crate) struct DeployArgs {
     /// Leave what the tree no longer has where it is.
     #[arg(long)]
     pub(crate) no_prune: bool,
+    /// Build the project, and run its program in place of the image, on a cluster of `operator-sdk cluster up`. Only a
+    /// user who can write to the cluster's private directory can do this; access to the API server is not enough.
+    #[arg(long)]
+    pub(crate) process: bool,
+    /// Build the program optimized.
+    #[arg(long, requires = "process")]
+    pub(crate) release: bool,
 }
 
 /// Remove the operator from the cluster, with everything that `deploy` brought.

@@ -266,25 +266,41 @@ impl Api {
     }
 }
 
-async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Result<kube::Config, ApiError> {
-    let failed = |error: KubeconfigError| match (&path, &options.context) {
-        (Some(path), _) => ApiError::Kubeconfig {
-            path: (*path).to_owned(),
-            reason: cause(&error),
-        },
-        (None, _) => match std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty()) {
-            Some(files) => ApiError::Kubeconfig {
-                path: PathBuf::from(files),
-                reason: cause(&error),
-            },
-            None => ApiError::NoCluster(cause(&error)),
-        },
+/// Returns the directory of the local programs of an embedded control plane, if the cluster is one that runs here.
+pub(crate) fn processes_directory(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<Option<PathBuf>, ApiError> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
     };
+    let file = kubeconfig_of(kubeconfig, &options)?;
+    let name = context.or(file.current_context.as_deref()).unwrap_or_default();
+    let context = file.contexts.iter().find(|context| context.name == name);
+    let cluster = context.and_then(|context| Some(&context.context.as_ref()?.cluster));
+    let cluster = file.clusters.iter().find(|entry| Some(&entry.name) == cluster);
+    let extensions = cluster.and_then(|entry| entry.cluster.as_ref()?.extensions.as_ref());
+    let mut extensions = extensions.into_iter().flatten();
+    let ours = extensions.find(|extension| extension.name == super::cluster::PROCESSES);
+    let directory = ours.and_then(|extension| extension.extension.get("directory")?.as_str());
+    Ok(directory.map(PathBuf::from).filter(|path| path.is_dir()))
+}
+
+async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Result<kube::Config, ApiError> {
+    let file = kubeconfig_of(path, options)?;
+    kube::Config::from_custom_kubeconfig(file, options)
+        .await
+        .map_err(|error| unusable(path, &error))
+}
+
+/// Reads the kubeconfig, which has the context of the options.
+fn kubeconfig_of(path: Option<&Path>, options: &KubeConfigOptions) -> Result<Kubeconfig, ApiError> {
     let file = match path {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    let file = file.map_err(failed)?;
+    let file = file.map_err(|error| unusable(path, &error))?;
     if let Some(name) = &options.context
         && file.contexts.iter().all(|context| context.name != *name)
     {
@@ -293,11 +309,20 @@ async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Resu
             known: file.contexts.into_iter().map(|context| context.name).collect(),
         });
     }
-    kube::Config::from_custom_kubeconfig(file, options)
-        .await
-        .map_err(failed)
+    Ok(file)
 }
 
+fn unusable(path: Option<&Path>, error: &KubeconfigError) -> ApiError {
+    let reason = cause(error);
+    let environment = std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty());
+    let path = path
+        .map(Path::to_owned)
+        .or_else(|| environment.map(PathBuf::from));
+    match path {
+        Some(path) => ApiError::Kubeconfig { path, reason },
+        None => ApiError::NoCluster(reason),
+    }
+}
 /// The innermost cause of an error, which names the reason: the outer ones say only that a request failed.
 fn cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());

@@ -7,14 +7,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use operator_apiserver::client::Gvr;
 use operator_apiserver::{ApiServer, ListenOptions, Listener};
-use operator_controlplane::{ControlPlane, Controllers, Delays, Options};
-use serde_json::Value;
+use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes};
+use serde_json::{Value, json};
 
 use crate::failure::Hinted;
+
+/// The extension of the cluster in a kubeconfig that names the directory of its local programs.
+///
+/// The directory is private to the user: no client of the API server can register a program, whatever its rights.
+pub(crate) const PROCESSES: &str = "operator-sdk.dev/processes";
 
 /// The name of the cluster in the kubeconfigs that the server makes: files with it may be replaced.
 const CLUSTER_NAME: &str = "operator-sdk";
@@ -43,6 +46,7 @@ pub(crate) struct Cluster {
     listener: Listener,
     control_plane: ControlPlane,
     kubeconfig: Kubeconfig,
+    _processes: ProcessDirectory,
 }
 
 /// A cluster could not be started, or not be given its definitions.
@@ -59,6 +63,8 @@ pub(crate) enum ClusterError {
     NotDirectory(PathBuf),
     #[error("cannot remember the port in {}: {source}", path.display())]
     Port { path: PathBuf, source: io::Error },
+    #[error("cannot make the directory {} for local programs: {source}", path.display())]
+    Processes { path: PathBuf, source: io::Error },
     #[error("cannot write the kubeconfig {}: {source}", path.display())]
     Kubeconfig { path: PathBuf, source: io::Error },
     #[error("the file {} exists and is not a kubeconfig of an embedded control plane", .0.display())]
@@ -80,6 +86,9 @@ impl Hinted for ClusterError {
                 directory.display()
             ),
             Self::NotDirectory(_) => "name a directory with `--data-dir`".to_owned(),
+            Self::Processes { .. } => {
+                "make room in it, or name another directory with TMPDIR or `--data-dir`".to_owned()
+            }
             Self::Port { .. } => "name a directory that you may write to with `--data-dir`".to_owned(),
             Self::Kubeconfig { .. } => "name another file with `--kubeconfig`".to_owned(),
             Self::Foreign(_) => "name a new file with `--kubeconfig`: yours is not overwritten".to_owned(),
@@ -117,7 +126,8 @@ impl Cluster {
         if let Some(data) = data {
             remember_port(data, listener.local_addr().port())?;
         }
-        let text = listener.kubeconfig();
+        let directory = ProcessDirectory::make(data)?;
+        let text = with_processes(&listener.kubeconfig(), &directory.path);
         let control_plane = ControlPlane::start(
             &server.client(),
             Options {
@@ -130,8 +140,9 @@ impl Cluster {
                 // People look at it: pods take a moment to start, and say so.
                 delays: Delays::lifelike(),
                 container_events: true,
-                root_ca: authority_of(&text),
+                root_ca: listener.authority().to_owned(),
                 olm: options.olm,
+                processes: Some(Processes::new(&server, &listener, &directory.path)),
                 ..Options::default()
             },
         );
@@ -143,6 +154,7 @@ impl Cluster {
             listener,
             control_plane,
             kubeconfig: Kubeconfig::write(kubeconfig, data.is_some(), &text)?,
+            _processes: directory,
         })
     }
 
@@ -261,14 +273,50 @@ fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
     Ok(definitions)
 }
 
-/// The certificate of the server's authority, in PEM, as its kubeconfig has it.
-fn authority_of(kubeconfig: &str) -> String {
-    let tree: Value = serde_saphyr::from_str(kubeconfig).unwrap_or_default();
-    let data = tree.pointer("/clusters/0/cluster/certificate-authority-data");
-    data.and_then(Value::as_str)
-        .and_then(|data| BASE64_STANDARD.decode(data).ok())
-        .and_then(|pem| String::from_utf8(pem).ok())
-        .unwrap_or_default()
+// === local programs ===
+
+/// Where the programs of pods are registered, and their credentials are kept while they run.
+#[derive(Debug)]
+struct ProcessDirectory {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl ProcessDirectory {
+    fn make(data: Option<&Path>) -> Result<Self, ClusterError> {
+        let Some(data) = data else {
+            let path = temporary_directory()?;
+            return Ok(Self { path, keep: false });
+        };
+        let failed = |source| ClusterError::Processes {
+            path: data.join("processes"),
+            source,
+        };
+        // Another command may run elsewhere.
+        let path = std::path::absolute(data.join("processes")).map_err(failed)?;
+        let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&path);
+        made.map_err(failed)?;
+        Ok(Self { path, keep: true })
+    }
+}
+
+impl Drop for ProcessDirectory {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Names the directory of local programs in a kubeconfig of the server. The text stays as it is otherwise: serializing it
+/// anew would fold the certificates into blocks.
+fn with_processes(kubeconfig: &str, directory: &Path) -> String {
+    let extension = json!([{"name": PROCESSES, "extension": {"directory": directory}}]);
+    kubeconfig.replacen(
+        "  cluster:\n",
+        &format!("  cluster:\n    extensions: {extension}\n"),
+        1,
+    )
 }
 
 // === the kubeconfig ===

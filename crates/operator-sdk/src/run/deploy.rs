@@ -2,6 +2,7 @@
 
 mod apply;
 mod delete;
+mod process;
 mod ready;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use self::apply::Rollout;
 use self::delete::Removal;
+use self::process::LocalProcess;
 use super::render;
 use super::scaffold::current_directory;
 use crate::args::{ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, UndeployArgs, UninstallArgs};
@@ -44,6 +46,14 @@ pub(crate) enum DeployError {
     },
     #[error("{0} cannot be rolled out: {1}")]
     Failed(String, String),
+    #[error(
+        "the cluster is not one of `operator-sdk cluster up` on this machine, so its pods run no local programs"
+    )]
+    NotEmbedded,
+    #[error("no workload of {directory} has the image {image:?}, which the program would replace")]
+    NoImage { directory: String, image: String },
+    #[error(transparent)]
+    Register(#[from] operator_controlplane::ProcessesError),
 }
 
 impl Hinted for DeployError {
@@ -54,6 +64,12 @@ impl Hinted for DeployError {
                     .to_owned()
             }
             Self::Timeout { hint, .. } => (*hint).to_owned(),
+            Self::NotEmbedded => {
+                "start one with `operator-sdk cluster up --kubeconfig FILE` and name its kubeconfig, or deploy an image with `--image`"
+                    .to_owned()
+            }
+            Self::NoImage { .. } => "name the image of the operator's container with `--image`".to_owned(),
+            Self::Register(_) => "check that the control plane still runs".to_owned(),
             Self::Failed(..) => "look at its events with `kubectl describe`, and at the image's name".to_owned(),
         })
     }
@@ -92,9 +108,21 @@ pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCod
 /// `operator-sdk deploy` in the current directory.
 pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
-    let overrides = render::overrides(args.render.image.as_deref(), args.render.namespace.as_deref())?;
+    let process = match args.process {
+        true => match LocalProcess::build(&project, args)? {
+            Some(process) => Some(process),
+            None => return Ok(ExitCode::from(INTERRUPTED)),
+        },
+        false => None,
+    };
+    let image = process.as_ref().map(|process| process.image.as_str());
+    let image = image.or(args.render.image.as_deref());
+    let overrides = render::overrides(image, args.render.namespace.as_deref())?;
     let objects = render::render(&project.root, &args.render.kustomization, &overrides)?;
-    if args.render.image.is_none() && objects.iter().any(render::has_placeholder_image) {
+    if let Some(process) = process.as_ref() {
+        process.register(&project, args, &objects)?;
+    }
+    if image.is_none() && objects.iter().any(render::has_placeholder_image) {
         report.warning(
             &format!(
                 "the operator's image is the placeholder {}:latest",
@@ -121,10 +149,12 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
             removal.delete(&left).await?;
         }
         rollout.wait(&objects, args.apply.timeout).await?;
-        if has_only_simulated_nodes(&args.apply).await? {
+        if let Some(process) = &process {
+            process.explain(&objects, report);
+        } else if has_only_simulated_nodes(&args.apply).await? {
             report.warning(
                 "the nodes of this cluster are simulated: pods become ready, but no image runs, so nothing reconciles",
-                Some("run the operator on this machine with `operator-sdk run local --enable-webhooks`"),
+                Some("run the project's program as the pods with `operator-sdk deploy --process`, or beside the cluster with `operator-sdk run local --enable-webhooks`"),
             );
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! `pods/log`: what the containers of a simulated pod have written, which its annotations say.
+//! `pods/log`: the output of a container.
 //!
+//! Containers that run as local processes have real logs. The annotations of a simulated pod contain its logs:
 //! `logs.operator-sdk.dev/CONTAINER` is the text of one container, `operator-sdk.dev/logs` that of every other one. Every
 //! line counts as written when the container started.
 
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::kubelet::{container_of, container_status, reachable_node};
 use crate::http::call::{Answer, Call, Content};
 use crate::registry::Registry;
+use crate::registry::pod_logs::{Line, PodLog};
 use crate::resource::Definition;
 use crate::status::{self, Status, Subject};
 use builtin_kinds::tree::{at, text};
@@ -46,7 +48,12 @@ pub(super) fn serve(
     reachable_node(registry, node)?;
     let started = check_state(&pod, &container, options.previous)?;
     let now = registry.clock.now();
-    let written = options.select(&log_of(&pod, &container), &started, now);
+    if let Some(log) = log_of_process(registry, &pod, &container, options.previous)? {
+        return Ok(answer_of_process(registry, call, &options, log, now));
+    }
+    let text = log_of(&pod, &container);
+    let lines = text.split_inclusive('\n').map(|line| (started.as_str(), line));
+    let written = options.select(lines, now);
     let mut answer = Answer::new(StatusCode::OK, MEDIA_TYPE, Bytes::from(written));
     if options.follow
         && let Content::Whole(first) = &answer.content
@@ -65,6 +72,51 @@ pub(super) fn serve(
         answer.content = Content::Stream(following.body());
     }
     Ok(answer)
+}
+
+/// The log of a container that runs as a local process. A container whose process has not started has the log of the run
+/// before.
+fn log_of_process(
+    registry: &Registry,
+    pod: &Value,
+    container: &str,
+    previous: bool,
+) -> Result<Option<Arc<PodLog>>, Status> {
+    let uid = object::uid(pod);
+    let is_process = registry.pod_logs.get(uid, container, false).is_some();
+    let log = registry.pod_logs.get(uid, container, previous);
+    match log {
+        None if is_process => Err(status::bad_request(format!(
+            "previous terminated container {container:?} in pod {:?} not found",
+            object::name(pod)
+        ))),
+        log => Ok(log),
+    }
+}
+
+fn answer_of_process(
+    registry: &Arc<Registry>,
+    call: &Call,
+    options: &Options,
+    log: Arc<PodLog>,
+    now: SystemTime,
+) -> Answer {
+    let (lines, next) = log.lines(0);
+    let first = Bytes::from(options.select_lines(&lines, now));
+    let mut answer = Answer::new(StatusCode::OK, MEDIA_TYPE, first.clone());
+    if options.follow {
+        let following = FollowingProcess {
+            changed: log.subscribe(),
+            log,
+            next,
+            timestamps: options.timestamps,
+            first: Some(first),
+            drain: call.drain.clone(),
+            stop: registry.stop.clone(),
+        };
+        answer.content = Content::Stream(following.body());
+    }
+    answer
 }
 
 /// The whole text of a container.
@@ -187,12 +239,23 @@ impl Options {
         errors
     }
 
-    /// The part of a log that is asked for; `written` is the time of all of its lines.
-    fn select(&self, log: &str, written: &str, now: SystemTime) -> String {
-        if self.is_before(written, now) {
-            return String::new();
-        }
-        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    /// The part of the log of a process that is asked for.
+    fn select_lines(&self, lines: &[Line], now: SystemTime) -> String {
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| (nanoseconds(line.written), String::from_utf8_lossy(&line.text)))
+            .collect();
+        let lines = lines
+            .iter()
+            .map(|(written, text)| (written.as_str(), text.as_ref()));
+        self.select(lines, now)
+    }
+
+    /// The lines that are asked for, of lines with the times at which they were written.
+    fn select<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>, now: SystemTime) -> String {
+        let lines: Vec<_> = lines
+            .filter(|(written, _)| !self.is_before(written, now))
+            .collect();
         let skipped = self.tail_lines.map_or(0, |tail| {
             let tail = usize::try_from(tail).unwrap_or(usize::MAX);
             lines.len().saturating_sub(tail)
@@ -200,7 +263,7 @@ impl Options {
         let mut selected: String = lines
             .into_iter()
             .skip(skipped)
-            .map(|line| match self.timestamps {
+            .map(|(written, line)| match self.timestamps {
                 true => format!("{written} {line}"),
                 false => line.to_owned(),
             })
@@ -284,6 +347,60 @@ impl Following {
             }
         }
     }
+}
+
+/// A log of a process that is read until the container ends.
+struct FollowingProcess {
+    log: Arc<PodLog>,
+    changed: watch::Receiver<(usize, bool)>,
+    /// The number of the next line.
+    next: usize,
+    timestamps: bool,
+    first: Option<Bytes>,
+    drain: CancellationToken,
+    stop: CancellationToken,
+}
+
+impl FollowingProcess {
+    fn body(self) -> crate::http::call::Body {
+        let frames = stream::unfold(self, |mut following| async move {
+            let bytes = following.next().await?;
+            Some((Ok(Frame::data(bytes)), following))
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
+            return Some(first);
+        }
+        loop {
+            let has_ended = self.changed.borrow_and_update().1;
+            let (lines, next) = self.log.lines(self.next);
+            if !lines.is_empty() {
+                self.next = next;
+                let options = Options {
+                    timestamps: self.timestamps,
+                    ..Options::default()
+                };
+                return Some(options.select_lines(&lines, SystemTime::now()).into());
+            }
+            if has_ended {
+                return None;
+            }
+            tokio::select! {
+                changed = self.changed.changed() => changed.ok()?,
+                () = self.drain.cancelled() => return None,
+                () = self.stop.cancelled() => return None,
+            }
+        }
+    }
+}
+
+/// A time as kubelets write it before a line.
+fn nanoseconds(time: SystemTime) -> String {
+    let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
 }
 
 fn has_ended(pod: &Value, container: &str) -> bool {

@@ -10,12 +10,12 @@ const LEASES: &str = "kube-node-lease";
 const VERSION: &str = "v1.36.2";
 
 /// The address of a node.
-pub(super) fn address(index: usize) -> String {
+pub(crate) fn address(index: usize) -> String {
     format!("10.127.{}.{}", index / 250, index % 250 + 1)
 }
 
 /// The address of the n-th pod of a node, within the node's `podCIDR`.
-pub(super) fn pod_address(index: usize, number: u32) -> String {
+pub(crate) fn pod_address(index: usize, number: u32) -> String {
     let [_, _, high, low] = (number % 65_534 + 1).to_be_bytes();
     format!("10.{}.{high}.{low}", 128 + index % 128)
 }

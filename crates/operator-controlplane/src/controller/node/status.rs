@@ -53,6 +53,96 @@ pub(super) fn running(pod: &Value, host: &str, address: &str, now: Timestamp) ->
     status
 }
 
+/// A container as the status of its pod shows it.
+pub(crate) struct ContainerView {
+    pub(crate) status: Value,
+    pub(crate) is_ready: bool,
+    /// True once it has been started.
+    pub(crate) has_run: bool,
+    /// The exit code, if it has ended for good.
+    pub(crate) exit_code: Option<i64>,
+}
+
+impl ContainerView {
+    /// A container that runs without running anything, beside one that runs as a process.
+    pub(crate) fn simulated(pod: &Value, container: &Value, now: Timestamp) -> Self {
+        let mut statuses = pod.items("/status/containerStatuses").iter();
+        let known = statuses.find(|status| status.text("/name") == container.text("/name"));
+        let known = known.and_then(|status| status.pointer("/state/running/startedAt").cloned());
+        let since = known.unwrap_or_else(|| time(now));
+        Self {
+            status: container_status(container, &json!({"running": {"startedAt": since}}), true),
+            is_ready: true,
+            has_run: true,
+            exit_code: None,
+        }
+    }
+}
+
+/// The status of a pod of which at least one container runs as a process.
+pub(crate) fn of_containers(
+    pod: &Value,
+    host: &str,
+    address: &str,
+    containers: &[ContainerView],
+    now: Timestamp,
+) -> Value {
+    let mut status = base(pod, host, now);
+    let codes: Option<Vec<i64>> = containers.iter().map(|container| container.exit_code).collect();
+    let phase = match codes {
+        Some(codes) if codes.iter().all(|code| *code == 0) => "Succeeded",
+        Some(_) => "Failed",
+        None if containers.iter().all(|container| container.has_run) => "Running",
+        None => "Pending",
+    };
+    status.insert("phase".to_owned(), phase.into());
+    status.insert("podIP".to_owned(), address.into());
+    status.insert("podIPs".to_owned(), json!([{"ip": address}]));
+    let unready: Vec<&str> = containers
+        .iter()
+        .filter(|container| !container.is_ready)
+        .map(|container| container.status.text("/name"))
+        .collect();
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    let (ready, containers_ready) = match phase {
+        "Succeeded" => (
+            ("Ready", "False", "PodCompleted", ""),
+            ("ContainersReady", "False", "PodCompleted", ""),
+        ),
+        "Failed" => (
+            ("Ready", "False", "PodFailed", ""),
+            ("ContainersReady", "False", "PodFailed", ""),
+        ),
+        _ if unready.is_empty() => (readiness(pod), ("ContainersReady", "True", "", "")),
+        _ => (
+            ("Ready", "False", "ContainersNotReady", message.as_str()),
+            ("ContainersReady", "False", "ContainersNotReady", message.as_str()),
+        ),
+    };
+    let conditions = [
+        ("PodReadyToStartContainers", "True", "", ""),
+        ("Initialized", "True", "", ""),
+        ready,
+        containers_ready,
+        ("PodScheduled", "True", "", ""),
+    ];
+    let statuses: Vec<Value> = containers
+        .iter()
+        .map(|container| container.status.clone())
+        .collect();
+    status.insert("containerStatuses".to_owned(), Value::Array(statuses));
+    let initialized = initialized(pod, now);
+    if !initialized.is_empty() && !status.contains_key("initContainerStatuses") {
+        status.insert("initContainerStatuses".to_owned(), Value::Array(initialized));
+    }
+    status.insert(
+        "conditions".to_owned(),
+        Value::Array(merge(pod, &conditions, now)),
+    );
+    status.insert("observedGeneration".to_owned(), pod.generation().into());
+    Value::Object(status)
+}
+
 /// The status with readiness as the gates have it now; otherwise as it is.
 pub(super) fn ready(pod: &Value, now: Timestamp) -> Value {
     let status = pod.get("status").cloned().unwrap_or_default();

@@ -1,0 +1,522 @@
+//! One container that runs as a local process: started, probed, stopped, and restarted with a backoff.
+
+use std::collections::BTreeMap;
+use std::future;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use operator_apiserver::client::LogWriter;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::pod::Shared;
+use super::probe::Probe;
+use crate::object::{Object, time};
+
+const BACKOFF_FIRST: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// A container that ran for so long starts with no backoff again.
+const BACKOFF_RESET: Duration = Duration::from_secs(600);
+/// The longest line of a log; longer ones are cut into several.
+const LINE_MAX: u64 = 16 * 1024;
+/// The time that the output of a container may be open after its end.
+const OUTPUT_MAX: Duration = Duration::from_secs(1);
+
+/// Variables of this process that programs may need, as far as they are set.
+const INHERITED: [&str; 6] = [
+    "PATH",
+    "LANG",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+];
+
+/// Where a container is in its life, as its status shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct State {
+    now: Now,
+    last: Option<Ended>,
+    restarts: i64,
+    ready: bool,
+    started: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Now {
+    Waiting { reason: &'static str, message: String },
+    Running { since: Timestamp },
+    Ended(Ended),
+}
+
+impl Default for Now {
+    fn default() -> Self {
+        Self::Waiting {
+            reason: "ContainerCreating",
+            message: String::new(),
+        }
+    }
+}
+
+/// The end of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Ended {
+    code: i64,
+    reason: &'static str,
+    message: String,
+    started: Timestamp,
+    finished: Timestamp,
+}
+
+impl Ended {
+    fn to_json(&self) -> Value {
+        let mut ended = json!({
+            "exitCode": self.code,
+            "reason": self.reason,
+            "startedAt": time(self.started),
+            "finishedAt": time(self.finished),
+        });
+        if !self.message.is_empty() {
+            ended["message"] = self.message.clone().into();
+        }
+        ended
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Continues the count of restarts of a pod that ran before the control plane was started.
+    pub(super) fn after(status: Option<&Value>) -> Self {
+        let was_running = status.is_some_and(|status| status.pointer("/state/running").is_some());
+        let restarts = status.and_then(|status| status.int("/restartCount")).unwrap_or(0);
+        Self {
+            restarts: restarts + i64::from(was_running),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    pub(super) fn has_run(&self) -> bool {
+        !matches!(self.now, Now::Waiting { .. }) || self.last.is_some()
+    }
+
+    /// Returns the exit code of a container that is not started again.
+    pub(super) fn exit_code(&self) -> Option<i64> {
+        match &self.now {
+            Now::Ended(ended) => Some(ended.code),
+            _ => None,
+        }
+    }
+
+    /// Returns the status of a container.
+    pub(super) fn status(&self, container: &Value) -> Value {
+        let image = container.text("/image");
+        let state = match &self.now {
+            Now::Waiting { reason, message } if message.is_empty() => json!({"waiting": {"reason": reason}}),
+            Now::Waiting { reason, message } => json!({"waiting": {"reason": reason, "message": message}}),
+            Now::Running { since } => json!({"running": {"startedAt": time(*since)}}),
+            Now::Ended(ended) => json!({"terminated": ended.to_json()}),
+        };
+        let last = self
+            .last
+            .as_ref()
+            .map(|ended| json!({"terminated": ended.to_json()}));
+        let mut status = json!({
+            "name": container.text("/name"),
+            "image": image,
+            "imageID": "",
+            "state": state,
+            "lastState": last.unwrap_or_else(|| json!({})),
+            "ready": self.ready,
+            "started": self.started,
+            "restartCount": self.restarts,
+        });
+        if self.has_run() {
+            status["imageID"] = format!("process://{image}").into();
+            status["containerID"] = format!("process://{}", container.text("/name")).into();
+        }
+        status
+    }
+}
+
+/// How a process is started.
+pub(super) struct Start {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) directory: PathBuf,
+}
+
+/// A container of a pod.
+pub(super) struct Container {
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) spec: Value,
+    /// The address that it is probed on.
+    pub(super) address: String,
+    /// The grace period once the container has to end.
+    pub(super) stop: watch::Receiver<Option<Duration>>,
+    /// The grace period of the pod's specification.
+    pub(super) grace: Duration,
+}
+
+// === impl Container ===
+
+impl Container {
+    /// Runs the container until it has ended for good.
+    pub(super) async fn run(mut self) {
+        let mut backoff: Option<Duration> = None;
+        loop {
+            let start = match self.shared.prepare(&self.spec).await {
+                Ok(start) => start,
+                Err(message) => {
+                    self.shared.warn("Failed", format!("Error: {message}")).await;
+                    self.wait("CreateContainerConfigError", message);
+                    if self.pause(BACKOFF_FIRST).await {
+                        return self.never_started();
+                    }
+                    continue;
+                }
+            };
+            let began = Instant::now();
+            let ended = self.once(start).await;
+            let code = ended.code;
+            let policy = match self.shared.restart_policy() {
+                "Never" => false,
+                "OnFailure" => code != 0,
+                _ => true,
+            };
+            let is_last = !policy || self.stop.borrow().is_some();
+            self.shared.change(self.index, |state| {
+                state.ready = false;
+                state.started = false;
+                if is_last {
+                    state.now = Now::Ended(ended.clone());
+                } else {
+                    state.last = Some(ended.clone());
+                }
+            });
+            if is_last {
+                return;
+            }
+            // The first restart is immediate, as with kubelets.
+            if began.elapsed() >= BACKOFF_RESET {
+                backoff = None;
+            }
+            if let Some(delay) = backoff {
+                let name = self.spec.text("/name");
+                let message = format!(
+                    "back-off {}s restarting failed container={name} {}",
+                    delay.as_secs(),
+                    self.shared.pod_name()
+                );
+                self.shared
+                    .warn(
+                        "BackOff",
+                        format!(
+                            "Back-off restarting failed container {name} in {}",
+                            self.shared.pod_name()
+                        ),
+                    )
+                    .await;
+                self.wait("CrashLoopBackOff", message);
+                if self.pause(delay).await {
+                    return self.never_started();
+                }
+            }
+            backoff = Some(backoff.map_or(BACKOFF_FIRST, |delay| (delay * 2).min(BACKOFF_MAX)));
+            self.shared.change(self.index, |state| state.restarts += 1);
+        }
+    }
+
+    fn wait(&self, reason: &'static str, message: String) {
+        self.shared
+            .change(self.index, |state| state.now = Now::Waiting { reason, message });
+    }
+
+    /// A container that is stopped while it waits keeps its last end.
+    fn never_started(&self) {
+        self.shared.change(self.index, |state| {
+            if let Some(last) = state.last.take() {
+                state.now = Now::Ended(last);
+            }
+        });
+    }
+
+    /// Waits; returns true if the container has to end.
+    async fn pause(&mut self, delay: Duration) -> bool {
+        let stopped = self.stop.wait_for(Option::is_some);
+        tokio::time::timeout(delay, stopped).await.is_ok()
+    }
+
+    /// Runs the process once.
+    async fn once(&mut self, start: Start) -> Ended {
+        let started = self.shared.now();
+        let log = Arc::new(self.shared.open_log(self.spec.text("/name")));
+        let ended = |code, reason, message: String, finished| Ended {
+            code,
+            reason,
+            message,
+            started,
+            finished,
+        };
+        let mut process = match Process::start(&start, &log) {
+            Ok(process) => process,
+            Err(error) => {
+                let message = format!("cannot run {}: {error}", start.program.display());
+                log.line(SystemTime::now(), message.as_bytes());
+                self.shared.warn("Failed", format!("Error: {message}")).await;
+                return ended(128, "StartError", message, self.shared.now());
+            }
+        };
+        drop(log);
+        let probe = |field| Probe::read(&self.spec, field, &self.address);
+        let [startup, readiness, liveness] = ["startupProbe", "readinessProbe", "livenessProbe"].map(probe);
+        let (has_startup, has_readiness) = (startup.is_some(), readiness.is_some());
+        self.shared.change(self.index, |state| {
+            state.now = Now::Running { since: started };
+            state.started = !has_startup;
+            state.ready = !has_startup && !has_readiness;
+        });
+        self.shared.started(&self.spec).await;
+        let unhealthy = async {
+            if let Some(probe) = &startup
+                && !self.starts(probe).await
+            {
+                return "startup";
+            }
+            tokio::select! {
+                () = self.watch_readiness(readiness.as_ref()) => {}
+                () = self.dies(liveness.as_ref()) => {}
+            }
+            "liveness"
+        };
+        let mut stop = self.stop.clone();
+        let end = tokio::select! {
+            status = process.child.wait() => End::Exited(status.ok()),
+            probe = unhealthy => End::Unhealthy(probe),
+            stopped = stop.wait_for(Option::is_some) => {
+                End::Stopped(stopped.ok().and_then(|grace| *grace).unwrap_or_default())
+            }
+        };
+        let name = self.spec.text("/name");
+        let grace = match end {
+            End::Exited(status) => {
+                process.finish().await;
+                let (code, reason) = outcome(status);
+                return ended(code, reason, String::new(), self.shared.now());
+            }
+            End::Unhealthy(probe) => {
+                let message = format!("Container {name} failed {probe} probe, will be restarted");
+                self.shared.note("Killing", message).await;
+                self.grace
+            }
+            End::Stopped(grace) => {
+                let message = format!("Stopping container {name}");
+                self.shared.note("Killing", message).await;
+                grace
+            }
+        };
+        let status = process.stop(grace, &mut stop).await;
+        let (code, reason) = outcome(status);
+        process.finish().await;
+        ended(code, reason, String::new(), self.shared.now())
+    }
+
+    /// Waits until the startup probe succeeds; false if it fails too often.
+    async fn starts(&self, probe: &Probe) -> bool {
+        let started = self.follow(probe, "Startup", |well| well).await;
+        if started {
+            let has_readiness = self.spec.get("readinessProbe").is_some();
+            self.shared.change(self.index, |state| {
+                state.started = true;
+                state.ready = !has_readiness;
+            });
+        }
+        started
+    }
+
+    /// Waits until the liveness probe fails too often.
+    async fn dies(&self, probe: Option<&Probe>) {
+        match probe {
+            Some(probe) => drop(self.follow(probe, "Liveness", |well| !well).await),
+            None => future::pending().await,
+        }
+    }
+
+    /// Keeps the readiness up to date.
+    async fn watch_readiness(&self, probe: Option<&Probe>) {
+        let Some(probe) = probe else {
+            return future::pending().await;
+        };
+        self.follow(probe, "Readiness", |well| {
+            self.shared.change(self.index, |state| state.ready = well);
+            false
+        })
+        .await;
+    }
+
+    /// Probes, and calls `reached` with each result that reached its threshold until it returns true.
+    async fn follow(&self, probe: &Probe, name: &str, reached: impl Fn(bool) -> bool) -> bool {
+        tokio::time::sleep(probe.delay).await;
+        let mut ticks = tokio::time::interval(probe.period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut successes, mut failures) = (0, 0);
+        loop {
+            ticks.tick().await;
+            match probe.check().await {
+                Ok(()) => (successes, failures) = (successes + 1, 0),
+                Err(why) => {
+                    (successes, failures) = (0, failures + 1);
+                    self.shared
+                        .warn("Unhealthy", format!("{name} probe failed: {why}"))
+                        .await;
+                }
+            }
+            if successes >= probe.successes && reached(true) {
+                return true;
+            }
+            if failures >= probe.failures && reached(false) {
+                return false;
+            }
+        }
+    }
+}
+
+/// Why a process ends.
+enum End {
+    Exited(Option<ExitStatus>),
+    /// A probe failed too often.
+    Unhealthy(&'static str),
+    /// The pod ends, within a grace period.
+    Stopped(Duration),
+}
+
+/// Returns the exit code and the reason as kubelets report them.
+fn outcome(status: Option<ExitStatus>) -> (i64, &'static str) {
+    let code = status.and_then(|status| status.code().or_else(|| Some(128 + status.signal()?)));
+    match code.unwrap_or(137) {
+        0 => (0, "Completed"),
+        code => (code.into(), "Error"),
+    }
+}
+
+/// A process in a group of its own, which ends with this process however that ends.
+struct Process {
+    child: Child,
+    group: Option<Pid>,
+    /// Kills the group once its input closes: when the control plane is killed, nobody else can.
+    guard: Child,
+    output: JoinSet<()>,
+}
+
+// === impl Process ===
+
+impl Process {
+    fn start(start: &Start, log: &Arc<LogWriter>) -> std::io::Result<Self> {
+        let inherited = INHERITED
+            .iter()
+            .filter_map(|name| Some((*name, std::env::var_os(name)?)));
+        let mut child = Command::new(&start.program)
+            .args(&start.arguments)
+            .env_clear()
+            .envs(inherited)
+            .env("HOME", &start.directory)
+            .envs(&start.environment)
+            .current_dir(&start.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .process_group(0)
+            .spawn()?;
+        let id = child.id().unwrap_or_default();
+        let guard = Command::new("/bin/sh")
+            .args(["-c", "read -r _; kill -s KILL -- \"-$1\"", "sh", &id.to_string()])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let mut output = JoinSet::new();
+        if let Some(stdout) = child.stdout.take() {
+            output.spawn(copy(stdout, log.clone()));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            output.spawn(copy(stderr, log.clone()));
+        }
+        Ok(Self {
+            group: i32::try_from(id).ok().and_then(Pid::from_raw),
+            child,
+            guard,
+            output,
+        })
+    }
+
+    /// Sends SIGTERM, and SIGKILL after the grace period, which `shorter` may cut.
+    async fn stop(
+        &mut self,
+        grace: Duration,
+        shorter: &mut watch::Receiver<Option<Duration>>,
+    ) -> Option<ExitStatus> {
+        let mut deadline = Instant::now() + grace;
+        self.signal(Signal::TERM);
+        while Instant::now() < deadline {
+            tokio::select! {
+                status = self.child.wait() => return status.ok(),
+                () = tokio::time::sleep_until(deadline) => {}
+                changed = shorter.changed() => {
+                    let grace = shorter.borrow_and_update().filter(|_| changed.is_ok());
+                    deadline = deadline.min(Instant::now() + grace.unwrap_or_default());
+                }
+            }
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().await.ok()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // A group that has ended needs no signal.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Ends what the process has left behind, and reads the rest of its output.
+    async fn finish(mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.guard.kill().await;
+        let rest = async { while self.output.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(OUTPUT_MAX, rest).await;
+    }
+}
+
+/// Writes the lines of an output to the log.
+async fn copy(output: impl AsyncRead + Send + Unpin + 'static, log: Arc<LogWriter>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut output).take(LINE_MAX);
+        match limited.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let line = line.strip_suffix(b"\n").unwrap_or(&line);
+                log.line(SystemTime::now(), line);
+            }
+        }
+    }
+}

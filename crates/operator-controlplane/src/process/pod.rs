@@ -1,0 +1,348 @@
+//! One pod whose containers run as local processes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use operator_apiserver::client::{Client, DeleteOptions, LogWriter, Patch};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::container::{Container, Start, State};
+use super::environment::{self, Sources};
+use super::sandbox::Sandbox;
+use super::{Processes, STOP_MAX};
+use crate::clock::Clock;
+use crate::controller::node::{self, ContainerView};
+use crate::kind::{CONFIG_MAP, POD, SECRET};
+use crate::object::Object;
+use crate::plan::Note;
+use crate::recorder::Recorder;
+
+/// The time after which the token of a pod is written anew. It is good for an hour.
+const TOKEN_RENEWAL: Duration = Duration::from_secs(45 * 60);
+
+/// What the containers of a pod share.
+pub(super) struct Shared {
+    pub(super) processes: Processes,
+    pub(super) client: Client,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) clock: Clock,
+    /// The pod as it was when it was started; its specification does not change.
+    pod: Value,
+    address: String,
+    directory: PathBuf,
+    kubeconfig: Option<PathBuf>,
+    states: Mutex<Vec<Option<State>>>,
+    changed: Notify,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) fn restart_policy(&self) -> &str {
+        self.pod.text("/spec/restartPolicy")
+    }
+
+    /// Returns the name of the pod as kubelets write it in messages.
+    pub(super) fn pod_name(&self) -> String {
+        format!(
+            "pod={}_{}({})",
+            self.pod.name(),
+            self.pod.namespace(),
+            self.pod.uid()
+        )
+    }
+
+    pub(super) fn open_log(&self, container: &str) -> LogWriter {
+        self.client.open_log(self.pod.uid(), container)
+    }
+
+    /// Changes the state of a container.
+    pub(super) fn change(&self, index: usize, change: impl FnOnce(&mut State)) {
+        let mut states = self.states.lock();
+        if let Some(Some(state)) = states.get_mut(index) {
+            change(state);
+        }
+        drop(states);
+        self.changed.notify_one();
+    }
+
+    pub(super) async fn note(&self, reason: &'static str, message: String) {
+        let note = Note::normal("kubelet", &POD, &self.pod, reason, message);
+        self.recorder.record(&note).await;
+    }
+
+    pub(super) async fn warn(&self, reason: &'static str, message: String) {
+        let note = Note::warning("kubelet", &POD, &self.pod, reason, message);
+        self.recorder.record(&note).await;
+    }
+
+    /// Records that a container was started.
+    pub(super) async fn started(&self, container: &Value) {
+        let name = container.text("/name");
+        self.note("Created", format!("Created container: {name}")).await;
+        self.note("Started", format!("Started container {name}")).await;
+    }
+
+    /// Returns how the process of a container is started.
+    ///
+    /// # Errors
+    /// If its environment refers to an object that does not exist.
+    pub(super) async fn prepare(&self, container: &Value) -> Result<Start, String> {
+        let image = container.text("/image");
+        let program = self.processes.find(image, self.pod.namespace());
+        let program = program.ok_or_else(|| format!("no program is registered for the image {image:?}"))?;
+        let mut data = BTreeMap::new();
+        for (kind, name) in environment::references(container) {
+            if let Some(found) = self.data(kind, &name).await {
+                data.insert((kind, name), found);
+            }
+        }
+        let sources = Sources {
+            pod: &self.pod,
+            address: &self.address,
+            data: &data,
+        };
+        let own = sources.environment(container)?;
+        let arguments = sources.arguments(container, &program.arguments, &own);
+        let mut environment = BTreeMap::from([("HOSTNAME".to_owned(), self.pod.name().to_owned())]);
+        if let Some(kubeconfig) = &self.kubeconfig {
+            environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
+        }
+        environment.extend(own);
+        Ok(Start {
+            program: program.path,
+            arguments,
+            environment,
+            directory: self.directory.clone(),
+        })
+    }
+
+    /// Reads a ConfigMap or a Secret.
+    async fn data(&self, kind: &'static str, name: &str) -> Option<BTreeMap<String, String>> {
+        let is_secret = kind == environment::SECRET;
+        let gvr = if is_secret { &SECRET.gvr } else { &CONFIG_MAP.gvr };
+        let object = self.client.get(gvr, self.pod.namespace(), name).await.ok()?;
+        let decode = |value: &str| match is_secret {
+            true => BASE64_STANDARD
+                .decode(value)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                .unwrap_or_default(),
+            false => value.to_owned(),
+        };
+        let entries = object.texts("/data").into_iter();
+        Some(
+            entries
+                .map(|(key, value)| (key.to_owned(), decode(value)))
+                .collect(),
+        )
+    }
+}
+
+/// A pod with its containers.
+pub(super) struct Pod {
+    pub(super) processes: Processes,
+    pub(super) client: Client,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) clock: Clock,
+    /// The number of the node.
+    pub(super) node: usize,
+    /// The pod as the API server has it; closed once it is gone.
+    pub(super) latest: watch::Receiver<Arc<Value>>,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// Runs the pod until it is gone, has ended, or the control plane stops.
+    pub(super) async fn run(mut self) {
+        let pod = Value::clone(&self.latest.borrow());
+        if matches!(pod.text("/status/phase"), "Succeeded" | "Failed") && !pod.is_terminating() {
+            // Nothing is left to do before its deletion.
+            let _ = self.latest.wait_for(|pod| pod.is_terminating()).await;
+            return self.delete(&pod).await;
+        }
+        let sandbox = match self.sandbox(&pod).await {
+            Some(sandbox) => sandbox,
+            None => return self.delete(&pod).await,
+        };
+        self.client.remove_logs(pod.uid());
+        let containers = pod.items("/spec/containers");
+        let states = containers.iter().map(|container| {
+            let is_process = self
+                .processes
+                .find(container.text("/image"), pod.namespace())
+                .is_some();
+            let statuses = pod.items("/status/containerStatuses").iter();
+            let mut statuses = statuses.filter(|status| status.text("/name") == container.text("/name"));
+            is_process.then(|| State::after(statuses.next()))
+        });
+        let states: Vec<Option<State>> = states.collect();
+        let (stop, stopped) = watch::channel(None);
+        let seconds = pod.int("/spec/terminationGracePeriodSeconds").unwrap_or(30);
+        let grace = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        let shared = Arc::new(Shared {
+            processes: self.processes.clone(),
+            client: self.client.clone(),
+            recorder: self.recorder.clone(),
+            clock: self.clock.clone(),
+            address: sandbox.0.local_ip.to_string(),
+            directory: sandbox.0.directory.clone(),
+            kubeconfig: sandbox.1,
+            states: Mutex::new(states.clone()),
+            changed: Notify::new(),
+            pod: self.with_host(&pod),
+        });
+        let mut running = JoinSet::new();
+        for (index, spec) in containers
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| states[*index].is_some())
+        {
+            let container = Container {
+                shared: shared.clone(),
+                index,
+                spec: spec.clone(),
+                address: shared.address.clone(),
+                stop: stopped.clone(),
+                grace,
+            };
+            running.spawn(container.run());
+        }
+        let sandbox = sandbox.0;
+        let mut stopping = self.processes.0.stopping.subscribe();
+        let mut renewal = tokio::time::interval(TOKEN_RENEWAL);
+        renewal.reset();
+        let (mut has_ended, mut is_gone) = (false, false);
+        loop {
+            let latest = self.latest.borrow_and_update().clone();
+            if latest.is_terminating() {
+                let seconds = latest.int("/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+                let grace = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+                stop.send_if_modified(|known| known.replace(grace) != Some(grace));
+            }
+            if *stopping.borrow_and_update() {
+                stop.send_if_modified(|known| known.replace(grace.min(STOP_MAX)).is_none());
+            }
+            self.report(&shared, &latest, &sandbox).await;
+            if has_ended {
+                break;
+            }
+            tokio::select! {
+                ended = running.join_next() => has_ended = ended.is_none() || running.is_empty(),
+                () = shared.changed.notified() => {}
+                changed = self.latest.changed(), if !is_gone => if changed.is_err() {
+                    // Deleted without grace: nobody waits for the processes.
+                    is_gone = true;
+                    stop.send_replace(Some(Duration::ZERO));
+                },
+                _ = stopping.changed() => {}
+                _ = renewal.tick() => {
+                    if let Err(why) = sandbox.write_credentials(&self.processes, &pod).await {
+                        tracing::warn!(pod = pod.name(), why, "the token of a pod was not renewed");
+                    }
+                }
+            }
+        }
+        drop(sandbox);
+        if is_gone || *stopping.borrow() {
+            self.client.remove_logs(pod.uid());
+            return;
+        }
+        // A pod that has ended keeps its logs until it is deleted.
+        let _ = self.latest.wait_for(|pod| pod.is_terminating()).await;
+        self.delete(&pod).await;
+    }
+
+    /// Makes the address and the credentials, again and again until it succeeds; `None` if the pod is deleted meanwhile.
+    async fn sandbox(&mut self, pod: &Value) -> Option<(Sandbox, Option<PathBuf>)> {
+        loop {
+            let address = |number| node::pod_address(self.node, number);
+            let made = match Sandbox::create(&self.processes, &self.client, pod, address) {
+                Ok(sandbox) => {
+                    let written = sandbox.write_credentials(&self.processes, pod).await;
+                    written.map(|kubeconfig| (sandbox, kubeconfig))
+                }
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok(made) => return Some(made),
+                Err(message) => {
+                    let note = Note::warning("kubelet", &POD, pod, "FailedCreatePodSandBox", message);
+                    self.recorder.record(&note).await;
+                }
+            }
+            let deleted = self.latest.wait_for(|pod| pod.is_terminating());
+            if tokio::time::timeout(Duration::from_secs(5), deleted)
+                .await
+                .is_ok()
+            {
+                return None;
+            }
+        }
+    }
+
+    /// The pod with the address of its host, which a variable may refer to.
+    fn with_host(&self, pod: &Value) -> Value {
+        let mut pod = pod.clone();
+        crate::object::set(&mut pod, &["status", "hostIP"], node::address(self.node).into());
+        pod
+    }
+
+    /// Writes the status of the pod, if it has changed.
+    async fn report(&self, shared: &Shared, latest: &Value, sandbox: &Sandbox) {
+        let states = shared.states.lock().clone();
+        let containers = latest.items("/spec/containers").iter().zip(&states);
+        let views = containers.map(|(container, state)| match state {
+            Some(state) => ContainerView {
+                status: state.status(container),
+                is_ready: state.is_ready(),
+                has_run: state.has_run(),
+                exit_code: state.exit_code(),
+            },
+            None => ContainerView::simulated(latest, container, shared.now()),
+        });
+        let views: Vec<ContainerView> = views.collect();
+        let host = node::address(self.node);
+        let status = node::of_containers(latest, &host, &sandbox.pod_ip.to_string(), &views, shared.now());
+        if latest.get("status") == Some(&status) {
+            return;
+        }
+        let patch = Patch::Merge(json!({"metadata": {"uid": latest.uid()}, "status": status}));
+        let written = self
+            .client
+            .patch(&POD.gvr, latest.namespace(), latest.name(), Some("status"), patch)
+            .await;
+        if let Err(status) = written {
+            tracing::debug!(pod = latest.name(), %status, "the status of a pod was not written");
+        }
+    }
+
+    /// Removes a pod whose processes have ended.
+    async fn delete(&self, pod: &Value) {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            uid: Some(pod.uid().to_owned()),
+            ..DeleteOptions::default()
+        };
+        let deleted = self
+            .client
+            .delete(&POD.gvr, pod.namespace(), pod.name(), options)
+            .await;
+        if let Err(status) = deleted {
+            tracing::debug!(pod = pod.name(), %status, "a pod was not removed");
+        }
+        self.client.remove_logs(pod.uid());
+    }
+}
