@@ -183,9 +183,9 @@ impl Bench {
     }
 
     fn list(&self, options: ListOptions) -> usize {
-        let cache = self.manager.cache();
+        let client = self.manager.client();
         self.runtime
-            .block_on(cache.list::<ConfigMap>(options))
+            .block_on(client.list::<ConfigMap>().options(options).into_future())
             .unwrap()
             .len()
     }
@@ -224,14 +224,14 @@ mod cache {
     #[divan::bench]
     fn get(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
-        let (cache, key) = (
-            bench.manager.cache(),
+        let (client, key) = (
+            bench.manager.client(),
             ObjectKey::namespaced("team-42", "app-4242"),
         );
         bencher.bench_local(|| {
             bench
                 .runtime
-                .block_on(cache.get::<ConfigMap>(&key))
+                .block_on(client.get::<ConfigMap>(&key))
                 .unwrap()
                 .unwrap()
         });
@@ -243,9 +243,9 @@ mod cache {
         };
         let keys: Vec<_> = (0..OBJECTS).map(key).collect();
         let mut keys = keys.iter().cycle();
-        let cache = bench.manager.cache();
+        let client = bench.manager.client();
         bencher.bench_local(|| {
-            let object = cache.get::<ConfigMap>(keys.next().unwrap());
+            let object = client.get::<ConfigMap>(keys.next().unwrap());
             bench.runtime.block_on(object).unwrap().unwrap()
         });
     }
@@ -303,12 +303,12 @@ mod cache {
     #[divan::bench]
     fn get_metadata_of_typed(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
-        let (cache, key) = (
-            bench.manager.cache(),
+        let (client, key) = (
+            bench.manager.client(),
             ObjectKey::namespaced("team-42", "app-4242"),
         );
         bencher.bench_local(|| {
-            let metadata = cache.get::<PartialObjectMeta<ConfigMap>>(&key);
+            let metadata = client.get::<PartialObjectMeta<ConfigMap>>(&key);
             bench.runtime.block_on(metadata).unwrap().unwrap()
         });
     }
@@ -437,7 +437,7 @@ mod memory {
     #[divan::bench(sample_count = 1, sample_size = 1)]
     fn cache_typed(bencher: Bencher<'_, '_>) {
         cache(bencher, &async |manager: &Manager| {
-            manager.cache().list::<ConfigMap>(None).await.unwrap();
+            manager.client().list::<ConfigMap>().await.unwrap();
         });
     }
 
@@ -445,7 +445,7 @@ mod memory {
     fn cache_unpacked(bencher: Bencher<'_, '_>) {
         let unpacked = true;
         cache_with(bencher, unpacked, &async |manager: &Manager| {
-            manager.cache().list::<ConfigMap>(None).await.unwrap();
+            manager.client().list::<ConfigMap>().await.unwrap();
         });
     }
 
@@ -461,8 +461,8 @@ mod memory {
     fn cache_metadata(bencher: Bencher<'_, '_>) {
         cache(bencher, &async |manager: &Manager| {
             manager
-                .cache()
-                .list::<PartialObjectMeta<ConfigMap>>(None)
+                .client()
+                .list::<PartialObjectMeta<ConfigMap>>()
                 .await
                 .unwrap();
         });

@@ -305,29 +305,6 @@ impl Cache {
         }
     }
 
-    /// The object, or `None` if there is none. The first read of a kind starts watching it, and waits for the first
-    /// list.
-    ///
-    /// A write of this operator is seen by every read that comes after its answer.
-    ///
-    /// # Errors
-    /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
-    pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, CacheError> {
-        let informer = self.reader::<K>()?;
-        self.read(&informer, &key.into(), Consistency::OwnWrites).await
-    }
-
-    /// The objects that `options` name, sorted by namespace and name: `None` for all, `Some(namespace)`, or
-    /// [`ListOptions`].
-    ///
-    /// # Errors
-    /// If the kind cannot be listed in time, or has no such index, or if the namespace is not watched.
-    pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
-        let informer = self.reader::<K>()?;
-        self.select(&informer, &options.into(), Consistency::OwnWrites)
-            .await
-    }
-
     /// Adds an index: the objects of `K` by the values that `values` makes of each, of which there may be none or
     /// several. [`ListOptions::indexes`] looks them up. The kind is watched from now on, or from the start of the
     /// manager.
@@ -361,14 +338,6 @@ impl Cache {
     /// so that the first read need not wait, or where reads may not start watches ([`CacheOptions::start_on_read`]).
     pub fn watch<K: View>(&self, kind: &Kind) {
         self.informer_of::<K>(kind);
-    }
-
-    /// Waits until every kind that is watched by now has been listed; for ever, if one cannot be.
-    pub async fn wait_for_sync(&self) {
-        let informers: Vec<_> = self.inner.registry.lock().by_kind.values().cloned().collect();
-        for informer in informers {
-            informer.listed().await;
-        }
     }
 
     /// Stops watching a kind and forgets its objects. Returns false if it was not watched. Controllers get no more events of

@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cache::Cache;
 use crate::client::Client;
 use crate::error::Result;
 use crate::event::Event;
@@ -113,8 +112,8 @@ pub struct Controller<K> {
 pub(crate) type Reconcile =
     Arc<dyn Fn(Request, KeyContext) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
 
-/// Makes a source, given the cache of the manager, the primary kind, and the predicates of all events.
-type BuildSource = Box<dyn FnOnce(&Cache, Option<&Kind>, Filters) -> Result<Source, ControllerError> + Send>;
+/// Makes a source, given the client of the controller, the primary kind, and the predicates of all events.
+type BuildSource = Box<dyn FnOnce(&Client, Option<&Kind>, Filters) -> Result<Source, ControllerError> + Send>;
 
 /// The parts of a manager that a controller uses.
 pub(crate) struct Host {
@@ -309,7 +308,7 @@ impl<K> Controller<K> {
 
     fn source_of<C: View>(mut self, watch: Watch<C, Mapped<C>>) -> Self {
         let build =
-            move |cache: &Cache, primary: Option<&Kind>, filters| watch.source(cache, primary, filters);
+            move |client: &Client, primary: Option<&Kind>, filters| watch.source(client, primary, filters);
         self.sources.push(Box::new(build));
         self
     }
@@ -399,17 +398,16 @@ impl<K> Controller<K> {
             true => as_leader,
             false => on_every_instance,
         };
-        let cache = client.cache().clone();
         let filters: Filters = self.filters.into();
         let sources = self.sources.into_iter();
-        let sources = sources.map(|build| build(&cache, primary.as_ref(), filters.clone()));
+        let sources = sources.map(|build| build(&client, primary.as_ref(), filters.clone()));
         let sources = sources.collect::<Result<_, _>>()?;
         let queue = Queue::new(options.rate_limit.limiter(), PATIENCE);
         let shared = Shared {
             kind: primary.clone(),
             queue: WorkQueue::new(queue, options.priority_queue, host.metrics.queue(&name)),
             reconcile: self.reconcile,
-            client,
+            client: client.clone(),
             reconciles: host.reconciles,
             recorder: host.recorder,
             metrics: host.metrics.controller(&name, options.max_concurrent_reconciles),
@@ -420,7 +418,7 @@ impl<K> Controller<K> {
         let (late, added) = mpsc::unbounded_channel();
         let handle = ControllerHandle {
             name,
-            cache,
+            client,
             primary,
             late,
         };

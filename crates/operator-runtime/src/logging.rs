@@ -29,7 +29,7 @@ mod sampling;
 
 use self::json::JsonLine;
 use self::sampling::Sampler;
-pub use self::sampling::Sampling;
+use self::sampling::Sampling;
 
 /// How the log is written. The defaults are those of a program in production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub struct Logging {
     pub stacktrace_level: Option<StacktraceLevel>,
     /// The form of the time.
     pub time_encoding: TimeEncoding,
-    /// What is logged of a flood; everything when `None`.
-    pub sampling: Option<Sampling>,
+    /// If true, of a message that is repeated more than 100 times in a second only every 100th is logged. True by default.
+    pub sampling: bool,
 }
 
 /// The form of the log.
@@ -138,7 +138,7 @@ impl Default for Logging {
             level: LogLevel(LevelFilter::INFO),
             stacktrace_level: None,
             time_encoding: TimeEncoding::default(),
-            sampling: Some(Sampling::default()),
+            sampling: true,
         }
     }
 }
@@ -176,7 +176,7 @@ impl Logging {
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
-        let sampler = self.sampling.map(Sampler::new);
+        let sampler = self.sampling.then(|| Sampler::new(Sampling::default()));
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(ansi)
@@ -421,9 +421,9 @@ mod tests {
             assert_eq!(text.matches("Something else").count(), 1);
             text.matches("Again").count()
         };
-        assert_eq!(flood(None), 1000);
+        assert_eq!(flood(false), 1000);
         // 100 and 9 of the 900 after; more if a second ends meanwhile.
-        let sampled = flood(Some(Sampling::default()));
+        let sampled = flood(true);
         assert!((109..1000).contains(&sampled), "{sampled}");
     }
 

@@ -63,7 +63,7 @@ impl MetricsServer {
 
     /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
     pub(crate) fn secure(mut self, certificates: Certificates) -> Self {
-        self.certificates = Some(certificates.metrics(self.metrics.certificates()));
+        self.certificates = Some(self.metrics.certificates().count(certificates));
         self
     }
 

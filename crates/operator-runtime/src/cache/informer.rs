@@ -401,13 +401,6 @@ impl Informer {
         let _ = listed.wait_for(serves).await;
     }
 
-    /// Waits until every watch has brought its first list, as whatever.
-    pub(crate) async fn listed(&self) {
-        let mut listed = self.listed.subscribe();
-        // The sender lives as long as `self`, so waiting cannot fail.
-        let _ = listed.wait_for(Option::is_some).await;
-    }
-
     /// Adds a handler of events of `K`. It gets the objects that are there already as if they came with the first list;
     /// events that come meanwhile follow after them.
     pub(crate) async fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {

@@ -1,24 +1,20 @@
 //! The handle of a controller that a manager runs.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::{ControllerError, Mapped, Source, Watch};
-use crate::cache::Cache;
-use crate::error::Result;
+use crate::client::Client;
 use crate::object::{Kind, View};
-use crate::queue::Requests;
 
 /// A handle to a controller, which [`Manager::add_controller`](crate::Manager::add_controller) returns. It adds sources to
 /// the controller, also while it runs. Clones are handles to the same controller.
 #[derive(Clone)]
 pub struct ControllerHandle {
     pub(super) name: Arc<str>,
-    pub(super) cache: Cache,
+    pub(super) client: Client,
     pub(super) primary: Option<Kind>,
     pub(super) late: mpsc::UnboundedSender<Source>,
 }
@@ -37,19 +33,7 @@ impl ControllerHandle {
     /// # Errors
     /// If the controller has stopped.
     pub fn watch<C: View>(&self, watch: Watch<C, Mapped<C>>) -> Result<(), ControllerError> {
-        self.add(watch.source(&self.cache, self.primary.as_ref(), Arc::new([]))?)
-    }
-
-    /// Adds a function that adds keys, as [`Controller::watches_raw`](super::Controller::watches_raw) does.
-    ///
-    /// # Errors
-    /// If the controller has stopped.
-    pub fn watch_raw<F, R>(&self, run: F) -> Result<(), ControllerError>
-    where
-        F: FnOnce(Requests, CancellationToken) -> R + Send + 'static,
-        R: Future<Output = Result<()>> + Send + 'static,
-    {
-        self.add(Source::raw(run))
+        self.add(watch.source(&self.client, self.primary.as_ref(), Arc::new([]))?)
     }
 
     fn add(&self, source: Source) -> Result<(), ControllerError> {

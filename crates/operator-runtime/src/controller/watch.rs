@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::source::{Filters, Source};
 use super::{ControllerError, Use, UseRole};
-use crate::cache::Cache;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::event::Event;
@@ -60,8 +59,8 @@ enum Mapping<K> {
         only_controller: bool,
     },
     Handler(Box<dyn EventHandler<K>>),
-    /// Makes a handler that reads from a cache.
-    Find(Box<dyn FnOnce(Cache) -> Box<dyn EventHandler<K>> + Send>),
+    /// Makes a handler that reads with a client.
+    Find(Box<dyn FnOnce(Client) -> Box<dyn EventHandler<K>> + Send>),
 }
 
 // === impl Watch ===
@@ -126,12 +125,12 @@ impl<K: View> Watch<K> {
     /// use std::sync::Arc;
     /// use k8s_openapi::api::apps::v1::Deployment;
     /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::{Cache, prelude::*};
+    /// use operator_runtime::{Client, prelude::*};
     ///
     /// /// All Deployments in the namespace of a ConfigMap.
-    /// async fn deployments(cache: Cache, changed: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
+    /// async fn deployments(client: Client, changed: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
     ///     let namespace = changed.metadata.namespace.as_deref().unwrap_or_default();
-    ///     let deployments = cache.list::<Deployment>(Some(namespace)).await?;
+    ///     let deployments = client.list::<Deployment>().namespace(namespace).await?;
     ///     Ok(deployments.iter().map(|deployment| ObjectKey::of(&**deployment)).collect())
     /// }
     ///
@@ -140,11 +139,11 @@ impl<K: View> Watch<K> {
     /// ```
     pub fn find<F, R>(self, find: F) -> Watch<K, Mapped<K>>
     where
-        F: Fn(Cache, Arc<K>) -> R + Send + Sync + 'static,
+        F: Fn(Client, Arc<K>) -> R + Send + Sync + 'static,
         R: Future<Output = crate::Result<Vec<ObjectKey>>> + Send + 'static,
     {
-        self.mapped(Mapping::Find(Box::new(move |cache| {
-            Box::new(handler::map_async(move |object| find(cache.clone(), object)))
+        self.mapped(Mapping::Find(Box::new(move |client| {
+            Box::new(handler::map_async(move |object| find(client.clone(), object)))
         })))
     }
 
@@ -220,19 +219,19 @@ impl<K: View> Watch<K, Mapped<K>> {
 
     pub(super) fn source(
         self,
-        cache: &Cache,
+        client: &Client,
         primary: Option<&Kind>,
         filters: Filters,
     ) -> Result<Source, ControllerError> {
         let handler = match self.mapping.0 {
             Mapping::Handler(handler) => handler,
-            Mapping::Find(make) => make(cache.clone()),
+            Mapping::Find(make) => make(client.clone()),
             Mapping::Owners { only_controller } => {
                 let owner = primary.ok_or_else(|| ControllerError::NoOwnerKind(self.kind.to_string()))?;
                 Box::new(handler::for_owners::<K>(owner.clone(), only_controller))
             }
         };
-        let cache = self.cluster.as_ref().map_or(cache, Client::cache);
+        let cache = self.cluster.as_ref().unwrap_or(client).cache();
         Ok(Source::kind(cache, &self.kind, self.predicates, handler, filters))
     }
 }

@@ -14,11 +14,11 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How much of a message that comes again and again is logged: of each place in the program so many a second, and of
 /// the rest of that second every so many-th. Different places never take each other's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampling {
+pub(crate) struct Sampling {
     /// How many messages are logged in any case.
-    pub first: u32,
+    pub(super) first: u32,
     /// Of those after, each this many-th is logged; none when 0.
-    pub thereafter: u32,
+    pub(super) thereafter: u32,
 }
 
 /// Counts messages, and drops those that are too many.

@@ -8,7 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 use super::options::ManagerOptions;
 use super::webhooks::WebhookCertificates;
 use crate::election::LeaderElectionOptions;
-use crate::logging::{Encoder, LogLevel, Logging, Sampling, StacktraceLevel, TimeEncoding};
+use crate::logging::{Encoder, LogLevel, Logging, StacktraceLevel, TimeEncoding};
 use crate::webhook::WebhookServer;
 
 /// The flags of a manager, with the names and defaults of kubebuilder's scaffolds; flatten them into the arguments of
@@ -166,7 +166,7 @@ impl Args {
             level,
             stacktrace_level: self.zap_stacktrace_level,
             time_encoding: self.zap_time_encoding,
-            sampling: is_sampled.then(Sampling::default),
+            sampling: is_sampled,
         }
     }
 
@@ -296,17 +296,10 @@ mod tests {
         assert_eq!(args.zap_stacktrace_level, Some(StacktraceLevel::Error));
         assert_eq!(args.zap_time_encoding, TimeEncoding::Iso8601);
         assert!(Cli::try_parse_from(["operator", "--zap-time-encoding=noon"]).is_err());
-        assert_eq!(
-            parse(&["--zap-devel=false"]).logging().sampling,
-            Some(Sampling::default())
-        );
-        assert_eq!(parse(&[]).logging().sampling, None);
-        assert_eq!(
-            parse(&["--zap-devel=false", "--zap-log-level=5"])
-                .logging()
-                .sampling,
-            None
-        );
+        assert!(parse(&["--zap-devel=false"]).logging().sampling);
+        assert!(!parse(&[]).logging().sampling);
+        let everything = parse(&["--zap-devel=false", "--zap-log-level=5"]);
+        assert!(!everything.logging().sampling);
     }
 
     #[test]

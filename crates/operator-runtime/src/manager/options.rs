@@ -28,7 +28,7 @@ use crate::webhook::WebhookServer;
 /// The options of a manager, with the same defaults as those of controller-runtime where it has them.
 ///
 /// The default suits tests: there are no health checks, metrics and leader election, and webhooks, if there are any, are
-/// served on port 9443. A [`kube::Client`] or [`kube::Config`] converts into the default with that connection; [`Args`]
+/// served on port 9443. A [`kube::Client`] or [`kube::Config`] converts into the default with that connection; [`Args`](super::Args)
 /// convert into the options of the command line.
 ///
 /// ```no_run

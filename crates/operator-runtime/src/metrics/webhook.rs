@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::certificates::Certificates;
+
 use super::{Buckets, DECADES, Label, counters, gauges, histograms, registered};
 
 /// Counts the requests to one webhook. A [`WebhookServer`](crate::webhook::WebhookServer) does so by itself.
@@ -30,12 +32,23 @@ pub(crate) struct WebhookRequest {
     since: Instant,
 }
 
-/// Counts the readings of certificate files; given to
-/// [`Certificates::metrics`](crate::certificates::Certificates::metrics).
+/// Counts the readings of certificate files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateMetrics {
     pub(crate) reads: Counter,
     pub(crate) errors: Counter,
+}
+
+impl CertificateMetrics {
+    /// Counts the readings of these certificates.
+    pub(crate) fn count(self, certificates: Certificates) -> Certificates {
+        certificates.on_reading(move |is_ok| {
+            self.reads.inc();
+            if !is_ok {
+                self.errors.inc();
+            }
+        })
+    }
 }
 
 #[derive(Debug)]

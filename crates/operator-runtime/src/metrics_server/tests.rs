@@ -164,7 +164,11 @@ async fn get_securely(address: SocketAddr, authority: &str) -> std::io::Result<S
 
 #[tokio::test]
 async fn certificates_change_while_the_server_runs() {
-    use crate::certificates::tests::pem;
+    /// A certificate for `localhost`, its key and its authority, all as PEM.
+    fn pem() -> (String, String, String) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem(), made.cert.pem())
+    }
 
     let dir = std::env::temp_dir().join(format!("metrics-{:x}", crate::clock::random()));
     std::fs::create_dir(&dir).unwrap();
@@ -197,9 +201,13 @@ async fn certificates_change_while_the_server_runs() {
 
 #[tokio::test]
 async fn shared_authority_vouches_for_the_servers_of_all_instances() {
-    let authority = crate::certificates::Authority::generate().unwrap();
-    let (pem, other) = (authority.certificate().to_owned(), authority.reread());
-    for authority in [authority, other] {
+    let env = operator_envtest::TestEnv::builder().start().await.unwrap();
+    let authority = async || {
+        let authority = crate::certificates::Authority::from_secret(env.client(), "default", "ca");
+        authority.await.unwrap()
+    };
+    let pem = authority().await.certificate().to_owned();
+    for authority in [authority().await, authority().await] {
         let certificates = Certificates::issued_by(authority, ["localhost"]).unwrap();
         let (address, _stop) = started(MetricsServer::new(Metrics::default()).secure(certificates)).await;
         assert!(

@@ -159,7 +159,7 @@ impl WebhookServer {
         certificates: Certificates,
         stop: CancellationToken,
     ) -> Result<(), CertificateError> {
-        let certificates = certificates.metrics(self.metrics.certificates());
+        let certificates = self.metrics.certificates().count(certificates);
         self.count();
         let (tls, http2) = (Some(certificates.server_config(&self.tls)?), self.tls.http2);
         let server = Arc::new(self);

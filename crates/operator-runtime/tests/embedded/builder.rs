@@ -259,7 +259,7 @@ async fn warm_controller_listens_before_it_leads_and_acts_only_then() {
             )
             .unwrap();
         let running = run(&manager);
-        manager.cache().list::<Widget>(None).await.unwrap();
+        manager.client().list::<Widget>().await.unwrap();
         in_time(async {
             while warmup && started.load(Ordering::SeqCst) == 0 {
                 tokio::task::yield_now().await;

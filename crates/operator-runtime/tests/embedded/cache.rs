@@ -383,7 +383,7 @@ async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
     let (laxes, mut bad) = with_a_bad_lax(&bench).await;
     let manager = bench.manager().await;
     let running = run(&manager);
-    assert!(manager.cache().get::<Lax>(&key("bad")).await.is_err());
+    assert!(manager.client().get::<Lax>(&key("bad")).await.is_err());
 
     let (event, _) = misfits(&bench).await;
     assert_eq!(event.regarding.unwrap().name.as_deref(), Some("bad"));
@@ -392,7 +392,7 @@ async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
     bad.data["spec"]["size"] = json!(3);
     laxes.replace("bad", &PostParams::default(), &bad).await.unwrap();
     in_time(async {
-        while manager.cache().get::<Lax>(&key("bad")).await.is_err() {
+        while manager.client().get::<Lax>(&key("bad")).await.is_err() {
             tokio::task::yield_now().await;
         }
     })
@@ -426,7 +426,7 @@ async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_un
     let (event, _) = misfits(&bench).await;
     assert!(event.note.unwrap().contains("expected i32"));
     assert_eq!(quarantined(&manager).as_deref(), Some("1"));
-    let error = manager.cache().get::<Lax>(&key("bad")).await.unwrap_err();
+    let error = manager.client().get::<Lax>(&key("bad")).await.unwrap_err();
     assert!(error.to_string().contains("does not fit its type"), "{error}");
 
     // A change that repairs nothing is no news.
@@ -440,7 +440,7 @@ async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_un
     assert_eq!(quarantined(&manager).as_deref(), Some("0"));
     assert_eq!(
         manager
-            .cache()
+            .client()
             .get::<Lax>(&key("bad"))
             .await
             .unwrap()
@@ -497,7 +497,6 @@ async fn read_starts_no_watch_where_it_may_not() {
     }
     assert_eq!(watches_of_widgets(&bench), 0);
     manager.cache().watch::<Widget>(&Kind::of::<Widget>());
-    in_time(manager.cache().wait_for_sync()).await;
     assert!(client.get::<Widget>(&key("a")).await.unwrap().is_some());
     running.end().await.unwrap();
 }
@@ -596,13 +595,13 @@ async fn panic_of_a_type_concerns_one_object_and_the_watch_goes_on() {
     bench.create("bad", -1).await;
     let manager = bench.manager().await;
     let running = run(&manager);
-    let cache = manager.cache();
-    let error = cache.get::<TouchyWidget>(&key("bad")).await.unwrap_err();
+    let (client, cache) = (manager.client(), manager.cache());
+    let error = client.get::<TouchyWidget>(&key("bad")).await.unwrap_err();
     assert!(
         error.to_string().contains("panic: nobody thought of -1"),
         "{error}"
     );
-    let good = cache.get::<TouchyWidget>(&key("good")).await.unwrap().unwrap();
+    let good = client.get::<TouchyWidget>(&key("good")).await.unwrap().unwrap();
     assert_eq!(good.spec.size, Touchy(1));
     for (name, size) in [("good", -1), ("good", 2), ("bad", 3)] {
         bench.resize(name, size).await;
@@ -610,7 +609,7 @@ async fn panic_of_a_type_concerns_one_object_and_the_watch_goes_on() {
     in_time(async {
         for (name, size) in [("good", 2), ("bad", 3)] {
             let is_so = async || {
-                let widget = cache.get::<TouchyWidget>(&key(name)).await;
+                let widget = client.get::<TouchyWidget>(&key(name)).await;
                 widget.is_ok_and(|widget| widget.unwrap().spec.size == Touchy(size))
             };
             while !is_so().await {

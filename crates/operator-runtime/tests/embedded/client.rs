@@ -18,8 +18,8 @@ use serde_json::json;
 async fn start(bench: &Bench) -> (Manager, Running) {
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.cache().list::<Widget>(None).await.unwrap();
-    manager.cache().list::<ConfigMap>(None).await.unwrap();
+    manager.client().list::<Widget>().await.unwrap();
+    manager.client().list::<ConfigMap>().await.unwrap();
     bench.network.take_writes();
     (manager, running)
 }
@@ -101,7 +101,7 @@ async fn apply_of_a_defaulted_object_is_recognised_after_a_restart() {
     running.end().await.unwrap();
 
     let (manager, running) = start(&bench).await;
-    manager.cache().list::<Deployment>(None).await.unwrap();
+    manager.client().list::<Deployment>().await.unwrap();
     let network = bench.network.clone();
     reconciling(&manager, async move |ctx| {
         let known = ctx.apply_owned(&owner, deployment("web:1")).await.unwrap();
@@ -161,7 +161,7 @@ async fn wait_for(manager: &Manager, written: &ConfigMap) {
     in_time(async {
         loop {
             let known = manager
-                .cache()
+                .client()
                 .get::<ConfigMap>(ObjectKey::of(written))
                 .await
                 .unwrap();
@@ -349,9 +349,9 @@ async fn object_that_does_not_fit_its_type_is_an_error_of_its_key_alone() {
             .unwrap();
     }
     let (manager, running) = start(&bench).await;
-    assert_eq!(manager.cache().list::<Gadget>(None).await.unwrap().len(), 1);
+    assert_eq!(manager.client().list::<Gadget>().await.unwrap().len(), 1);
     let error = manager
-        .cache()
+        .client()
         .get::<Gadget>(&key("bad"))
         .await
         .unwrap_err()
@@ -486,7 +486,7 @@ async fn election_decides_when_controllers_run() {
         .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
-    manager.cache().list::<Widget>(None).await.unwrap();
+    manager.client().list::<Widget>().await.unwrap();
     assert_eq!(told.unheard(), []);
     won.notify_one();
     told.until("a", Some(1)).await;

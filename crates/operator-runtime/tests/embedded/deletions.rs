@@ -13,8 +13,8 @@ use serde_json::json;
 async fn start(bench: &Bench) -> (Client, Running) {
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.cache().list::<Widget>(None).await.unwrap();
-    manager.cache().list::<ConfigMap>(None).await.unwrap();
+    manager.client().list::<Widget>().await.unwrap();
+    manager.client().list::<ConfigMap>().await.unwrap();
     (manager.client().clone(), running)
 }
 

@@ -634,7 +634,7 @@ async fn options_of_the_command_line_can_be_changed_in_code() {
     let running = run(&manager);
     // Nobody else can be elected without a namespace for the lease.
     in_time(manager.elected()).await;
-    assert!(manager.cache().list::<Widget>(None).await.unwrap().is_empty());
+    assert!(manager.client().list::<Widget>().await.unwrap().is_empty());
     let requests = bench.network.requests(|request| request.contains("/widgets"));
     let is_narrow = |request: &String| request.contains("/namespaces/default/widgets");
     assert!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, PostParams};
-use operator_runtime::{Cache, prelude::*};
+use operator_runtime::{Client, prelude::*};
 
 use crate::support::{
     Bench, Widget, config_map, in_time, key, observe_widgets, parallel, plain_teller, reconciling, run,
@@ -129,8 +129,8 @@ async fn reason_names_the_object_that_is_waited_for() {
 }
 
 /// Finds all widgets, whatever ConfigMap has changed.
-async fn all_widgets(cache: Cache, _: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
-    let widgets = cache.list::<Widget>(ListOptions::default()).await?;
+async fn all_widgets(client: Client, _: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
+    let widgets = client.list::<Widget>().await?;
     Ok(widgets.iter().map(|widget| ObjectKey::of(&**widget)).collect())
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 async fn start(bench: &Bench) -> (Client, Running) {
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.cache().list::<ConfigMap>(None).await.unwrap();
+    manager.client().list::<ConfigMap>().await.unwrap();
     bench.network.take_writes();
     (manager.client().clone(), running)
 }

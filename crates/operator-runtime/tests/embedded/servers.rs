@@ -190,7 +190,7 @@ async fn instance_that_does_not_lead_answers_probes_and_fills_its_cache() {
     .unwrap();
     let mut told = observe_widgets(&manager);
     let running = run(&manager);
-    assert_eq!(manager.cache().list::<Widget>(None).await.unwrap().len(), 1);
+    assert_eq!(manager.client().list::<Widget>().await.unwrap().len(), 1);
     assert_eq!(probe(&manager, "/readyz").await.0, 200);
     assert_eq!(get(manager.metrics_address().unwrap(), "/metrics").await.0, 200);
     running.end().await.unwrap();

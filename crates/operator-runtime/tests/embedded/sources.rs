@@ -10,12 +10,12 @@ use operator_runtime::event::Event;
 use operator_runtime::manager::ManagerOptions;
 use operator_runtime::queue::Add;
 use operator_runtime::queue::Requests;
-use operator_runtime::{Cache, ControllerOptions, Kind, handler, prelude::*};
+use operator_runtime::{Client, ControllerOptions, Kind, handler, prelude::*};
 use serde_json::json;
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{Bench, Widget, config_map, in_time, indexed, key, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run, teller};
 
 async fn create(bench: &Bench, name: &str) {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -44,9 +44,9 @@ async fn handler_that_reads_finds_who_is_concerned() {
         .cache()
         .add_index::<Widget>("size", |widget: &Widget| vec![widget.spec.size.to_string()])
         .unwrap();
-    let of_size = Watch::new().find(async |cache: Cache, config: Arc<ConfigMap>| {
+    let of_size = Watch::new().find(async |client: Client, config: Arc<ConfigMap>| {
         let size = config.metadata.name.as_deref().unwrap_or_default();
-        let widgets = cache.list::<Widget>(indexed("size", size)).await?;
+        let widgets = client.list::<Widget>().index("size", size).await?;
         Ok(widgets
             .iter()
             .map(|widget| Request::of(widget.as_ref()))
@@ -75,7 +75,7 @@ async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
     }
     let manager = bench.manager().await;
     let failures = Arc::new(parking_lot::Mutex::new(3));
-    let found = Watch::new().find(move |_: Cache, config: Arc<ConfigMap>| {
+    let found = Watch::new().find(move |_: Client, config: Arc<ConfigMap>| {
         let failures = failures.clone();
         async move {
             let name = config.metadata.name.clone().unwrap_or_default();
@@ -182,13 +182,6 @@ async fn controller_is_told_what_else_to_watch() {
         .await
         .unwrap();
     told.until("sesame", None).await;
-    controller
-        .watch_raw(async |requests, _| {
-            requests.add(key("raw"));
-            Ok(())
-        })
-        .unwrap();
-    told.until("raw", None).await;
     running.end().await.unwrap();
     let error = controller.watch(named("late")).unwrap_err();
     assert_eq!(error.to_string(), "controller widget has stopped");

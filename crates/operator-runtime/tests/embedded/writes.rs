@@ -18,8 +18,8 @@ use serde_json::json;
 async fn start(bench: &Bench) -> (Client, Running) {
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.cache().list::<Widget>(None).await.unwrap();
-    manager.cache().list::<ConfigMap>(None).await.unwrap();
+    manager.client().list::<Widget>().await.unwrap();
+    manager.client().list::<ConfigMap>().await.unwrap();
     bench.network.take_writes();
     (manager.client().clone(), running)
 }
@@ -147,7 +147,7 @@ async fn updates_and_patches_that_change_nothing_are_not_sent() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.cache().list::<ConfigMap>(None).await.unwrap();
+    manager.client().list::<ConfigMap>().await.unwrap();
     let network = bench.network.clone();
     reconciling(&manager, async move |client| {
         let first = client.create(config("a", "1")).await.unwrap();

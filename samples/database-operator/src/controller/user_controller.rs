@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use operator_runtime::prelude::*;
-use operator_runtime::{Cache, ObjectKey};
+use operator_runtime::{Client, ObjectKey};
 
 use crate::api::v1::{Database, User};
 use crate::password;
@@ -20,9 +20,9 @@ pub fn controller() -> Controller<User> {
 }
 
 /// Finds the Users of a Database.
-async fn users_of(cache: Cache, database: Arc<Database>) -> Result<Vec<Request>> {
+async fn users_of(client: Client, database: Arc<Database>) -> Result<Vec<Request>> {
     let namespace = database.namespace().unwrap_or_default();
-    let users = cache.list::<User>(Some(namespace.as_str())).await?;
+    let users = client.list::<User>().namespace(&namespace).await?;
     let of_database = users
         .iter()
         .filter(|user| user.spec.database == database.name_any());

@@ -28,7 +28,7 @@ const RENEW_AFTER: &str = "operator-sdk/renew-after";
 const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
 /// Makes certificates that those trust who trust it.
-pub(crate) struct Authority {
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
     /// The certificate of the one before it, which others may still use.
@@ -43,7 +43,7 @@ impl Authority {
     ///
     /// # Errors
     /// If the system has no randomness.
-    pub(crate) fn generate() -> Result<Self, CertificateError> {
+    pub fn generate() -> Result<Self, CertificateError> {
         let key = KeyPair::generate().map_err(CertificateError::Make)?;
         let params = params().map_err(CertificateError::Make)?;
         let certificate = params.self_signed(&key).map_err(CertificateError::Make)?.pem();
@@ -63,7 +63,7 @@ impl Authority {
     ///
     /// # Errors
     /// If the API server refuses, or the Secret holds something else.
-    pub(crate) async fn from_secret(
+    pub async fn from_secret(
         client: kube::Client,
         namespace: &str,
         name: &str,
@@ -95,13 +95,13 @@ impl Authority {
     }
 
     /// Its certificate as PEM: what those need who should trust it.
-    pub(crate) fn certificate(&self) -> &str {
+    pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
     /// What those need who should trust it and the one before it, as PEM: what a `caBundle` should say. Of one that
     /// replaced no other it is [`Authority::certificate`].
-    pub(crate) fn bundle(&self) -> String {
+    pub fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.previous)
     }
 
@@ -172,12 +172,6 @@ impl Authority {
         })
     }
 
-    /// The same authority as another instance finds it.
-    #[cfg(test)]
-    pub(crate) fn reread(&self) -> Self {
-        Self::stored(&self.secret("ca"), "ca").unwrap()
-    }
-
     fn secret(&self, name: &str) -> Secret {
         let data = [
             (CERTIFICATE.to_owned(), ByteString(self.bundle().into_bytes())),
@@ -186,7 +180,7 @@ impl Authority {
                 ByteString(self.issuer.key().serialize_pem().into_bytes()),
             ),
         ];
-        let renew_after = crate::clock::now().to_zoned(jiff::tz::TimeZone::UTC);
+        let renew_after = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
         let renew_after = renew_after.saturating_add(RENEW_AFTER_DAYS.days()).timestamp();
         Secret {
             metadata: ObjectMeta {
@@ -214,7 +208,7 @@ impl fmt::Debug for Authority {
 fn is_due(secret: &Secret) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let time = annotations.and_then(|annotations| annotations.get(RENEW_AFTER)?.parse().ok());
-    time.is_some_and(|time: jiff::Timestamp| time < crate::clock::now())
+    time.is_some_and(|time: jiff::Timestamp| time < jiff::Timestamp::now())
 }
 
 fn params() -> Result<CertificateParams, rcgen::Error> {
@@ -227,7 +221,7 @@ fn params() -> Result<CertificateParams, rcgen::Error> {
 
 /// Valid from yesterday, as clocks differ.
 fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
-    let today = crate::clock::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let date = |date: jiff::civil::Date| {
         let part = |part: i8| u8::try_from(part).unwrap_or(1);
         rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
@@ -244,7 +238,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::certificates::Certificates;
+    use crate::Certificates;
 
     #[tokio::test]
     async fn instances_share_one_authority() {

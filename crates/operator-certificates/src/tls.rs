@@ -32,11 +32,13 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// How a server speaks TLS.
+/// The TLS options of a server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TlsOptions {
-    pub(crate) http2: bool,
-    pub(crate) min_version: TlsVersion,
+pub struct TlsOptions {
+    /// If true, HTTP/2 is offered.
+    pub http2: bool,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
     /// Whose clients are let in; everybody's when `None`.
     clients: Option<Arc<RootCertStore>>,
 }
@@ -55,7 +57,8 @@ impl TlsVersion {
 // === impl TlsOptions ===
 
 impl TlsOptions {
-    pub(crate) fn with_http2(http2: bool) -> Self {
+    /// Returns the defaults, with or without HTTP/2.
+    pub fn with_http2(http2: bool) -> Self {
         Self {
             http2,
             ..Self::default()
@@ -63,7 +66,7 @@ impl TlsOptions {
     }
 
     /// Lets in only clients with a certificate of an authority in this PEM.
-    pub(crate) fn require_clients_of(&mut self, pem: &str) -> Result<(), CertificateError> {
+    pub fn require_clients_of(&mut self, pem: &str) -> Result<(), CertificateError> {
         let what = "the authority of clients";
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -102,7 +105,7 @@ impl TlsOptions {
 }
 
 /// Shakes hands with a server, whoever it says that it is.
-pub(crate) async fn shake_hands(address: SocketAddr) -> std::io::Result<()> {
+pub async fn shake_hands(address: SocketAddr) -> std::io::Result<()> {
     let anybody = Arc::new(Anybody(provider()));
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

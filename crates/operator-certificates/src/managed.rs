@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::injector::Injector;
 use super::{Authority, CertificateError, Certificates};
-use crate::error::describe;
+use crate::describe;
 
 /// The Service of the scaffolds, before kustomize adds the prefix of the operator.
 const SERVICE: &str = "webhook-service";
@@ -28,24 +28,18 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 ///   them. Objects with an annotation of cert-manager's injector are left to it.
 ///
 /// It needs permission to get, create and update the Secret, and to list, watch and patch webhook configurations and
-/// the CRDs that it converts; [`Operator::managed_certificates`](crate::Operator::managed_certificates)
+/// the CRDs that it converts; `Operator::managed_certificates`
 /// adds that to the manifests.
 ///
 /// This is what a manager does in a cluster unless it is given certificates; the Secret is named after the operator,
 /// as `memcached-operator-webhook-ca`.
 ///
-/// ```no_run
-/// use operator_runtime::certificates::ManagedCertificates;
-/// use operator_runtime::manager::ManagerOptions;
-/// use operator_runtime::prelude::*;
+/// ```
+/// use operator_certificates::ManagedCertificates;
 ///
-/// # async fn example() -> Result<()> {
-/// // Outside of a cluster, where the namespace is not known, or to name the Secret otherwise:
+/// // Outside of a cluster, where the namespace is not known, or for another name of the Secret:
 /// let certificates = ManagedCertificates::new("memcached-operator-system", "memcached-webhook-ca");
-/// let options = ManagerOptions { webhook_certificates: certificates.into(), ..ManagerOptions::default() };
-/// let manager = Manager::new("memcached-operator", options).await?;
-/// # Ok(())
-/// # }
+/// # let _ = certificates;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedCertificates {
@@ -61,12 +55,13 @@ pub struct ManagedCertificates {
     operator: String,
 }
 
-/// What a webhook server serves.
+/// The paths and conversions that a webhook server serves.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Served {
-    pub(crate) paths: Vec<String>,
+pub struct Served {
+    /// The paths of its webhooks.
+    pub paths: Vec<String>,
     /// The names of the CRDs that are converted.
-    pub(crate) crds: Vec<String>,
+    pub crds: Vec<String>,
 }
 
 // === impl ManagedCertificates ===
@@ -85,7 +80,7 @@ impl ManagedCertificates {
     }
 
     /// Says which operator the certificates are for.
-    pub(crate) fn of_operator(mut self, name: &str) -> Self {
+    pub fn of_operator(mut self, name: &str) -> Self {
         name.clone_into(&mut self.operator);
         self
     }
@@ -101,7 +96,7 @@ impl ManagedCertificates {
     ///
     /// # Errors
     /// If the Secret holds something else.
-    pub(crate) async fn obtain(&self, client: &kube::Client) -> Result<Certificates, CertificateError> {
+    pub async fn obtain(&self, client: &kube::Client) -> Result<Certificates, CertificateError> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.authority(client).await {
@@ -117,7 +112,7 @@ impl ManagedCertificates {
     }
 
     /// Keeps the API server's trust and the certificates up to date, until `stop`.
-    pub(crate) async fn keep(
+    pub async fn keep(
         self,
         client: kube::Client,
         certificates: Certificates,
