@@ -136,7 +136,7 @@ async fn the_spec_of_a_pod_is_looked_at_in_every_corner() {
         ),
         (
             json!({"preemptionPolicy": "x"}),
-            "spec.preemptionPolicy: Unsupported value: \"x\": supported values: \"PreemptLowerPriority\", \"Never\"",
+            "the string value of PreemptionPolicy (x) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
         ),
         (
             json!({"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 3}]}),
@@ -183,16 +183,14 @@ async fn a_service_keeps_its_addresses_and_its_health_check_port() {
         ),
         (
             json!({"spec": {"clusterIPs": ["10.0.0.78"]}}),
-            "spec.clusterIPs: Invalid value: [\"10.0.0.78\"]: first value must match `clusterIP`]",
+            "is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.78\"]: first value must match `clusterIP`",
         ),
         (
             json!({"spec": {"externalTrafficPolicy": "Nowhere"}}),
             "spec.externalTrafficPolicy: Unsupported value: \"Nowhere\": supported values: \"Cluster\", \"Local\"",
         ),
-        (
-            ports(json!({"port": 80, "nodePort": -1})),
-            "spec.ports[0].nodePort: Invalid value: -1: provided port is not in the valid range. The range of valid ports is 30000-32767",
-        ),
+        // The range is checked where a port is allocated, which a dry run does not do.
+        (ports(json!({"port": 80, "nodePort": -1})), ""),
         (
             ports(json!({"port": 80, "appProtocol": "a b"})),
             "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
@@ -207,6 +205,11 @@ async fn a_service_keeps_its_addresses_and_its_health_check_port() {
         ),
     ];
     changes(&server, collection, service, &table).await;
+    let change = ports(json!({"port": 80, "nodePort": -1}));
+    let answer = merge(&server, &format!("{collection}/s"), change).await;
+    assert_eq!(answer.code, 422, "{}", answer.body);
+    let said = "spec.ports[0].nodePort: Invalid value: -1: provided port is not in the valid range. The range of valid ports is 30000-32767";
+    assert!(answer.message().ends_with(said), "{}", answer.message());
 }
 
 #[tokio::test]
@@ -385,7 +388,7 @@ async fn small_kinds_keep_what_they_are_for_too() {
         ),
         (
             json!({"spec": {"parameters": {"kind": null}}}),
-            "spec.parameters.kind: Required value: kind is required",
+            "spec.parameters.kind: Required value",
         ),
         (
             json!({"spec": {"parameters": {"scope": "Namespace"}}}),

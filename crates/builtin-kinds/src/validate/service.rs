@@ -328,6 +328,9 @@ pub(super) fn related_addresses(check: &mut Check, object: &Value, old: Option<&
         return;
     }
     addresses(check, spec, &path);
+    if !check.errors.is_empty() {
+        return;
+    }
     if let Some(before) = old.map(|old| at(old, &["spec"])) {
         let headless = is_headless(spec) && is_headless(before);
         if text(before, &["type"]) != "ExternalName" && !headless {
