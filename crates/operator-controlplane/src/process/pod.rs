@@ -170,12 +170,10 @@ impl Pod {
         let pod = Value::clone(&self.latest.borrow());
         if matches!(pod.text("/status/phase"), "Succeeded" | "Failed") && !pod.is_terminating() {
             // Nothing is left to do before its deletion.
-            let _ = self.latest.wait_for(|pod| pod.is_terminating()).await;
-            return self.delete(&pod).await;
+            return self.delete_when_deleted(&pod).await;
         }
-        let sandbox = match self.sandbox(&pod).await {
-            Some(sandbox) => sandbox,
-            None => return self.delete(&pod).await,
+        let Some(sandbox) = self.sandbox(&pod).await else {
+            return self.delete_when_deleted(&pod).await;
         };
         self.client.remove_logs(pod.uid());
         let containers = pod.items("/spec/containers");
@@ -261,11 +259,27 @@ impl Pod {
             return;
         }
         // A pod that has ended keeps its logs until it is deleted.
-        let _ = self.latest.wait_for(|pod| pod.is_terminating()).await;
-        self.delete(&pod).await;
+        self.delete_when_deleted(&pod).await;
     }
 
-    /// Makes the address and the credentials, again and again until it succeeds; `None` if the pod is deleted meanwhile.
+    /// Waits until the pod is being deleted; false if the control plane stops before.
+    async fn deletion(&mut self) -> bool {
+        let mut stopping = self.processes.0.stopping.subscribe();
+        tokio::select! {
+            _ = self.latest.wait_for(|pod| pod.is_terminating()) => true,
+            _ = stopping.wait_for(|stopping| *stopping) => false,
+        }
+    }
+
+    /// Removes a pod without processes once it is being deleted.
+    async fn delete_when_deleted(&mut self, pod: &Value) {
+        if self.deletion().await {
+            self.delete(pod).await;
+        }
+    }
+
+    /// Makes the address and the credentials, again and again until it succeeds; `None` if the pod is being deleted, or the
+    /// control plane stops.
     async fn sandbox(&mut self, pod: &Value) -> Option<(Sandbox, Option<PathBuf>)> {
         loop {
             let address = |number| node::pod_address(self.node, number);
@@ -283,8 +297,7 @@ impl Pod {
                     self.recorder.record(&note).await;
                 }
             }
-            let deleted = self.latest.wait_for(|pod| pod.is_terminating());
-            if tokio::time::timeout(Duration::from_secs(5), deleted)
+            if tokio::time::timeout(Duration::from_secs(5), self.deletion())
                 .await
                 .is_ok()
             {
