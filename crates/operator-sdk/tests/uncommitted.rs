@@ -50,6 +50,25 @@ fn writing_a_changed_file_again_warns() {
 }
 
 #[test]
+fn a_file_that_only_gets_more_lines_loses_no_changes() {
+    let dir = committed();
+    let library = dir.read("src/lib.rs");
+    dir.write("src/lib.rs", &format!("{library}// mine\n"));
+    let other = [
+        "create",
+        "api",
+        "--group=cache",
+        "--version=v1alpha1",
+        "--kind=Redis",
+        "--force",
+    ];
+    assert!(!warnings(&dir, &other).contains(LOST));
+    let changed = dir.read("src/lib.rs");
+    assert_ne!(changed, library);
+    assert!(changed.contains("// mine"), "{changed}");
+}
+
+#[test]
 fn removing_a_changed_file_warns() {
     let delete = [
         "delete",

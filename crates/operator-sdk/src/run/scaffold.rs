@@ -162,15 +162,22 @@ fn warn_of_uncommitted(root: &Path, files: &[&str], report: &Report) {
     }
 }
 
+/// Returns true if a file is written again and lines of it go. A file that only gets more lines keeps what the user wrote.
+fn loses_lines(change: &plan::Change) -> bool {
+    let Some(before) = &change.before else {
+        return false;
+    };
+    let mut after = change.after.as_deref().unwrap_or_default().lines();
+    !before.lines().all(|line| after.any(|kept| kept == line))
+}
+
 /// `operator-sdk create api` in the current directory.
 pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let args = &asked(args)?;
     let plan = plan_create_api(&root, args)?;
     if args.force && !args.dry_run {
-        let is_written_again =
-            |change: &&plan::Change| change.before.is_some() && change.before != change.after;
-        let again = plan.changes.iter().filter(is_written_again);
+        let again = plan.changes.iter().filter(|change| loses_lines(change));
         let files: Vec<&str> = again.map(|change| change.path.as_str()).collect();
         warn_of_uncommitted(&root, &files, report);
     }
