@@ -456,7 +456,7 @@ fn key_of((name, request): Request) -> ObjectKey {
     ObjectKey::namespaced("default", &format!("{name}-{request}"))
 }
 
-/// Runs a test with `SCHEDULES` random inputs, 2,000 by default, made from `SCHEDULES_SEED`, which is random by default.
+/// Runs a test with `SCHEDULES` random inputs, 1,000 by default, made from `SCHEDULES_SEED`, which is random by default.
 /// A failure names the seed.
 pub(super) fn run<S: Strategy>(inputs: &S, test: impl Fn(S::Value)) {
     let seed = number("SCHEDULES_SEED").unwrap_or_else(crate::clock::random);
@@ -482,7 +482,7 @@ pub(super) fn run<S: Strategy>(inputs: &S, test: impl Fn(S::Value)) {
 }
 
 fn schedules() -> u64 {
-    number("SCHEDULES").unwrap_or(2_000)
+    number("SCHEDULES").unwrap_or(1_000)
 }
 
 fn number(variable: &str) -> Option<u64> {
