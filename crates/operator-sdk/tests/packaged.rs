@@ -29,6 +29,13 @@ struct Registry {
 impl Registry {
     fn of_this_workspace() -> Self {
         let directory = tempfile::tempdir().unwrap();
+        // The rest is offline, and the metadata of a project name crates of other platforms too.
+        let mut fetch = cargo();
+        let fetched = fetch
+            .args(["fetch", "--locked"])
+            .current_dir(workspace())
+            .output();
+        succeeded(&["fetch"], fetched.unwrap());
         let mut package = cargo();
         package
             .args(["package", "--no-verify", "--allow-dirty", "--offline", "--locked"])
