@@ -40,6 +40,7 @@ pub use error::Error;
 pub use http::audit::{AuditLog, AuditOptions, AuditWebhook};
 pub use http::call::Body;
 pub use http::listener::{ListenOptions, Listener, ServerIdentity, Timeouts};
+pub use http::request_info::RequestInfo;
 pub use identity::authz::{AbacPolicies, Authorization};
 pub use registry::{NetworkError, ServiceNetwork};
 pub use server::{ApiServer, Builder};

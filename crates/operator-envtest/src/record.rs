@@ -12,6 +12,7 @@ use http::header::USER_AGENT;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use kube::Client;
 use kube::client::Body;
+use operator_apiserver::RequestInfo;
 use serde::{Deserialize, Serialize};
 
 /// Names the directory of the records; `off` for none.
@@ -116,73 +117,29 @@ fn is_operator(headers: &HeaderMap) -> bool {
 
 /// Returns the RBAC rule that a request needs, or `None` if every client may send it.
 pub(crate) fn request_of(method: &Method, uri: &Uri) -> Option<AccessRequest> {
-    let segments: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
-    let (group, rest) = match segments.as_slice() {
-        ["api", _, rest @ ..] if !rest.is_empty() => ("", rest),
-        ["apis", group, _, rest @ ..] if !rest.is_empty() => (*group, rest),
-        [first, ..] if DISCOVERY.contains(first) => return None,
-        _ => {
-            return Some(AccessRequest {
-                verb: method.as_str().to_lowercase(),
-                path: uri.path().to_owned(),
-                ..AccessRequest::default()
-            });
-        }
-    };
-    let (namespace, rest) = match rest {
-        ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => {
-            (*namespace, inner)
-        }
-        ["namespaces", namespace, ..] => (*namespace, rest),
-        rest => ("", rest),
-    };
-    let mut rest = rest.iter().map(|part| (*part).to_owned());
-    let (resource, name) = (rest.next()?, rest.next().unwrap_or_default());
-    let query = uri.query().unwrap_or_default();
-    let name = match name.is_empty() {
-        true => selected_name(query).to_owned(),
-        false => name,
-    };
+    let info = RequestInfo::of(method, uri);
+    if info.verb.is_empty() || is_discovery(&info) {
+        return None;
+    }
+    let name = info.authorized_name().to_owned();
     Some(AccessRequest {
-        verb: verb(method, &name, query)?.to_owned(),
-        group: group.to_owned(),
-        resource,
-        subresource: rest.next().unwrap_or_default(),
-        namespace: namespace.to_owned(),
+        verb: info.verb.to_owned(),
+        group: info.group,
+        resource: info.resource,
+        subresource: info.subresource,
+        namespace: info.namespace,
         name,
-        path: String::new(),
+        path: if info.is_resource {
+            String::new()
+        } else {
+            info.path
+        },
     })
 }
 
-fn verb(method: &Method, name: &str, query: &str) -> Option<&'static str> {
-    let watch = query
-        .split('&')
-        .any(|pair| matches!(pair, "watch" | "watch=true" | "watch=1"));
-    let collection = name.is_empty() || !selected_name(query).is_empty();
-    Some(match *method {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE if collection => "deletecollection",
-        Method::DELETE => "delete",
-        Method::GET | Method::HEAD if watch => "watch",
-        Method::GET | Method::HEAD if collection => "list",
-        Method::GET | Method::HEAD => "get",
-        _ => return None,
-    })
-}
-
-/// The one object that a list or a watch is about, by its field selector.
-fn selected_name(query: &str) -> &str {
-    let selector = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("fieldSelector="));
-    let name = selector.and_then(|selector| {
-        let rest = selector.strip_prefix("metadata.name")?;
-        rest.strip_prefix("%3D").or_else(|| rest.strip_prefix('='))
-    });
-    name.filter(|name| !name.contains(['%', ',', '=']))
-        .unwrap_or_default()
+fn is_discovery(info: &RequestInfo) -> bool {
+    let first = info.path.split('/').find(|part| !part.is_empty());
+    !info.is_resource && first.is_some_and(|first| DISCOVERY.contains(&first))
 }
 
 // === impl Recorder ===
@@ -333,6 +290,11 @@ mod tests {
                 Method::POST,
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
                 "create rbac.authorization.k8s.io/clusterroles/ /",
+            ),
+            (
+                Method::GET,
+                "/api/v1/watch/namespaces/default/pods".to_owned(),
+                "watch /pods/ default/",
             ),
             (Method::GET, "/metrics".to_owned(), "get // //metrics"),
         ];

@@ -1,29 +1,44 @@
-//! What a request is about: verb, group, version, resource, namespace, name, subresource.
+//! [`RequestInfo`]: the verb, resource, namespace and name that the method and the path of a request stand for.
 
 use apimachinery::names;
 use apimachinery::selector::FieldSelector;
-use http::Method;
+use http::{Method, Uri};
 
 use crate::identity::authn::User;
 use crate::identity::authz::Attributes;
 use crate::query::Query;
 
-/// The meaning of a method and a path.
+/// The resource, the object and the verb of a request, as authorization and audit see them.
+///
+/// ```
+/// use operator_apiserver::RequestInfo;
+///
+/// let uri = "/apis/apps/v1/namespaces/default/deployments/web/scale".parse().unwrap();
+/// let info = RequestInfo::of(&http::Method::PATCH, &uri);
+/// assert_eq!((info.verb, &*info.resource, &*info.subresource), ("patch", "deployments", "scale"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestInfo {
-    /// True if the path names a resource; the other fields but `path` and `verb` are empty if not.
-    pub(crate) is_resource: bool,
-    pub(crate) path: String,
+pub struct RequestInfo {
+    /// True if the path names a resource. Otherwise all other fields but `path` and `verb` are empty.
+    pub is_resource: bool,
+    /// The path of the URL, without the query.
+    pub path: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the
-    /// method in lower case.
-    pub(crate) verb: &'static str,
-    pub(crate) group: String,
-    pub(crate) version: String,
-    pub(crate) resource: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) subresource: String,
-    /// What follows the subresource: too long a path.
+    /// method in lower case. Empty if the method has no meaning.
+    pub verb: &'static str,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The API version.
+    pub version: String,
+    /// The resource in the plural, such as `pods`.
+    pub resource: String,
+    /// The namespace; empty for cluster-scoped resources and for requests to all namespaces.
+    pub namespace: String,
+    /// The name in the path; empty for collections.
+    pub name: String,
+    /// The subresource, such as `status`.
+    pub subresource: String,
+    /// The segments after the subresource.
     pub(crate) rest: String,
     /// The one name that the field selector of a list or a watch lets through.
     selected_name: String,
@@ -35,6 +50,11 @@ pub(crate) struct RequestInfo {
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
+    /// Returns the meaning of a method and a URL.
+    pub fn of(method: &Method, uri: &Uri) -> Self {
+        Self::parse(method, uri.path(), &Query::parse(uri.query().unwrap_or_default()))
+    }
+
     pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
         let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let other = Self {
@@ -68,9 +88,9 @@ impl RequestInfo {
         info
     }
 
-    /// The name of the object that the request is about, as authorization sees it: a list of a single object by its
-    /// name counts as a request to that object.
-    pub(crate) fn authorized_name(&self) -> &str {
+    /// Returns the object name for authorization: the name in the path, or the one name that the field selector of a
+    /// list or a watch allows.
+    pub fn authorized_name(&self) -> &str {
         if self.name.is_empty() {
             &self.selected_name
         } else {
