@@ -45,7 +45,7 @@ impl Status {
 
 /// A resource as error texts name it: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct NamedResource {
     pub(crate) group: String,
     /// The plural.
     pub(crate) resource: String,
@@ -53,7 +53,7 @@ pub(crate) struct Subject {
     pub(crate) kind: String,
 }
 
-impl Subject {
+impl NamedResource {
     /// `deployments.apps`.
     pub(crate) fn resource_name(&self) -> String {
         qualified(&self.resource, &self.group)
@@ -117,7 +117,7 @@ pub(crate) fn unauthorized() -> Status {
     failure(401, "Unauthorized", "Unauthorized", None)
 }
 
-pub(crate) fn not_found(subject: &Subject, name: &str) -> Status {
+pub(crate) fn not_found(subject: &NamedResource, name: &str) -> Status {
     let message = format!("{} {} not found", subject.resource_name(), quote(name));
     failure(404, "NotFound", message, Some(subject.details(name)))
 }
@@ -132,13 +132,13 @@ pub(crate) fn unknown_resource() -> Status {
     )
 }
 
-pub(crate) fn already_exists(subject: &Subject, name: &str) -> Status {
+pub(crate) fn already_exists(subject: &NamedResource, name: &str) -> Status {
     let message = format!("{} {} already exists", subject.resource_name(), quote(name));
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
 
 /// No free name was found for a `generateName`.
-pub(crate) fn generate_name_conflict(subject: &Subject, name: &str) -> Status {
+pub(crate) fn generate_name_conflict(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "{} {} already exists, the server was not able to generate a unique name for the object",
         subject.resource_name(),
@@ -150,7 +150,7 @@ pub(crate) fn generate_name_conflict(subject: &Subject, name: &str) -> Status {
 }
 
 /// The object is still being deleted while one of the same name is created.
-pub(crate) fn exists_while_deleted(subject: &Subject, name: &str) -> Status {
+pub(crate) fn exists_while_deleted(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "object is being deleted: {} {} already exists",
         subject.resource_name(),
@@ -159,7 +159,7 @@ pub(crate) fn exists_while_deleted(subject: &Subject, name: &str) -> Status {
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
 
-pub(crate) fn conflict(subject: &Subject, name: &str, why: &str) -> Status {
+pub(crate) fn conflict(subject: &NamedResource, name: &str, why: &str) -> Status {
     let message = format!(
         "Operation cannot be fulfilled on {} {}: {why}",
         subject.resource_name(),
@@ -169,7 +169,7 @@ pub(crate) fn conflict(subject: &Subject, name: &str, why: &str) -> Status {
 }
 
 /// A write against an old version of an object.
-pub(crate) fn modified(subject: &Subject, name: &str) -> Status {
+pub(crate) fn modified(subject: &NamedResource, name: &str) -> Status {
     conflict(
         subject,
         name,
@@ -188,13 +188,13 @@ pub(crate) fn apply_conflict(message: &str, causes: Vec<(String, String)>) -> St
     failure(409, "Conflict", message, Some(details))
 }
 
-pub(crate) fn invalid(subject: &Subject, name: &str, errors: &[field::Error]) -> Status {
+pub(crate) fn invalid(subject: &NamedResource, name: &str, errors: &[field::Error]) -> Status {
     invalid_listing(subject, name, errors, errors)
 }
 
 /// `Invalid` where the causes are not one to one the errors in the message: updates check metadata twice.
 pub(crate) fn invalid_listing(
-    subject: &Subject,
+    subject: &NamedResource,
     name: &str,
     errors: &[field::Error],
     causes: &[field::Error],
@@ -235,7 +235,7 @@ fn cause(error: &field::Error) -> Value {
     json!({"reason": error.kind.reason(), "message": error.message(), "field": error.field.as_str()})
 }
 
-pub(crate) fn forbidden(subject: &Subject, name: &str, why: &str) -> Status {
+pub(crate) fn forbidden(subject: &NamedResource, name: &str, why: &str) -> Status {
     let message = if name.is_empty() {
         format!("{} is forbidden: {why}", subject.resource_name())
     } else {
@@ -245,7 +245,7 @@ pub(crate) fn forbidden(subject: &Subject, name: &str, why: &str) -> Status {
 }
 
 /// A refusal with a cause that programs can read, such as `NamespaceTerminating`.
-pub(crate) fn forbidden_because(subject: &Subject, name: &str, why: &str, cause: &Value) -> Status {
+pub(crate) fn forbidden_because(subject: &NamedResource, name: &str, why: &str, cause: &Value) -> Status {
     let mut status = forbidden(subject, name, why);
     status.body["details"]["causes"] = json!([cause]);
     status
@@ -260,7 +260,7 @@ pub(crate) fn with_reason(mut refused: Status, code: u16, reason: &str, cause: &
     refused
 }
 
-pub(crate) fn method_not_supported(subject: &Subject, verb: &str) -> Status {
+pub(crate) fn method_not_supported(subject: &NamedResource, verb: &str) -> Status {
     let message = format!(
         "{verb} is not supported on resources of kind {}",
         quote(&subject.resource_name())
@@ -340,7 +340,7 @@ pub(crate) fn unsupported_patch_type() -> Status {
 
 /// A patch whose result is no object of the kind; `shown` is the patched object, or the patch.
 pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
-    let nothing = Subject {
+    let nothing = NamedResource {
         group: String::new(),
         resource: String::new(),
         kind: String::new(),
@@ -442,7 +442,7 @@ pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Status {
 }
 
 /// The answer to a delete that removed the object.
-pub(crate) fn deleted(subject: &Subject, name: &str, uid: &str) -> Value {
+pub(crate) fn deleted(subject: &NamedResource, name: &str, uid: &str) -> Value {
     let mut details = subject.details(name);
     if !uid.is_empty() {
         details.insert("uid".to_owned(), uid.into());

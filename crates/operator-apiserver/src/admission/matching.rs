@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Operation;
 use super::attributes::Attributes;
 use crate::resource::{Definition, builtin_catalog};
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 use builtin_kinds::{is_empty_selector, selects};
 
 /// Rules and selectors, read once.
@@ -131,7 +131,7 @@ pub(super) fn namespace(attributes: &Attributes<'_>) -> Result<Arc<Value>, Statu
     let name = attributes.namespace();
     let found = attributes.admission.store.get("namespaces", name);
     found.map(|stored| stored.value.clone()).ok_or_else(|| {
-        let subject = Subject {
+        let subject = NamedResource {
             group: String::new(),
             resource: "namespaces".to_owned(),
             kind: "Namespace".to_owned(),

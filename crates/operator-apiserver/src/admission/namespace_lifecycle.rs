@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Operation;
 use crate::admission::Admission;
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 use crate::write::Write;
 
 /// Namespaces that cannot be deleted.
@@ -36,7 +36,7 @@ pub(super) fn check(
         return Ok(());
     }
     let Some(namespace) = admission.store.get("namespaces", &write.namespace) else {
-        let subject = Subject {
+        let subject = NamedResource {
             group: String::new(),
             resource: "namespaces".to_owned(),
             kind: "Namespace".to_owned(),

@@ -272,7 +272,7 @@ pub(super) fn check_body(admission: &Admission, write: &Write, body: &Value) -> 
     }
     let Some(pod) = pod_of(bound("name")) else {
         return Err(status::not_found(
-            &status::Subject {
+            &status::NamedResource {
                 group: String::new(),
                 resource: "pods".to_owned(),
                 kind: "Pod".to_owned(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::attributes::Attributes;
 use crate::admission::Admission;
-use crate::status::{Status, Subject};
+use crate::status::{NamedResource, Status};
 use builtin_kinds::tree::{at, text};
 
 const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
@@ -43,7 +43,7 @@ const INGRESS: Classed = Classed {
 };
 
 /// Names the default class in a new object that could name one and does not.
-pub(super) fn default(admission: &Admission, subject: &Subject, object: &mut Value) {
+pub(super) fn default(admission: &Admission, subject: &NamedResource, object: &mut Value) {
     let classed = match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "persistentvolumeclaims") => CLAIM,
         ("networking.k8s.io", "ingresses") => INGRESS,

@@ -3,9 +3,9 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::status::Subject;
+use crate::status::NamedResource;
 
-fn finalizer(subject: &Subject) -> Option<&'static str> {
+fn finalizer(subject: &NamedResource) -> Option<&'static str> {
     match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "persistentvolumes") => Some("kubernetes.io/pv-protection"),
         ("", "persistentvolumeclaims") => Some("kubernetes.io/pvc-protection"),
@@ -14,7 +14,7 @@ fn finalizer(subject: &Subject) -> Option<&'static str> {
     }
 }
 
-pub(super) fn admit(subject: &Subject, object: &mut Value) {
+pub(super) fn admit(subject: &NamedResource, object: &mut Value) {
     let Some(finalizer) = finalizer(subject) else {
         return;
     };
@@ -34,11 +34,11 @@ pub(super) fn admit(subject: &Subject, object: &mut Value) {
 mod tests {
     use serde_json::json;
 
-    use crate::status::Subject;
+    use crate::status::NamedResource;
 
     #[test]
     fn a_claim_keeps_its_own_finalizers_beside_the_protection() {
-        let subject = Subject {
+        let subject = NamedResource {
             group: String::new(),
             resource: "persistentvolumeclaims".to_owned(),
             kind: "PersistentVolumeClaim".to_owned(),

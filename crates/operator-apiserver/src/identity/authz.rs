@@ -14,7 +14,7 @@ pub(crate) use self::rbac::{Unresolved, aggregate};
 pub(crate) use self::rule::{Rule, go_list};
 use crate::identity::authn::User;
 use crate::metrics::Metrics;
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 use crate::store::Store;
 
 /// An authorizer: it decides what users may do. Members of `system:masters` may do everything under each of them.
@@ -171,7 +171,7 @@ pub(crate) fn refusal(attributes: &Attributes<'_>, reason: &str) -> Status {
     if !reason.is_empty() {
         why = format!("{why}: {reason}");
     }
-    let subject = Subject {
+    let subject = NamedResource {
         group: attributes.group.to_owned(),
         resource: attributes.resource.to_owned(),
         kind: String::new(),

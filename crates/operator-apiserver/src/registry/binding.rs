@@ -132,8 +132,8 @@ fn check_unbound(pod: &Value, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn binding_subject() -> status::Subject {
-    status::Subject {
+fn binding_subject() -> status::NamedResource {
+    status::NamedResource {
         group: String::new(),
         resource: "pods/binding".to_owned(),
         kind: "Binding".to_owned(),

@@ -8,7 +8,7 @@ use structured_merge::builtin::{Type, types};
 use super::shared_storage;
 use crate::resource::FieldManagers;
 use crate::resource::crd::CustomVersion;
-use crate::status::Subject;
+use crate::status::NamedResource;
 use crate::store::TableId;
 use apimachinery::gvk::Gvk;
 use apimachinery::gvk::Gvr;
@@ -17,7 +17,7 @@ use builtin_kinds::Strategy;
 /// A resource in one version.
 #[derive(Debug)]
 pub(crate) struct Definition {
-    pub(crate) subject: Subject,
+    pub(crate) subject: NamedResource,
     pub(crate) version: String,
     /// The table that keeps its objects, whatever the version.
     pub(crate) table: TableId,
@@ -74,8 +74,8 @@ impl Definition {
 
     /// Returns the kind as errors of its storage name it: both groups of events have the storage of the core group.
     /// Errors that name the resource and not the kind have the group of the request.
-    pub(crate) fn stored_subject(&self) -> &Subject {
-        static CORE_EVENTS: LazyLock<Subject> = LazyLock::new(|| Subject {
+    pub(crate) fn stored_subject(&self) -> &NamedResource {
+        static CORE_EVENTS: LazyLock<NamedResource> = LazyLock::new(|| NamedResource {
             group: String::new(),
             resource: "events".to_owned(),
             kind: "Event".to_owned(),
@@ -89,7 +89,7 @@ impl Definition {
 
     /// The folder of its objects in the storage of a real server, which error texts name.
     pub(crate) fn storage_folder(&self) -> String {
-        let Subject { group, resource, .. } = &self.subject;
+        let NamedResource { group, resource, .. } = &self.subject;
         match (group.as_str(), resource.as_str()) {
             ("", "endpoints") => "services/endpoints".to_owned(),
             ("", "nodes") => "minions".to_owned(),
@@ -212,7 +212,7 @@ fn builtin_definition(
     resource: &'static builtin_kinds::Resource,
     all: &'static [builtin_kinds::Resource],
 ) -> Definition {
-    let subject = Subject {
+    let subject = NamedResource {
         group: resource.served_group.to_owned(),
         resource: resource.name.to_owned(),
         kind: resource.gvk.kind.to_owned(),
@@ -263,7 +263,7 @@ pub(crate) fn token_requests() -> &'static Arc<Definition> {
         };
         let (table, storage) = shared_storage::of(GVK.group, GVK.version, "tokenrequests");
         Arc::new(Definition {
-            subject: Subject {
+            subject: NamedResource {
                 group: GVK.group.to_owned(),
                 resource: "tokenrequests".to_owned(),
                 kind: GVK.kind.to_owned(),

@@ -5,7 +5,7 @@ use apimachinery::object;
 use serde_json::{Map, Value, json};
 
 use super::{Definition, Source};
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 
 /// The Scale of an object.
 pub(crate) fn scale_of(definition: &Definition, object: &Value) -> Value {
@@ -56,7 +56,7 @@ impl ScalePaths {
         if definition.is_custom() || replicas.as_i64().is_none_or(|replicas| replicas >= 0) {
             return Ok(());
         }
-        let scale = Subject {
+        let scale = NamedResource {
             group: "autoscaling".to_owned(),
             resource: "scales".to_owned(),
             kind: "Scale".to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::api::{GetParams, ListParams};
 use kube::core::ObjectList;
 
-use super::request::Subject;
+use super::request::Target;
 use super::{Client, ClientError};
 use crate::cache::ListOptions;
 use crate::cache::item::from_value;
@@ -13,7 +13,7 @@ use crate::object::View;
 
 impl Client {
     /// Returns the object; `None` if there is none.
-    pub(super) async fn get_live<K: View>(&self, target: &Subject) -> Result<Option<Arc<K>>, ClientError> {
+    pub(super) async fn get_live<K: View>(&self, target: &Target) -> Result<Option<Arc<K>>, ClientError> {
         let (name, parameters) = (target.key.name(), GetParams::default());
         let request = if K::metadata_api() {
             target.request().get_metadata(name, &parameters)
@@ -32,7 +32,7 @@ impl Client {
     /// Lists the objects of the namespace of `target`, or of all, with one request.
     pub(super) async fn list_live<K: View>(
         &self,
-        target: &Subject,
+        target: &Target,
         options: &ListOptions,
     ) -> Result<Vec<Arc<K>>, ClientError> {
         if !options.indexes.is_empty() {

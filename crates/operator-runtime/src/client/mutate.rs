@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use super::request::Subject;
+use super::request::Target;
 use super::resources::Resources;
 use super::resources::whole_object;
 use super::{ClientError, merge};
@@ -109,7 +109,7 @@ impl<K: View> Resources<'_, K> {
 
     async fn update_if_changed(
         &self,
-        target: &Subject,
+        target: &Target,
         old: &Arc<K>,
         new: K,
     ) -> Result<(Arc<K>, OperationResult), ClientError> {
@@ -122,7 +122,7 @@ impl<K: View> Resources<'_, K> {
 
     async fn patch_if_changed(
         &self,
-        target: &Subject,
+        target: &Target,
         old: &Arc<K>,
         new: &K,
     ) -> Result<(Arc<K>, OperationResult), ClientError> {
@@ -156,7 +156,7 @@ impl<K: View> Resources<'_, K> {
     }
 
     /// Records that nothing is written because `mutate` changed nothing in this state.
-    fn note_unchanged(&self, target: &Subject, old: &Arc<K>) -> Result<(), ClientError> {
+    fn note_unchanged(&self, target: &Target, old: &Arc<K>) -> Result<(), ClientError> {
         let is_same =
             |known: &CachedState<K>| Ok(known.object.meta().resource_version == old.meta().resource_version);
         let skipped = self.client.skip_if(target, || Interest::Everything, is_same)?;
@@ -166,7 +166,7 @@ impl<K: View> Resources<'_, K> {
 
     async fn send_patch(
         &self,
-        target: &Subject,
+        target: &Target,
         subresource: Option<&str>,
         patch: &Value,
     ) -> Result<Arc<K>, ClientError> {

@@ -1,7 +1,7 @@
 //! The reconcile request on whose behalf a client writes. Every client that is used within a reconcile finds it, however
 //! the reconciler came by the client; elsewhere there is none.
 
-use super::request::Subject;
+use super::request::Target;
 use super::{Client, ClientError};
 use crate::cache::informer::CachedState;
 use crate::cache::skips::{Interest, Origin};
@@ -36,7 +36,7 @@ impl Client {
     /// cache would not notice that it was behind.
     pub(super) fn skip_if<K: View>(
         &self,
-        target: &Subject,
+        target: &Target,
         interest: impl Fn() -> Interest,
         changes_nothing: impl Fn(&CachedState<K>) -> Result<bool, ClientError>,
     ) -> Result<Option<CachedState<K>>, ClientError> {
@@ -52,7 +52,7 @@ impl Client {
     /// left to send.
     pub(super) fn skip_part<K: View, T>(
         &self,
-        target: &Subject,
+        target: &Target,
         decide: impl Fn(&CachedState<K>) -> Result<Option<(Interest, T)>, ClientError>,
     ) -> Result<Option<(CachedState<K>, T)>, ClientError> {
         let Some(origin) = self.origin() else {
@@ -76,13 +76,13 @@ impl Client {
         Ok(None)
     }
 
-    pub(super) fn count_skip(&self, target: &Subject) {
+    pub(super) fn count_skip(&self, target: &Target) {
         self.metrics.write_skipped(&target.kind.to_string());
         tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Nothing to write");
     }
 
     /// Notes that a write was sent, so that earlier skips of the same request do not count any more.
-    pub(super) fn sent(&self, target: &Subject, interest: &Interest) {
+    pub(super) fn sent(&self, target: &Target, interest: &Interest) {
         if let Some(origin) = self.origin()
             && let Some(informer) = self.cache.existing(&target.kind)
         {

@@ -21,17 +21,17 @@ use crate::object::{Kind, ObjectKey, View};
 
 type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
-/// What a request is about, for its path and its errors.
+/// The verb, kind and key of a request, for its path and its errors.
 #[derive(Clone)]
-pub(super) struct Subject {
+pub(super) struct Target {
     pub(super) verb: &'static str,
     pub(super) kind: Kind,
     pub(super) key: ObjectKey,
 }
 
-// === impl Subject ===
+// === impl Target ===
 
-impl Subject {
+impl Target {
     /// # Errors
     /// If the key has no name, or no namespace though its kind has them.
     pub(super) fn check(&self) -> Result<(), ClientError> {
@@ -69,7 +69,7 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {} {}", self.verb, self.kind, self.key)
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Subject {
 impl Client {
     pub(super) async fn send<T: DeserializeOwned>(
         &self,
-        target: &Subject,
+        target: &Target,
         request: Built,
     ) -> Result<T, ClientError> {
         let answer = match request.map_err(kube::Error::BuildRequest) {
@@ -102,7 +102,7 @@ impl Client {
     /// Sends a write, and puts its answer into the cache.
     pub(super) async fn write<K: View>(
         &self,
-        target: &Subject,
+        target: &Target,
         request: Built,
     ) -> Result<Arc<K>, ClientError> {
         let informer = self.cached(target);
@@ -135,27 +135,27 @@ impl Client {
     }
 
     /// The informer of the kind, which the answers of writes go to.
-    fn cached(&self, target: &Subject) -> Option<Arc<Informer>> {
+    fn cached(&self, target: &Target) -> Option<Arc<Informer>> {
         let informer = self.cache.existing(&target.kind);
         informer.filter(|_| !self.options.dry_run)
     }
 
     /// Takes note of a deletion that left nothing of the object with this UID.
-    pub(super) fn take_deleted(&self, target: &Subject, uid: &str, at: Option<u64>) {
+    pub(super) fn take_deleted(&self, target: &Target, uid: &str, at: Option<u64>) {
         if let Some(informer) = self.cache.existing(&target.kind) {
             informer.deleted(&target.key, uid, at);
         }
     }
 
     /// Puts an object into the cache that the server has changed.
-    pub(super) fn take_changed(&self, target: &Subject, answer: Value) {
+    pub(super) fn take_changed(&self, target: &Target, answer: Value) {
         if let Some(informer) = self.cache.existing(&target.kind) {
             informer.write(answer);
         }
     }
 
     /// An answer as a `K`.
-    fn read_answer<K: View>(&self, target: &Subject, answer: Value) -> Result<Arc<K>, ClientError> {
+    fn read_answer<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
         if let Some(informer) = self.cached(target) {
             return read(target, answer, informer.intake());
         }
@@ -177,7 +177,7 @@ impl Client {
     }
 }
 
-fn read<K: View>(target: &Subject, answer: Value, intake: &Intake) -> Result<Arc<K>, ClientError> {
+fn read<K: View>(target: &Target, answer: Value, intake: &Intake) -> Result<Arc<K>, ClientError> {
     let mut object: K = from_value(answer).map_err(|error| target.malformed(error))?;
     object.meta_mut().managed_fields = None;
     prepare(&mut object, intake);

@@ -9,7 +9,7 @@ use kube::api::{ListParams, Patch, Preconditions};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::request::Subject;
+use super::request::Target;
 use super::{Client, ClientError, Written, merge};
 use crate::cache::decode::with_owners;
 use crate::cache::informer::CachedState;
@@ -34,8 +34,8 @@ impl Client {
         verb: &'static str,
         kind: &Kind,
         key: ObjectKey,
-    ) -> Result<Subject, ClientError> {
-        let mut target = Subject {
+    ) -> Result<Target, ClientError> {
+        let mut target = Target {
             verb,
             kind: kind.clone(),
             key,
@@ -296,7 +296,7 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// The target that an object names, with the namespace of the client if it has none of its own.
-    pub(super) fn placed(&self, verb: &'static str, object: &mut K) -> Result<Subject, ClientError> {
+    pub(super) fn placed(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
         let target = self.client.target(verb, &self.kind, ObjectKey::of(object))?;
         if object.meta().namespace.is_none() {
             object.meta_mut().namespace = target.key.namespace().map(str::to_owned);
@@ -305,13 +305,13 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// [`Resources::placed`], for objects that must have a name.
-    fn named(&self, verb: &'static str, object: &mut K) -> Result<Subject, ClientError> {
+    fn named(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
         let target = self.placed(verb, object)?;
         target.check()?;
         Ok(target)
     }
 
-    fn whole(&self, target: &Subject) -> Result<(), ClientError> {
+    fn whole(&self, target: &Target) -> Result<(), ClientError> {
         if K::metadata_api() {
             let what = target.to_string();
             return Err(ClientError::MetadataOnly { what });
@@ -372,7 +372,7 @@ fn revision_in(metadata: &Value) -> Option<u64> {
 
 /// The object with its kind, which not every type writes, and without nulls, which are `None`s that were not skipped
 /// and say nothing.
-pub(super) fn whole_object(target: &Subject, object: &impl Serialize) -> Result<Value, ClientError> {
+pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = serde_json::to_value(object).map_err(|source| target.unserializable(source))?;
     noop::remove_nulls(&mut value);
     if let Some(object) = value.as_object_mut() {
@@ -386,7 +386,7 @@ pub(super) fn whole_object(target: &Subject, object: &impl Serialize) -> Result<
 ///
 /// # Errors
 /// If they are states of two objects.
-fn difference<K: View>(target: &Subject, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
+fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
     if ObjectKey::of(old) != ObjectKey::of(new) {
         let what = target.to_string();
         return Err(ClientError::Renamed { what });
@@ -402,7 +402,7 @@ fn difference<K: View>(target: &Subject, old: &K, new: &K) -> Result<Option<Valu
 }
 
 /// What is sent in an apply: no status, which has its own subresource.
-fn configuration(target: &Subject, desired: &impl Serialize) -> Result<Value, ClientError> {
+fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = whole_object(target, desired)?;
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
@@ -411,7 +411,7 @@ fn configuration(target: &Subject, desired: &impl Serialize) -> Result<Value, Cl
 }
 
 /// Returns true if `body` is the known state, down to the resource version.
-fn is_same_state<K: View>(target: &Subject, body: &Value, known: &K) -> Result<bool, ClientError> {
+fn is_same_state<K: View>(target: &Target, body: &Value, known: &K) -> Result<bool, ClientError> {
     let mut known = whole_object(target, known)?;
     let mut body = body.clone();
     for value in [&mut known, &mut body] {

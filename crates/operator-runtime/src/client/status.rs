@@ -7,7 +7,7 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::request::Subject;
+use super::request::Target;
 use super::{Client, ClientError, Written, merge};
 use crate::cache::informer::CachedState;
 use crate::cache::noop;
@@ -77,7 +77,7 @@ impl Client {
     }
 
     /// The state of `object` in the cache, unless that is another object of the same name.
-    fn newest_known<K: View>(&self, target: &Subject, object: &K) -> Option<Arc<K>> {
+    fn newest_known<K: View>(&self, target: &Target, object: &K) -> Option<Arc<K>> {
         let known = self.cache().peek::<K>(&target.kind, &target.key);
         known.filter(|known| is_same_object(object, known))
     }
@@ -87,7 +87,7 @@ impl Client {
     /// `patch` returns the merge patch of the status for a state, and the parts that it depends on.
     async fn write_status<K: View>(
         &self,
-        target: &Subject,
+        target: &Target,
         object: &K,
         mut base: Arc<K>,
         patch: impl Fn(&K) -> Result<(Value, Interest), ClientError> + Send + Sync,
@@ -113,7 +113,7 @@ impl Client {
     /// Sends a merge patch of the status of `object`, for the state `base`.
     async fn send_status<K: View>(
         &self,
-        target: &Subject,
+        target: &Target,
         status: Value,
         object: &K,
         base: &K,

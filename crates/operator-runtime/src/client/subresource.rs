@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::request::Subject;
+use super::request::Target;
 use super::resources::deletion_by_write;
 use super::{Client, ClientError};
 use crate::object::{Kind, ObjectKey};
@@ -90,7 +90,7 @@ impl<'a> Subresource<'a> {
 
     async fn send<T: DeserializeOwned>(
         &self,
-        target: &Subject,
+        target: &Target,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, ClientError> {
         let answer: Value = self.client.send(target, request).await?;
@@ -108,7 +108,7 @@ impl<'a> Subresource<'a> {
         serde_json::from_value(answer).map_err(|error| target.malformed(error.to_string()))
     }
 
-    fn target(&self, verb: &'static str) -> Result<Subject, ClientError> {
+    fn target(&self, verb: &'static str) -> Result<Target, ClientError> {
         let target = self.client.target(verb, &self.kind, self.key.clone())?;
         target.check()?;
         Ok(target)

@@ -154,7 +154,7 @@ fn check_budget(budget: &Value) -> Result<(), Status> {
     if number(budget, "observedGeneration") < object::generation(budget) {
         return Err(unprocessed(budget));
     }
-    let subject = status::Subject {
+    let subject = status::NamedResource {
         group: "policy".to_owned(),
         resource: "poddisruptionbudget".to_owned(),
         kind: "PodDisruptionBudget".to_owned(),

@@ -23,7 +23,7 @@ use crate::http::call::{Answer, Call, Content};
 use crate::registry::Registry;
 use crate::registry::pod_logs::{Line, PodLog};
 use crate::resource::Definition;
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 use builtin_kinds::tree::{at, text};
 
 const MEDIA_TYPE: &str = "text/plain";
@@ -208,7 +208,7 @@ impl Options {
         if errors.is_empty() {
             return Ok(options);
         }
-        let subject = Subject {
+        let subject = NamedResource {
             group: String::new(),
             resource: "podlogoptions".to_owned(),
             kind: "PodLogOptions".to_owned(),

@@ -13,7 +13,7 @@ use crate::identity::authz::{self, Attributes, Decision, Rule};
 use crate::patch::managed_fields;
 use crate::registry::create::fill_namespace;
 use crate::resource::Definition;
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 use crate::write::Write;
 
 /// Returns true if a resource is a question rather than a thing.
@@ -72,7 +72,7 @@ fn validate(definition: &Definition, review: &Value) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    let subject = Subject {
+    let subject = NamedResource {
         kind: String::new(),
         ..definition.subject.clone()
     };

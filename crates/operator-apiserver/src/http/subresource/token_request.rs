@@ -18,7 +18,7 @@ use crate::identity::authn::service_account_name;
 use crate::patch::managed_fields;
 use crate::registry::create::fill_namespace;
 use crate::resource::{Definition, builtin_catalog, token_requests};
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
@@ -63,7 +63,7 @@ pub(super) async fn serve(
     Ok(super::transient(StatusCode::CREATED, &request, form))
 }
 
-fn subject() -> &'static Subject {
+fn subject() -> &'static NamedResource {
     &token_requests().subject
 }
 
@@ -83,7 +83,7 @@ fn check_account_uid(request: &Value, account: &Value) -> Result<(), Status> {
     if wanted.is_empty() || wanted == found {
         return Ok(());
     }
-    let named_by_kind = Subject {
+    let named_by_kind = NamedResource {
         resource: subject().kind.clone(),
         ..subject().clone()
     };
@@ -213,7 +213,7 @@ fn check_uid(kind: &str, bound: &Value, uid: &str) -> Result<(), Status> {
     if uid.is_empty() || uid == object::uid(bound) {
         return Ok(());
     }
-    let named_by_kind = Subject {
+    let named_by_kind = NamedResource {
         group: String::new(),
         resource: kind.to_owned(),
         kind: kind.to_owned(),

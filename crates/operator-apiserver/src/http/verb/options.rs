@@ -9,7 +9,7 @@ use crate::http::call::Call;
 use crate::patch::managed_fields;
 use crate::registry::{ListOptions, RevisionMatch};
 use crate::resource::Definition;
-use crate::status::{self, Status, Subject};
+use crate::status::{self, NamedResource, Status};
 use crate::write::FieldValidation;
 
 /// `fieldManager`, or what the user agent begins with.
@@ -28,8 +28,8 @@ pub(crate) fn field_manager(call: &Call) -> String {
 }
 
 /// Options as the subject of an error: `CreateOptions.meta.k8s.io`.
-fn options_subject(kind: &str) -> Subject {
-    Subject {
+fn options_subject(kind: &str) -> NamedResource {
+    NamedResource {
         group: "meta.k8s.io".to_owned(),
         resource: String::new(),
         kind: kind.to_owned(),

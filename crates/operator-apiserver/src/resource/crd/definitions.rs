@@ -14,7 +14,7 @@ use super::names::Names;
 use super::scale::Scale;
 use super::version::{CustomVersion, PrinterColumn};
 use crate::resource::{Definition, FieldManagers, Source, Subresource, version_priority};
-use crate::status::Subject;
+use crate::status::NamedResource;
 use apimachinery::gvk::Gvr;
 use builtin_kinds::Column;
 
@@ -106,7 +106,7 @@ fn merge_schemas(group: &str, versions: &[&Value]) -> BTreeMap<String, Schema> {
 
 fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Family) -> Option<Definition> {
     let custom = custom_version(version, names, storage, family)?;
-    let subject = Subject {
+    let subject = NamedResource {
         group: storage.group.clone(),
         resource: names.plural.clone(),
         kind: names.kind.clone(),
