@@ -4,6 +4,7 @@
 //! * [`LeaderForLife`](leader::LeaderForLife) is an election whose leader stays until its pod is gone.
 //! * [`OperatorCondition`](operator_condition::OperatorCondition) tells OLM whether the operator can be upgraded.
 //! * [`authentication`] answers token reviews of the API server.
+//! * [`CreationTimes`](creation_times::CreationTimes) is a metric of the creation times of objects.
 //! * [`proxy`] passes the proxy variables of the operator on to the containers that it creates.
 //!
 //! ```no_run
@@ -18,6 +19,7 @@
 //! ```
 
 pub mod authentication;
+pub mod creation_times;
 pub mod leader;
 pub mod operator_condition;
 pub mod proxy;

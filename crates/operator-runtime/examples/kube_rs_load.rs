@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It is written as kube-rs' documentation recommends: owner references, server-side apply of the Deployment and of the
-//! status, and a watch of what is owned. Of the runtime it uses what counts requests, and nothing else.
+//! status, and a watch of what is owned. It uses the metrics of the runtime and nothing else of it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,8 +20,10 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 use operator_runtime::metrics::Metrics;
+use operator_runtime::metrics::prometheus_client::metrics::{counter::Counter, family::Family};
 use operator_runtime::{Condition, Conditions, Error, Result};
 use serde_json::json;
+use tower::util::MapRequestLayer;
 
 #[path = "load/work.rs"]
 mod work;
@@ -83,9 +85,14 @@ async fn operate(args: &Args) -> Result<()> {
     let begin = Instant::now();
     let metrics = Metrics::default();
     let config = kube::Config::infer().await?;
-    let host = config.cluster_url.authority().map(ToString::to_string);
-    let layer = metrics.rest_client_layer(&host.unwrap_or_default());
-    let client = ClientBuilder::try_from(config)?.with_layer(&layer).build();
+    let requests = Family::<[(&str, String); 1], Counter>::default();
+    metrics.register(|registry| registry.register("requests", "Requests by method", requests.clone()));
+    let count = MapRequestLayer::new(move |request: http::Request<_>| {
+        let labels = [("method", request.method().to_string())];
+        requests.get_or_create(&labels).inc();
+        request
+    });
+    let client = ClientBuilder::try_from(config)?.with_layer(&count).build();
 
     let workers = u16::try_from(args.workers)?;
     let controller = Controller::new(

@@ -47,7 +47,6 @@ pub(crate) mod informer;
 pub(crate) mod item;
 mod keyed;
 pub(crate) mod noop;
-mod object_metrics;
 mod own_writes;
 mod pace;
 mod packed;

@@ -32,7 +32,6 @@ mod written;
 
 pub use error::ClientError;
 pub use list::List;
-pub use mutate::OperationResult;
 pub use options::ClientOptions;
 pub(crate) use origin::{Current, within};
 use resources::Resources;
@@ -265,34 +264,20 @@ impl Client {
         Resources::new(self, kind).patch_from(old, object).await
     }
 
-    /// Creates `object` after `mutate` changed it; or, if it exists, replaces it by its newest state after `mutate` changed
-    /// that. Nothing is sent if `mutate` changed nothing. If the object was changed, created or deleted meanwhile, it is
-    /// read and mutated again.
+    /// Creates `object` after `mutate` has changed it. If it exists, patches the fields that `mutate` changes in its newest
+    /// state instead. Sends nothing if `mutate` changes nothing.
     ///
-    /// `mutate` may be called several times and must not change the name or the namespace. It gets all fields, also
-    /// those that the server has set, and sets only its own.
-    ///
-    /// # Errors
-    /// The error of `mutate`, or if the server rejects the object.
-    pub async fn create_or_update<'a, K: View>(
-        &self,
-        object: impl Into<Desired<'a, K>>,
-        mutate: impl FnMut(&mut K) -> Result<()> + Send,
-    ) -> Result<(Arc<K>, OperationResult)> {
-        let Desired { kind, object } = object.into();
-        Resources::new(self, kind).create_or_update(object, mutate).await
-    }
-
-    /// [`Client::create_or_update`] with merge patches of the fields that `mutate` changed, one of the object and one of
-    /// its status: fields that `K` does not know stay, and changes of others meanwhile are no conflict.
+    /// `mutate` may be called several times and must not change the name or the namespace. The object and its status are
+    /// patched with one JSON merge patch each, so fields that `K` does not know stay, and concurrent changes of other
+    /// fields are no conflict. [`Client::apply`] needs no read and suits most cases better.
     ///
     /// # Errors
-    /// As [`Client::create_or_update`].
+    /// Returns the error of `mutate`, or an error if the server rejects the object.
     pub async fn create_or_patch<'a, K: View>(
         &self,
         object: impl Into<Desired<'a, K>>,
         mutate: impl FnMut(&mut K) -> Result<()> + Send,
-    ) -> Result<(Arc<K>, OperationResult)> {
+    ) -> Result<Written<K>> {
         let Desired { kind, object } = object.into();
         Resources::new(self, kind).create_or_patch(object, mutate).await
     }

@@ -38,7 +38,6 @@ mod lease;
 mod simulation;
 
 pub use self::driver::{LeaderElection, LeaderElectionOptions};
-pub use self::lease::Timing;
 
 /// The right to act, which one of several instances holds at a time; what a manager needs of an election.
 ///

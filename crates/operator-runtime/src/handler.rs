@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::object::{Kind, Meta, ObjectKey};
 use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
-use crate::queue::Requests;
+use crate::queue::{Add, Requests};
 
 /// Turns an event into the keys to reconcile; duplicates are fine.
 ///
@@ -39,7 +39,9 @@ pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
     /// Adds to the queue what is to be reconciled because of `event`: the keys of [`EventHandler::requests`], at once,
     /// unless said otherwise. [`queued`] makes a handler of a function that does this.
     fn enqueue(&self, event: &Event<K>, queue: &Requests) {
-        self.requests(event).into_iter().for_each(|key| queue.add(key));
+        self.requests(event)
+            .into_iter()
+            .for_each(|key| queue.add(key, Add::default()));
     }
 }
 
@@ -115,7 +117,7 @@ where
 /// let settled = handler::queued(|event: &Event<Node>, queue: &Requests| {
 ///     let name = event.object().metadata.name.as_deref().unwrap_or_default();
 ///     let later = Add { after: Duration::from_secs(30), ..Add::default() };
-///     queue.add_with(Request::cluster(name), later);
+///     queue.add(Request::cluster(name), later);
 /// });
 /// let nodes = Watch::<Node>::new().handler(settled);
 /// manager.add_controller(Controller::without_primary("nodes", mine).watches(nodes))?;

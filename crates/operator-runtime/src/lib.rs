@@ -88,7 +88,6 @@ pub mod event_recorder;
 pub mod finalizer;
 pub mod handler;
 mod health;
-pub mod kube_adapter;
 pub mod logging;
 pub mod manager;
 pub mod manifests;

@@ -4,10 +4,8 @@
 //! A [`Metrics`] is the registry of one manager: two managers in a process never share a number. [`Metrics::register`] adds
 //! metrics of the operator's own.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -15,12 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::object::Kind;
-
 mod client;
 mod controller;
-mod creation_times;
-mod custom_resource;
 mod election;
 mod exposition;
 mod process;
@@ -34,23 +28,18 @@ pub(crate) use self::client::{CacheMetrics, ClientMetrics};
 pub(crate) use self::controller::{ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
 pub(crate) use self::queue::{QueueMetrics, Running};
-pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
+pub(crate) use self::rest_client::RestClientLayer;
 pub(crate) use self::webhook::{CertificateMetrics, WebhookMetrics};
 /// The crate that an operator makes its own metrics with; see [`Metrics::register`].
 pub use prometheus_client;
 
 type Label = (&'static str, String);
 
-/// Returns the metadata of the objects of a kind.
-pub(crate) type Objects = Arc<dyn Fn() -> Vec<ObjectMeta> + Send + Sync>;
-
 /// The metrics of one manager. Copies share the registry.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Arc<Families>,
-    custom_resources: Arc<Mutex<BTreeSet<String>>>,
-    creation_times: creation_times::CreationTimes,
 }
 
 /// Every family, registered once; the names and help texts stand where each group is made.
@@ -82,13 +71,9 @@ impl Default for Metrics {
         };
         registry.register_collector(Box::new(process::Process));
         registry.register_collector(Box::new(tokio_runtime::TokioRuntime));
-        let creation_times = creation_times::CreationTimes::default();
-        registry.register_collector(Box::new(creation_times.clone()));
         Self {
             registry: Arc::new(Mutex::new(registry)),
             families: Arc::new(families),
-            custom_resources: Arc::default(),
-            creation_times,
         }
     }
 }
@@ -115,11 +100,9 @@ impl Metrics {
         self.families.client.cache_handle()
     }
 
-    /// Counts the requests of a [`kube::Client`] as `rest_client_requests_total`, and measures their duration and
-    /// size. A manager that connects by itself does this; one that is given a client does not.
-    ///
-    /// `host` is the value of the label: host and port of the API server.
-    pub fn rest_client_layer(&self, host: &str) -> RestClientLayer {
+    /// Returns the layer that counts and measures the requests of a [`kube::Client`]. `host` is the value of the label:
+    /// host and port of the API server.
+    pub(crate) fn rest_client_layer(&self, host: &str) -> RestClientLayer {
         self.families.rest_client.layer(host)
     }
 
@@ -137,19 +120,6 @@ impl Metrics {
     /// `certwatcher_read_certificate_errors_total`.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.families.webhook.certificates.clone()
-    }
-
-    /// Shows the objects of a kind, unless they are shown already.
-    pub(crate) fn show_objects(&self, kind: &str, objects: Objects) {
-        let resources = custom_resource::CustomResources::new(kind, objects);
-        if self.custom_resources.lock().insert(resources.name().to_owned()) {
-            self.registry.lock().register_collector(Box::new(resources));
-        }
-    }
-
-    /// Shows when the objects of a kind were created.
-    pub(crate) fn show_creation_times(&self, kind: Kind, objects: Objects) {
-        self.creation_times.add(kind, objects);
     }
 
     /// Registers metrics of the operator's own.

@@ -145,6 +145,7 @@ pub(crate) fn print(metrics: &Metrics) {
     let text = metrics.to_text();
     let interesting = [
         "rest_client_requests_total",
+        "requests_total",
         "controller_runtime_reconcile_total",
         "operator_runtime_",
     ];

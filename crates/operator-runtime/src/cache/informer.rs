@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
-use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event as WatchEvent;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -286,22 +286,6 @@ impl Informer {
         self.store.read().malformed_in(namespace)
     }
 
-    /// The metadata of all objects, sorted.
-    pub(crate) fn metadata(&self) -> Vec<ObjectMeta> {
-        let objects = self.all().into_iter();
-        let metadata =
-            objects.filter_map(|stored| self.view::<PartialObjectMeta>(&stored, Intake::look_at).ok());
-        metadata.map(|object| object.metadata.clone()).collect()
-    }
-
-    fn all(&self) -> Vec<Stored> {
-        let options = ListOptions::default();
-        let candidates = self.store.read().candidates(&options, Consistency::OwnWrites);
-        let mut objects: Vec<_> = candidates.into_iter().flatten().flatten().collect();
-        sort(&mut objects);
-        objects
-    }
-
     /// Adds an index of the values that a function makes of each object; `false` if there is one of that name. Objects
     /// that are there already are added in the background, by the task that is returned; lists that need the index wait
     /// for it.
@@ -543,14 +527,6 @@ impl Drop for Incomplete<'_> {
         // Dropped after the lock: what it holds may be anything.
         drop(removed);
     }
-}
-
-/// Sorts objects by namespace and name.
-fn sort(objects: &mut [Stored]) {
-    objects.sort_unstable_by(|one, other| {
-        let (one, other) = (&one.packed, &other.packed);
-        (one.namespace(), one.name()).cmp(&(other.namespace(), other.name()))
-    });
 }
 
 /// The event as one of `K`; `None` if its newest state does not fit.

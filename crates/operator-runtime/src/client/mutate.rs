@@ -1,6 +1,5 @@
-//! Create or change: one function makes the wanted object of whatever is there.
+//! [`Client::create_or_patch`](crate::Client::create_or_patch): creates an object or patches the existing one.
 
-use std::fmt;
 use std::sync::Arc;
 
 use kube::api::Patch;
@@ -9,74 +8,23 @@ use serde_json::{Value, json};
 use super::request::Target;
 use super::resources::Resources;
 use super::resources::whole_object;
-use super::{ClientError, merge};
+use super::{ClientError, Written, merge};
 use crate::cache::informer::CachedState;
 use crate::cache::skips::Interest;
 use crate::error::Result;
 use crate::object::{ObjectKey, View};
 
-/// A write with a stale state is tried this often.
+/// Maximum number of attempts if the state that a write was based on is stale.
 const ATTEMPTS: usize = 5;
-
-/// What `create_or_update` or `create_or_patch` did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationResult {
-    /// Nothing: the object was so already.
-    Unchanged,
-    /// It created the object.
-    Created,
-    /// It changed the object.
-    Updated,
-    /// It changed the object and its status.
-    UpdatedStatus,
-    /// It changed the status alone.
-    UpdatedStatusOnly,
-}
-
-impl fmt::Display for OperationResult {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Unchanged => "unchanged",
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::UpdatedStatus => "updatedStatus",
-            Self::UpdatedStatusOnly => "updatedStatusOnly",
-        })
-    }
-}
-
-/// How an object that exists is changed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Update,
-    Patch,
-}
 
 // === impl Resources ===
 
 impl<K: View> Resources<'_, K> {
-    pub(super) async fn create_or_update(
-        &self,
-        object: K,
-        mutate: impl FnMut(&mut K) -> Result<()> + Send,
-    ) -> Result<(Arc<K>, OperationResult)> {
-        self.create_or(Change::Update, object, mutate).await
-    }
-
     pub(super) async fn create_or_patch(
         &self,
-        object: K,
-        mutate: impl FnMut(&mut K) -> Result<()> + Send,
-    ) -> Result<(Arc<K>, OperationResult)> {
-        self.create_or(Change::Patch, object, mutate).await
-    }
-
-    async fn create_or(
-        &self,
-        change: Change,
         mut object: K,
         mut mutate: impl FnMut(&mut K) -> Result<()> + Send,
-    ) -> Result<(Arc<K>, OperationResult)> {
+    ) -> Result<Written<K>> {
         let target = self.placed("create or change", &mut object)?;
         target.check()?;
         let mut existing = self.get(target.key.clone()).await?;
@@ -88,13 +36,9 @@ impl<K: View> Resources<'_, K> {
                 let what = target.to_string();
                 return Err(ClientError::Renamed { what }.into());
             }
-            let outcome = match (&existing, change) {
-                (None, _) => self
-                    .create(wanted)
-                    .await
-                    .map(|new| (new.into_object(), OperationResult::Created)),
-                (Some(old), Change::Update) => self.update_if_changed(&target, old, wanted).await,
-                (Some(old), Change::Patch) => self.patch_if_changed(&target, old, &wanted).await,
+            let outcome = match &existing {
+                None => self.create(wanted).await,
+                Some(old) => self.patch_if_changed(&target, old, &wanted).await,
             };
             match outcome {
                 Err(error) if attempts < ATTEMPTS && is_stale(&error, existing.is_some()) => {
@@ -107,25 +51,12 @@ impl<K: View> Resources<'_, K> {
         }
     }
 
-    async fn update_if_changed(
-        &self,
-        target: &Target,
-        old: &Arc<K>,
-        new: K,
-    ) -> Result<(Arc<K>, OperationResult), ClientError> {
-        if whole_object(target, old.as_ref())? == whole_object(target, &new)? {
-            self.note_unchanged(target, old)?;
-            return Ok((old.clone(), OperationResult::Unchanged));
-        }
-        Ok((self.update(new).await?.into_object(), OperationResult::Updated))
-    }
-
     async fn patch_if_changed(
         &self,
         target: &Target,
         old: &Arc<K>,
         new: &K,
-    ) -> Result<(Arc<K>, OperationResult), ClientError> {
+    ) -> Result<Written<K>, ClientError> {
         let split = |object: &K| {
             let mut value = whole_object(target, object)?;
             let status = value.as_object_mut().and_then(|object| object.remove("status"));
@@ -134,12 +65,10 @@ impl<K: View> Resources<'_, K> {
         let ((old_object, old_status), (new_object, new_status)) = (split(old)?, split(new)?);
         let object = merge::difference(&old_object, &new_object);
         let status = merge::difference(&old_status, &new_status);
-        let result = match (&object, &status) {
-            (None, None) => OperationResult::Unchanged,
-            (Some(_), None) => OperationResult::Updated,
-            (Some(_), Some(_)) => OperationResult::UpdatedStatus,
-            (None, Some(_)) => OperationResult::UpdatedStatusOnly,
-        };
+        if object.is_none() && status.is_none() {
+            self.note_unchanged(target, old)?;
+            return Ok(Written::Unchanged(old.clone()));
+        }
         let mut written = old.clone();
         if let Some(patch) = object {
             written = self.send_patch(target, None, &patch).await?;
@@ -149,10 +78,7 @@ impl<K: View> Resources<'_, K> {
                 .send_patch(target, Some("status"), &json!({"status": status}))
                 .await?;
         }
-        if result == OperationResult::Unchanged {
-            self.note_unchanged(target, old)?;
-        }
-        Ok((written, result))
+        Ok(Written::Sent(written))
     }
 
     /// Records that nothing is written because `mutate` changed nothing in this state.

@@ -34,13 +34,6 @@ impl<K> Written<K> {
             Self::Sent(object) | Self::Unchanged(object) | Self::Gone(object) => object,
         }
     }
-
-    /// Takes the object.
-    pub(crate) fn into_object(self) -> Arc<K> {
-        match self {
-            Self::Sent(object) | Self::Unchanged(object) | Self::Gone(object) => object,
-        }
-    }
 }
 
 impl<K> Deref for Written<K> {

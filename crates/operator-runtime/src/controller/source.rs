@@ -14,7 +14,7 @@ use crate::handler::EventHandler;
 use crate::object::{Kind, Meta, ObjectKey, View};
 use crate::predicate::Predicate;
 use crate::queue::requests::Later;
-use crate::queue::{LOW_PRIORITY, Requests};
+use crate::queue::{Add, LOW_PRIORITY, Requests};
 
 /// Predicates of every event of every kind.
 pub(super) type Filters = Arc<[Box<dyn Predicate<dyn Meta>>]>;
@@ -63,7 +63,7 @@ impl Source {
 
     /// The keys that a stream brings, until it ends.
     pub(super) fn keys(stream: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
-        Self::stream(stream, |key, requests| requests.add(key))
+        Self::stream(stream, |key, requests| requests.add(key, Add::default()))
     }
 
     /// What a handler makes of the events that a stream brings, until it ends.

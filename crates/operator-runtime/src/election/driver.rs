@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -65,8 +65,13 @@ pub struct LeaderElectionOptions {
     pub identity: Option<String>,
     /// The labels of the Lease if this candidate creates it; an existing one keeps its own. Default: none.
     pub labels: BTreeMap<String, String>,
-    /// The times, which all candidates should share. Default: 15 s, 10 s and 2 s.
-    pub timing: Timing,
+    /// Time after the last observed renewal until another candidate takes over. The Lease holds it in whole seconds, rounded
+    /// up. All candidates should have the same durations. Default: 15 s.
+    pub lease_duration: Duration,
+    /// Time after the last successful renewal until the leader stops acting. Default: 10 s.
+    pub renew_deadline: Duration,
+    /// Time between two attempts to acquire or renew the Lease. Default: 2 s.
+    pub retry_period: Duration,
     /// True if the Lease is released at the end, so that the next leader need not wait until it expires. It is safe if
     /// everything that the leader did has ended before, which a manager ensures. Default: true.
     pub release_on_cancel: bool,
@@ -80,7 +85,9 @@ impl Default for LeaderElectionOptions {
             namespace: None,
             identity: None,
             labels: BTreeMap::new(),
-            timing: Timing::default(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
             release_on_cancel: true,
             metrics: LeaderMetrics::default(),
         }
@@ -103,14 +110,19 @@ impl LeaderElection {
         if name.is_empty() {
             return Err(ElectionError::NoName);
         }
-        options.timing.check()?;
+        let timing = Timing {
+            lease_duration: options.lease_duration,
+            renew_deadline: options.renew_deadline,
+            retry_period: options.retry_period,
+        };
+        timing.check()?;
         let namespace = options.namespace.map_or_else(namespace, Ok)?;
         let core = Core {
             api: Api::namespaced(client, &namespace),
             name: name.to_owned(),
             identity: options.identity.unwrap_or_else(identity),
             labels: options.labels,
-            timing: options.timing,
+            timing,
             release: options.release_on_cancel,
             leadership: watch::Sender::new(Leadership::Standby),
             metrics: options.metrics,
@@ -335,26 +347,20 @@ fn moment() -> Moment {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures::FutureExt as _;
 
     use super::*;
     use crate::election::fake::Server;
     use crate::metrics::Metrics;
 
-    /// As fast as whole seconds in the lease allow.
-    const FAST: Timing = Timing {
-        lease_duration: Duration::from_secs(1),
-        renew_deadline: Duration::from_millis(700),
-        retry_period: Duration::from_millis(50),
-    };
-
     fn options(identity: &str) -> LeaderElectionOptions {
         LeaderElectionOptions {
             namespace: Some("default".to_owned()),
             identity: Some(identity.to_owned()),
-            timing: FAST,
+            // The Lease holds whole seconds.
+            lease_duration: Duration::from_secs(1),
+            renew_deadline: Duration::from_millis(700),
+            retry_period: Duration::from_millis(50),
             ..LeaderElectionOptions::default()
         }
     }
@@ -519,12 +525,8 @@ mod tests {
         let server = Server::default();
         let unnamed = LeaderElection::new(server.client(), "", options("one"));
         assert!(matches!(unnamed, Err(ElectionError::NoName)));
-        let timing = Timing {
-            renew_deadline: Duration::from_secs(2),
-            ..FAST
-        };
         let hasty = LeaderElectionOptions {
-            timing,
+            renew_deadline: Duration::from_secs(2),
             ..options("one")
         };
         let hasty = LeaderElection::new(server.client(), "lock", hasty);

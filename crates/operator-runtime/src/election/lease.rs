@@ -15,16 +15,13 @@ use super::ElectionError;
 /// Candidates wait up to this much longer than the retry period, as a share of it, so that they do not all ask at once.
 const JITTER: f64 = 1.2;
 
-/// The times of an election with lease; every candidate should have the same.
+/// The durations of an election through a Lease, as in
+/// [`LeaderElectionOptions`](super::LeaderElectionOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// How long others wait after the last renewal that they saw before they take over; 15 s unless said otherwise.
-    /// Written to the lease in whole seconds, rounded up.
-    pub lease_duration: Duration,
-    /// How long the leader goes on acting after the last renewal that was answered; 10 s unless said otherwise.
-    pub renew_deadline: Duration,
-    /// The time between two attempts to acquire or renew; 2 s unless said otherwise.
-    pub retry_period: Duration,
+pub(super) struct Timing {
+    pub(super) lease_duration: Duration,
+    pub(super) renew_deadline: Duration,
+    pub(super) retry_period: Duration,
 }
 
 /// One candidate.

@@ -28,35 +28,18 @@ const BYTES: Buckets = Buckets(&[
     64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
 ]);
 
-/// A [`tower::Layer`] that counts requests by status code, method and host, and measures them. Watches are counted
-/// only: they have neither a duration nor a size that would say anything. It is made by
-/// [`Metrics::rest_client_layer`](super::Metrics::rest_client_layer).
+/// A [`tower::Layer`] that counts requests by status code, method and host, and measures them.
 ///
-/// ```
-/// use http::{Request, Response};
-/// use operator_runtime::metrics::Metrics;
-/// use tower::{Layer as _, ServiceExt as _};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> operator_runtime::Result<()> {
-/// let metrics = Metrics::default();
-/// let server = tower::service_fn(async |_: Request<String>| Ok::<_, std::io::Error>(Response::new(String::new())));
-/// let counted = metrics.rest_client_layer("10.0.0.1:6443").layer(server);
-/// counted.oneshot(Request::new(String::new())).await?;
-/// let line = r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:6443"} 1"#;
-/// assert!(metrics.to_text().contains(line));
-/// # Ok(())
-/// # }
-/// ```
+/// Watches are only counted: their duration and size have no meaning.
 #[derive(Clone, Debug)]
-pub struct RestClientLayer {
+pub(crate) struct RestClientLayer {
     families: Families,
     host: Arc<str>,
 }
 
 /// A service whose requests are counted; made by [`RestClientLayer`].
 #[derive(Clone, Debug)]
-pub struct RestClientService<S> {
+pub(crate) struct RestClientService<S> {
     inner: S,
     layer: RestClientLayer,
 }
@@ -64,7 +47,7 @@ pub struct RestClientService<S> {
 /// The body of an answer, whose size and duration are observed when it has been read or is dropped. It is a body as
 /// the one inside it is.
 #[derive(Debug)]
-pub struct Measured<R> {
+pub(crate) struct Measured<R> {
     inner: R,
     exchange: Option<Exchange>,
 }

@@ -69,18 +69,12 @@ impl Requests {
         self
     }
 
-    /// Reconciles the key as soon as a worker is free. A key that waits already is not added twice.
-    pub fn add(&self, key: impl Into<ObjectKey>) {
-        self.add_with(key, Add::default());
-    }
-
-    /// Reconciles the key with a priority, after a delay, or after the backoff. A key that waits already keeps the higher
-    /// priority and the earlier time.
-    pub fn add_with(&self, key: impl Into<ObjectKey>, add: Add) {
+    /// Adds a key. A key that is already queued is not added twice: it keeps the higher priority and the earlier time.
+    pub fn add(&self, key: impl Into<ObjectKey>, options: Add) {
         let add = state::Add {
-            priority: add.priority.unwrap_or(self.priority),
-            after: add.after,
-            rate_limited: add.rate_limited,
+            priority: options.priority.unwrap_or(self.priority),
+            after: options.after,
+            rate_limited: options.rate_limited,
         };
         self.queue.add(key.into(), add);
     }
@@ -99,7 +93,7 @@ impl Requests {
         later.tasks.spawn(async move {
             let work = stop.run_until_cancelled(in_turn(&turn, what));
             let keys = work.await.unwrap_or_default();
-            keys.into_iter().for_each(|key| requests.add(key));
+            keys.into_iter().for_each(|key| requests.add(key, Add::default()));
         });
     }
 }

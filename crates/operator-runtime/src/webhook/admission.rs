@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::denied::Denied;
 use super::patch::patch;
+use super::registration::WebhookOptions;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 use crate::object::Object;
 
@@ -44,6 +45,11 @@ pub trait Defaulter<K>: Send + Sync + 'static {
         request: &AdmissionRequest,
         object: &mut K,
     ) -> impl Future<Output = Result<(), Denied>> + Send;
+
+    /// Returns the options of the webhook: its path, its operations, its failure policy and so on.
+    fn options(&self) -> WebhookOptions {
+        WebhookOptions::default()
+    }
 }
 
 /// Checks what a schema cannot say. What a schema or a CEL rule of the CRD can say is better said there: it needs no
@@ -105,6 +111,11 @@ pub trait Validator<K>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Warnings, Denied>> + Send {
         let _ = (request, object);
         std::future::ready(Ok(Warnings::new()))
+    }
+
+    /// Returns the options of the webhook, such as the operations that it validates.
+    fn options(&self) -> WebhookOptions {
+        WebhookOptions::default()
     }
 }
 

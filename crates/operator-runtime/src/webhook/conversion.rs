@@ -128,21 +128,11 @@ impl<H: Object> Conversion<H> {
         }
     }
 
-    /// Adds a version; in the place of another one of the same `apiVersion`.
-    pub fn spoke<S: Convertible<Hub = H>>(self) -> Self {
-        self.spoke_with(S::convert_to, S::convert_from)
-    }
-
-    /// Adds a version whose conversion two functions know, as of a type of another crate; they promise what
-    /// [`Convertible`] does.
-    pub fn spoke_with<S: Object>(
-        mut self,
-        convert_to: impl Fn(S) -> Result<H> + Send + Sync + 'static,
-        convert_from: impl Fn(H) -> Result<S> + Send + Sync + 'static,
-    ) -> Self {
+    /// Adds a version. It replaces a version with the same `apiVersion`.
+    pub fn spoke<S: Convertible<Hub = H>>(mut self) -> Self {
         let spoke = Version {
-            to_hub: Box::new(move |object| convert_to(typed::<S>(object)?)),
-            from_hub: Box::new(move |hub| untyped(&convert_from(hub)?)),
+            to_hub: Box::new(|object| typed::<S>(object)?.convert_to()),
+            from_hub: Box::new(|hub| untyped(&S::convert_from(hub)?)),
         };
         self.versions.insert(Kind::of::<S>().api_version(), spoke);
         self

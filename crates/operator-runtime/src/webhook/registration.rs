@@ -181,24 +181,16 @@ impl<K: Object> Webhook<K> {
         }
     }
 
-    /// Fills in defaults when objects are created or updated, at a path such as `/mutate-cache-example-com-v1-memcached`.
+    /// Adds a mutating webhook, by default at a path such as `/mutate-cache-example-com-v1-memcached`.
     pub fn defaulter(self, defaulter: impl Defaulter<K>) -> Self {
-        self.defaulter_with(defaulter, WebhookOptions::default())
-    }
-
-    /// [`Webhook::defaulter`], registered as `options` say.
-    pub fn defaulter_with(self, defaulter: impl Defaulter<K>, options: WebhookOptions) -> Self {
+        let options = defaulter.options();
         let handler = Defaulting::<K, _>::new(defaulter, options.remove_unknown_fields);
         self.mutating(handler, options)
     }
 
-    /// Checks objects that are created or updated, at a path such as `/validate-cache-example-com-v1-memcached`.
+    /// Adds a validating webhook, by default at a path such as `/validate-cache-example-com-v1-memcached`.
     pub fn validator(self, validator: impl Validator<K>) -> Self {
-        self.validator_with(validator, WebhookOptions::default())
-    }
-
-    /// [`Webhook::validator`], registered as `options` say: for deletions too, for example, or with little patience.
-    pub fn validator_with(self, validator: impl Validator<K>, options: WebhookOptions) -> Self {
+        let options = validator.options();
         self.validating(Validating::<K, _>::new(validator), options)
     }
 

@@ -83,6 +83,42 @@ impl Validator<Memcached> for MemcachedWebhook {
     }
 }
 
+/// A [`MemcachedWebhook`] with options.
+struct WithOptions(WebhookOptions);
+
+impl Defaulter<Memcached> for WithOptions {
+    async fn default(&self, request: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
+        MemcachedWebhook.default(request, memcached).await
+    }
+
+    fn options(&self) -> WebhookOptions {
+        self.0.clone()
+    }
+}
+
+impl Validator<Memcached> for WithOptions {
+    async fn validate_create(
+        &self,
+        request: &AdmissionRequest,
+        memcached: &Memcached,
+    ) -> Result<Warnings, Denied> {
+        MemcachedWebhook.validate_create(request, memcached).await
+    }
+
+    async fn validate_update(
+        &self,
+        request: &AdmissionRequest,
+        old: &Memcached,
+        new: &Memcached,
+    ) -> Result<Warnings, Denied> {
+        MemcachedWebhook.validate_update(request, old, new).await
+    }
+
+    fn options(&self) -> WebhookOptions {
+        self.0.clone()
+    }
+}
+
 impl Convertible for v1alpha1::Memcached {
     type Hub = Memcached;
 
@@ -449,7 +485,7 @@ async fn defaulter_can_take_away_what_its_type_does_not_know() {
         remove_unknown_fields: true,
         ..WebhookOptions::default()
     };
-    let webhook = Webhook::<Memcached>::new().defaulter_with(MemcachedWebhook, options);
+    let webhook = Webhook::<Memcached>::new().defaulter(WithOptions(options));
     let response = review_by(
         &served(webhook),
         MUTATE,
@@ -535,7 +571,7 @@ async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
         ..WebhookOptions::default()
     };
     let metrics = Metrics::default();
-    let webhook = Webhook::<Memcached>::new().validator_with(MemcachedWebhook, options);
+    let webhook = Webhook::<Memcached>::new().validator(WithOptions(options));
     let server = with(|server| server.add(webhook));
     let server = server.metrics(metrics.clone());
     server.count();
@@ -615,28 +651,6 @@ async fn lists_are_converted_item_by_item() {
     let response = converted(&server, &[list(&[old(3), broken])], "cache.example.com/v1").await;
     let message = response["result"]["message"].as_str().unwrap();
     assert!(message.starts_with("items[1]: "), "{message}");
-}
-
-#[tokio::test]
-async fn versions_can_be_converted_by_functions() {
-    let conversion = Conversion::<Memcached>::new().spoke_with::<v1alpha1::Memcached>(
-        |spoke| {
-            Ok(Memcached::new(
-                "",
-                MemcachedSpec {
-                    size: spoke.spec.replicas,
-                    image: None,
-                },
-            ))
-        },
-        |_| Err(crate::Error::msg("there is no way back")),
-    );
-    let server = served(Webhook::<Memcached>::new().conversion(conversion));
-    let response = converted(&server, &[old(3)], "cache.example.com/v1").await;
-    assert_eq!(response["convertedObjects"][0]["spec"]["size"], 3);
-    let new = response["convertedObjects"][0].clone();
-    let response = converted(&server, &[new], "cache.example.com/v1alpha1").await;
-    assert_eq!(response["result"]["message"], "there is no way back");
 }
 
 /// Signs the certificates of clients.
@@ -872,7 +886,7 @@ fn options_are_in_the_description() {
         object_selector: Some(serde_json::from_value(json!({"matchLabels": {"a": "b"}})).unwrap()),
         ..WebhookOptions::default()
     };
-    let webhook = Webhook::<Memcached>::new().defaulter_with(MemcachedWebhook, options);
+    let webhook = Webhook::<Memcached>::new().defaulter(WithOptions(options));
     assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/status"]);
     let entry = &webhook.describe().mutating_webhooks[0];
     assert_eq!(entry["name"], "status.example.com");

@@ -151,12 +151,12 @@ async fn streams_and_functions_are_sources_too() {
                 .requests_from(from_keys)
                 .events_from(from_events, handler::for_object())
                 .watches_raw(async |requests, stop| {
-                    requests.add(("default", "function"));
+                    requests.add(("default", "function"), Add::default());
                     let later = Add {
                         after: Duration::from_millis(20),
                         ..Add::default()
                     };
-                    requests.add_with(("default", "later"), later);
+                    requests.add(("default", "later"), later);
                     stop.cancelled().await;
                     Ok(())
                 }),

@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_apiserver::ApiServer;
 use operator_runtime::cache::CacheOptions;
 use operator_runtime::client::ClientError;
-use operator_runtime::election::{Election, LeaderElection, LeaderElectionOptions, Leadership, Timing};
+use operator_runtime::election::{Election, LeaderElection, LeaderElectionOptions, Leadership};
 use operator_runtime::manager::{ManagerOptions, Runnable};
 use operator_runtime::metrics::Metrics;
 use operator_runtime::prelude::*;
@@ -26,19 +26,21 @@ use crate::support::{
 };
 use crate::wire::{Fault, Wire};
 
-/// As fast as whole seconds in the lease allow.
-const FAST: Timing = Timing {
-    lease_duration: Duration::from_secs(1),
-    renew_deadline: Duration::from_millis(700),
-    retry_period: Duration::from_millis(50),
-};
+/// The shortest durations that a Lease, which holds whole seconds, allows.
+fn fast() -> LeaderElectionOptions {
+    LeaderElectionOptions {
+        namespace: Some("default".to_owned()),
+        lease_duration: Duration::from_secs(1),
+        renew_deadline: Duration::from_millis(700),
+        retry_period: Duration::from_millis(50),
+        ..LeaderElectionOptions::default()
+    }
+}
 
 fn election(client: &kube::Client, identity: &str) -> LeaderElection {
     let options = LeaderElectionOptions {
-        namespace: Some("default".to_owned()),
         identity: Some(identity.to_owned()),
-        timing: FAST,
-        ..LeaderElectionOptions::default()
+        ..fast()
     };
     LeaderElection::new(client.clone(), "widget-lock", options).unwrap()
 }
@@ -152,15 +154,11 @@ async fn options_of_the_manager_are_those_of_its_election() {
             leader_election: true,
             leader_election_id: Some("widget-lock".to_owned()),
             leader_election_options: LeaderElectionOptions {
-                namespace: Some("default".to_owned()),
-                timing: Timing {
-                    lease_duration: Duration::from_secs(7),
-                    renew_deadline: Duration::from_secs(3),
-                    ..FAST
-                },
+                lease_duration: Duration::from_secs(7),
+                renew_deadline: Duration::from_secs(3),
                 labels: [("app".to_owned(), "tester".to_owned())].into(),
                 release_on_cancel: false,
-                ..LeaderElectionOptions::default()
+                ..fast()
             },
             leader_election_client: Some(elsewhere.client.clone()),
             ..ManagerOptions::from(bench.client.clone())
@@ -198,35 +196,32 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
         leader_election_options,
         ..ManagerOptions::from(bench.client.clone())
     };
-    let lease = || LeaderElectionOptions {
-        namespace: Some("default".to_owned()),
-        ..LeaderElectionOptions::default()
-    };
     let error = async |options: ManagerOptions| {
         Error::from(Manager::new("tester", options).await.unwrap_err()).to_string()
     };
-    let timing = |lease, renew, retry| Timing {
+    let durations = |lease, renew, retry| LeaderElectionOptions {
         lease_duration: Duration::from_secs(lease),
         renew_deadline: Duration::from_secs(renew),
         retry_period: Duration::from_secs(retry),
+        ..fast()
     };
-    for (timing, text) in [
+    for (election, text) in [
         (
-            timing(10, 10, 2),
+            durations(10, 10, 2),
             "leaseDuration must be greater than renewDeadline",
         ),
         (
-            timing(15, 12, 10),
+            durations(15, 12, 10),
             "renewDeadline must be greater than retryPeriod*JitterFactor",
         ),
-        (timing(15, 10, 0), "retryPeriod must be greater than zero"),
+        (durations(15, 10, 0), "retryPeriod must be greater than zero"),
     ] {
-        let error = error(options(LeaderElectionOptions { timing, ..lease() })).await;
+        let error = error(options(election)).await;
         assert!(error.contains(text), "{error}");
     }
     let unnamed = error(ManagerOptions {
         leader_election_id: Some(String::new()),
-        ..options(lease())
+        ..options(fast())
     })
     .await;
     assert!(
@@ -246,10 +241,8 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
 async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
     let (bench, metrics) = (Bench::without_widgets(), Metrics::default());
     let options = LeaderElectionOptions {
-        namespace: Some("default".to_owned()),
-        timing: FAST,
         metrics: metrics.leader("widget-lock"),
-        ..LeaderElectionOptions::default()
+        ..fast()
     };
     let election = LeaderElection::new(bench.client.clone(), "widget-lock", options).unwrap();
     let manager = Manager::new(

@@ -15,7 +15,6 @@ mod deletions;
 mod election;
 mod events;
 mod finalizer;
-mod helpers;
 mod logging;
 mod manager;
 mod manifests;

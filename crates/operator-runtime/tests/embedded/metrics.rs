@@ -10,9 +10,7 @@ use operator_apiserver::ApiServer;
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::Webhook;
 
-use crate::support::{
-    Bench, Widget, WidgetSpec, config_map, get, in_time, key, observe_widgets, reconcile_widgets, run,
-};
+use crate::support::{Bench, Widget, WidgetSpec, config_map, get, in_time, key, reconcile_widgets, run};
 use crate::webhooks::WidgetWebhook;
 use crate::wire::{Fault, Wire};
 
@@ -301,37 +299,6 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
         "{text}"
     );
     assert_eq!(told.unheard(), [], "{}", key("a"));
-}
-
-#[tokio::test]
-async fn custom_resources_show_while_they_exist() {
-    let bench = Bench::new().await;
-    let manager = bench.manager().await;
-    manager.metrics().custom_resources::<Widget>(manager.cache());
-    manager.metrics().custom_resources::<Widget>(manager.cache());
-    let mut told = observe_widgets(&manager);
-    let running = run(&manager);
-    manager.metrics().creation_times::<Widget>(manager.cache());
-    let widget = bench.create("a", 1).await;
-    told.until("a", Some(1)).await;
-    let text = manager.metrics().to_text();
-    let created = widget.metadata.creation_timestamp.unwrap().0.as_second() as f64;
-    let prefix = r#"resource_created_at_seconds{name="a",namespace="default",group="example.com",version="v1",kind="Widget"} "#;
-    let shown = text.lines().find_map(|line| line.strip_prefix(prefix));
-    assert_eq!(shown.map(|shown| shown.parse().unwrap()), Some(created), "{text}");
-    assert_eq!(text.matches("# TYPE widget_info gauge\n").count(), 1);
-    assert!(
-        text.contains("widget_info{namespace=\"default\",widget=\"a\"} 1\n"),
-        "{text}"
-    );
-    bench.delete("a").await;
-    told.until("a", None).await;
-    let text = manager.metrics().to_text();
-    assert!(
-        !text.contains("widget_info{") && !text.contains("resource_created_at_seconds{"),
-        "{text}"
-    );
-    running.end().await.unwrap();
 }
 
 #[tokio::test]

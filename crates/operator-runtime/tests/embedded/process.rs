@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_apiserver::ApiServer;
-use operator_runtime::election::{LeaderElection, LeaderElectionOptions, Timing};
+use operator_runtime::election::{LeaderElection, LeaderElectionOptions};
 use operator_runtime::logging::Logging;
 use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
@@ -76,16 +76,13 @@ impl Settings {
             ..ManagerOptions::from(client.clone())
         };
         if self.elects {
-            // As fast as whole seconds in the lease allow.
-            let timing = Timing {
+            // The Lease holds whole seconds.
+            let of_lease = LeaderElectionOptions {
                 lease_duration: Duration::from_secs(1),
                 renew_deadline: Duration::from_millis(700),
                 retry_period: Duration::from_millis(50),
-            };
-            let of_lease = LeaderElectionOptions {
                 namespace: Some("default".to_owned()),
                 identity: Some(self.name.clone()),
-                timing,
                 ..LeaderElectionOptions::default()
             };
             options.election = Some(Box::new(LeaderElection::new(client, "tester", of_lease)?));

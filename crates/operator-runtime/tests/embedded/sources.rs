@@ -120,10 +120,10 @@ async fn handler_decides_when_and_how_urgently() {
                 ..Add::default()
             },
             // The usual priority of the first list.
-            "low" => return queue.add(key("low")),
+            "low" => return queue.add(key("low"), Add::default()),
             _ => return,
         };
-        queue.add_with(key(&name), add);
+        queue.add(key(&name), add);
     });
     let (reconciler, mut told) = plain_teller();
     manager

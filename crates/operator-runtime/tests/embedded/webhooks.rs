@@ -563,15 +563,22 @@ async fn api_server_asks_webhooks_and_keeps_what_they_do_not_know() {
 
 #[tokio::test]
 async fn unknown_fields_go_where_the_defaulter_should_remove_them() {
-    let options = WebhookOptions {
-        remove_unknown_fields: true,
-        ..WebhookOptions::default()
-    };
-    let webhook = || {
-        Webhook::new()
-            .defaulter_with(WidgetWebhook, options.clone())
-            .validator(WidgetWebhook)
-    };
+    struct Strict;
+
+    impl Defaulter<Widget> for Strict {
+        async fn default(&self, request: &AdmissionRequest, widget: &mut Widget) -> Result<(), Denied> {
+            WidgetWebhook.default(request, widget).await
+        }
+
+        fn options(&self) -> WebhookOptions {
+            WebhookOptions {
+                remove_unknown_fields: true,
+                ..WebhookOptions::default()
+            }
+        }
+    }
+
+    let webhook = || Webhook::new().defaulter(Strict).validator(WidgetWebhook);
     let (env, running) = asked(webhook).await;
     assert_eq!(created_red(&env, 0).await.unwrap(), json!({"size": 1}));
     running.end().await.unwrap();

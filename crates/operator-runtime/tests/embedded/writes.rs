@@ -7,9 +7,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::api::{Api, DynamicObject, Patch, ValidationDirective};
 use kube::core::PartialObjectMeta;
-use operator_runtime::client::OperationResult;
 use operator_runtime::owner::{Owner, set_controller_reference};
 use operator_runtime::{Client, Kind, prelude::*};
 use serde_json::json;
@@ -42,7 +41,7 @@ fn set(value: &str) -> impl FnMut(&mut ConfigMap) -> Result<()> {
 }
 
 #[tokio::test]
-async fn create_or_update_says_what_it_did() {
+async fn create_or_patch_reports_whether_it_wrote() {
     let bench = Bench::new().await;
     let owner = bench.create("owner", 1).await;
     let (client, running) = start(&bench).await;
@@ -50,19 +49,18 @@ async fn create_or_update_says_what_it_did() {
         set("1")(config)?;
         Ok(set_controller_reference(&owner, config)?)
     };
-    let mut results = Vec::new();
+    let mut sent = Vec::new();
     for _ in 0..3 {
-        let (config, result) = client.create_or_update(config("a", ""), mutate).await.unwrap();
+        let config = client.create_or_patch(config("a", ""), mutate).await.unwrap();
         assert_eq!(config.data.as_ref().unwrap()["value"], "1");
-        results.push(result);
+        sent.push(config.was_sent());
     }
-    let (_, result) = client.create_or_update(config("a", ""), set("2")).await.unwrap();
-    results.push(result);
-    let texts: Vec<_> = results.iter().map(ToString::to_string).collect();
-    assert_eq!(texts, ["created", "unchanged", "unchanged", "updated"]);
+    let config_map = client.create_or_patch(config("a", ""), set("2")).await.unwrap();
+    sent.push(config_map.was_sent());
+    assert_eq!(sent, [true, false, false, true]);
     assert_eq!(bench.network.take_writes().len(), 2);
 
-    let renamed = client.create_or_update(config("a", ""), |config: &mut ConfigMap| {
+    let renamed = client.create_or_patch(config("a", ""), |config: &mut ConfigMap| {
         config.metadata.name = Some("b".to_owned());
         Ok(())
     });
@@ -71,34 +69,31 @@ async fn create_or_update_says_what_it_did() {
         error.contains("mutate changed the name or the namespace"),
         "{error}"
     );
-    let error = client.create_or_update(config("a", ""), |_: &mut ConfigMap| Err(Error::msg("no idea")));
+    let error = client.create_or_patch(config("a", ""), |_: &mut ConfigMap| Err(Error::msg("no idea")));
     assert_eq!(error.await.unwrap_err().to_string(), "no idea");
     running.end().await.unwrap();
 }
 
 #[tokio::test]
-async fn stale_state_is_read_again_and_the_conflict_is_counted() {
+async fn object_that_exists_unknown_to_the_cache_is_read_and_patched() {
     let bench = Bench::new().await;
-    // The cache lists, and then hears nothing.
+    // The cache lists, and its watch fails.
     bench
         .network
         .refuse(|request| request.contains("watch=true").then_some(500));
-    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
-    configs
-        .create(&Default::default(), &config("a", "1"))
-        .await
-        .unwrap();
     let manager = bench.manager().await;
     let running = run(&manager);
     let client = manager.client();
     client.list::<ConfigMap>().await.unwrap();
-    let foreign = Patch::Merge(json!({"data": {"foreign": "kept"}}));
-    configs
-        .patch("a", &PatchParams::default(), &foreign)
-        .await
-        .unwrap();
-    let (config, result) = client.create_or_update(config("a", ""), set("2")).await.unwrap();
-    assert_eq!(result, OperationResult::Updated);
+    let mut foreign = config("a", "1");
+    foreign
+        .data
+        .get_or_insert_default()
+        .insert("foreign".to_owned(), "kept".to_owned());
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    configs.create(&Default::default(), &foreign).await.unwrap();
+    let config = client.create_or_patch(config("a", ""), set("2")).await.unwrap();
+    assert!(config.was_sent());
     let data = config.data.as_ref().unwrap();
     assert_eq!((data["foreign"].as_str(), data["value"].as_str()), ("kept", "2"));
     let metrics = manager.metrics().to_text();
@@ -124,7 +119,7 @@ async fn create_or_patch_sends_what_changed_of_object_and_status() {
             }
             Ok(())
         };
-        let (widget, result) = client.create_or_patch(widget(1), mutate).await.unwrap();
+        let widget = client.create_or_patch(widget(1), mutate).await.unwrap();
         assert_eq!(
             (
                 widget.spec.size,
@@ -132,13 +127,13 @@ async fn create_or_patch_sends_what_changed_of_object_and_status() {
             ),
             (size, status)
         );
-        (result, bench.network.take_writes().len())
+        (widget.was_sent(), bench.network.take_writes().len())
     };
-    assert_eq!(change(1, None).await, (OperationResult::Created, 1));
-    assert_eq!(change(1, None).await, (OperationResult::Unchanged, 0));
-    assert_eq!(change(1, Some(1)).await, (OperationResult::UpdatedStatusOnly, 1));
-    assert_eq!(change(2, Some(2)).await, (OperationResult::UpdatedStatus, 2));
-    assert_eq!(change(3, Some(2)).await, (OperationResult::Updated, 1));
+    assert_eq!(change(1, None).await, (true, 1));
+    assert_eq!(change(1, None).await, (false, 0));
+    assert_eq!(change(1, Some(1)).await, (true, 1));
+    assert_eq!(change(2, Some(2)).await, (true, 2));
+    assert_eq!(change(3, Some(2)).await, (true, 1));
     running.end().await.unwrap();
 }
 

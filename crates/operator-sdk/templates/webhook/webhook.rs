@@ -16,7 +16,7 @@ use crate::{{ api_path }}::{{ kind }};
 pub struct {{ kind }}Webhook;
 
 /// The webhooks of {{ kind }}. What serves them and what tells the API server about them is made from
-/// this alone; give `defaulter_with` or `validator_with` options for what is not as usual.
+/// this alone. Implement `options` of `Defaulter` or `Validator` to change the settings.
 pub fn webhook() -> Webhook<{{ kind }}> {
     Webhook::new()
 }
