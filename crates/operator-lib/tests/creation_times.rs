@@ -21,7 +21,7 @@ fn objects_have_a_series_while_they_exist() {
     };
     assert_eq!(handler.requests(&created), []);
     let labels = r#"name="a",namespace="default",group="",version="v1",kind="ConfigMap""#;
-    let series = format!("resource_created_at_seconds{{{labels}}} 1767323045\n");
+    let series = format!("resource_created_at_seconds{{{labels}}} 1.767323045e+09\n");
     let text = metrics.to_text();
     assert!(text.contains(&series), "{text}");
 
