@@ -6,7 +6,9 @@
 
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::Request;
@@ -144,6 +146,7 @@ fn twice(count: usize) -> String {
 // === strict decoding ===
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn strict_errors_are_limited_in_the_order_of_the_body() {
     let server = server().await;
     let unknown: String = (0..150).map(|index| format!(r#","u{index}":1"#)).collect();
@@ -162,7 +165,7 @@ async fn strict_errors_are_limited_in_the_order_of_the_body() {
 }
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn repeated_and_unknown_fields_cost_what_they_are_long() {
     let server = server().await;
     let spec = format!(r#"{{"resourceAttributes":{{"verb":"get"}}{}}}"#, twice(60_000));
@@ -199,6 +202,7 @@ async fn repeated_and_unknown_fields_cost_what_they_are_long() {
 }
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn warnings_are_bounded_as_on_the_real_server() {
     let server = server().await;
     let unknown: String = (0..30)
@@ -212,7 +216,7 @@ async fn warnings_are_bounded_as_on_the_real_server() {
 }
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn aliases_of_yaml_are_charged_by_their_bytes() {
     let server = server().await;
     let aliases: String = (0..2_000).map(|index| format!(", k{index}: *a")).collect();
@@ -232,7 +236,7 @@ async fn aliases_of_yaml_are_charged_by_their_bytes() {
 // === patches ===
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn copies_of_a_json_patch_are_limited() {
     let server = server().await;
     let path = format!("{WIDGETS}/w");
@@ -269,7 +273,7 @@ async fn copies_of_a_json_patch_are_limited() {
 }
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn an_object_cannot_be_nested_deeper_patch_by_patch() {
     let server = server().await;
     ask(
@@ -305,44 +309,41 @@ async fn an_object_cannot_be_nested_deeper_patch_by_patch() {
 }
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn long_lists_are_merged_in_time() {
     let server = server().await;
     let variable = |index: usize| json!({"name": format!("A{index}"), "value": "x"});
     let variables: Vec<Value> = (0..20_000).map(variable).collect();
     let body = pod(json!({"containers": [{"name": "c", "image": "i", "env": variables}]}));
+    ask(&server, "POST", PODS, JSON, &body).await.is(201);
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
-            "spec": {"containers": [{"name": "c", "image": "i", "env": variables}]}}}});
+            "spec": {"containers": [{"name": "c", "image": "i", "env": variables}]}}}})
+    .to_string();
+    drop(variables);
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    ask(&server, "POST", PODS, JSON, &body).await.is(201);
-    ask(&server, "POST", deployments, JSON, &deployment.to_string())
-        .await
-        .is(201);
-    let reversed: Vec<Value> = (0..20_000).rev().map(variable).collect();
-    let order: Vec<Value> = (0..20_000)
-        .rev()
-        .map(|index| json!({"name": format!("A{index}")}))
-        .collect();
-    let deleted: Vec<Value> = (0..10_000)
-        .map(|index| json!({"$patch": "delete", "name": format!("A{index}")}))
-        .collect();
-    for list in [
-        json!({"env": reversed}),
-        json!({"env": reversed, "$setElementOrder/env": order}),
-        json!({"env": deleted}),
-    ] {
-        let mut container = list;
-        container["name"] = "c".into();
-        let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
-        ask(
-            &server,
-            "PATCH",
-            &format!("{deployments}/d"),
-            STRATEGIC,
-            &patch.to_string(),
-        )
-        .await
-        .is(200);
+    ask(&server, "POST", deployments, JSON, &deployment).await.is(201);
+    let reversed = || (0..20_000).rev().map(variable).collect::<Vec<Value>>();
+    let order = || {
+        (0..20_000)
+            .rev()
+            .map(|index| json!({"name": format!("A{index}")}))
+            .collect::<Vec<Value>>()
+    };
+    let deleted = || {
+        (0..10_000)
+            .map(|index| json!({"$patch": "delete", "name": format!("A{index}")}))
+            .collect::<Vec<Value>>()
+    };
+    let lists: [&dyn Fn() -> Value; 3] = [
+        &|| json!({"name": "c", "env": reversed()}),
+        &|| json!({"name": "c", "env": reversed(), "$setElementOrder/env": order()}),
+        &|| json!({"name": "c", "env": deleted()}),
+    ];
+    for container in lists {
+        let patch = json!({"spec": {"template": {"spec": {"containers": [container()]}}}}).to_string();
+        let path = format!("{deployments}/d");
+        ask(&server, "PATCH", &path, STRATEGIC, &patch).await.is(200);
     }
     let finalizers: Vec<String> = (0..20_000).map(|index| format!("example.com/f{index}")).collect();
     let patch = json!({"metadata": {"finalizers": finalizers}}).to_string();
@@ -358,6 +359,7 @@ async fn long_lists_are_merged_in_time() {
 // === validation ===
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn long_lists_are_validated_in_time() {
     let server = server().await;
     let owner = |index: usize, controller: bool| {
@@ -424,7 +426,7 @@ async fn long_lists_are_validated_in_time() {
 }
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn errors_that_show_a_whole_list_are_bounded() {
     let server = server().await;
     let quotas = "/api/v1/namespaces/default/resourcequotas";
@@ -445,7 +447,7 @@ async fn errors_that_show_a_whole_list_are_bounded() {
 }
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn large_roles_are_compared_without_their_combinations() {
     let server = server().await;
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -482,6 +484,7 @@ async fn large_roles_are_compared_without_their_combinations() {
 // === storage ===
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn objects_that_etcd_would_refuse_are_refused() {
     let server = server().await;
     let text = |length: usize| widget("b", json!({"k": "x".repeat(length)})).to_string();
@@ -555,6 +558,7 @@ async fn ask_body(server: &ApiServer, method: &str, path: &str, media: &str, bod
 }
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn deep_objects_can_be_read_after_a_restart_and_written_back() {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
@@ -593,7 +597,7 @@ async fn deep_objects_can_be_read_after_a_restart_and_written_back() {
 }
 
 #[tokio::test]
-#[ignore = "run by hostile_requests_are_answered_with_little_memory"]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn the_history_is_bounded_by_the_memory_of_its_objects() {
     let server = ApiServer::builder().history_bytes(4 << 20).build().unwrap();
     let body = |round: usize| {
@@ -621,6 +625,7 @@ async fn the_history_is_bounded_by_the_memory_of_its_objects() {
 // === requests side by side ===
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn a_health_check_does_not_wait_for_a_large_request() {
     let server = server().await;
     let children: Vec<String> = (0..100_000)
@@ -645,6 +650,7 @@ async fn a_health_check_does_not_wait_for_a_large_request() {
 }
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn a_request_that_is_not_allowed_is_refused_before_its_body_is_read() {
     let server = ApiServer::builder().build().unwrap();
     let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
@@ -660,6 +666,7 @@ async fn a_request_that_is_not_allowed_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn an_address_is_given_once_however_many_ask_for_it() {
     let server = server().await;
     let services = "/api/v1/namespaces/default/services";
@@ -681,42 +688,49 @@ async fn an_address_is_given_once_however_many_ask_for_it() {
     }
 }
 
-/// The tests whose requests would take gigabytes without a limit. They run in a process with little memory, and not a
-/// second time by themselves.
-const HUNGRY: [&str; 7] = [
-    "aliases_of_yaml_are_charged_by_their_bytes",
-    "an_object_cannot_be_nested_deeper_patch_by_patch",
-    "copies_of_a_json_patch_are_limited",
-    "errors_that_show_a_whole_list_are_bounded",
-    "large_roles_are_compared_without_their_combinations",
-    "repeated_and_unknown_fields_cost_what_they_are_long",
-    "the_history_is_bounded_by_the_memory_of_its_objects",
-];
-
+/// Runs each test of this file in a process of its own with 512 MiB of memory, two at a time.
 #[test]
-fn hostile_requests_are_answered_with_little_memory() {
-    let limited = "ulimit -v 1000000; exec \"$0\" --exact --ignored --test-threads=1 \"$@\"";
-    let runs = HUNGRY.chunks(4).map(|tests| {
-        let run = Command::new("sh")
-            .args(["-c", limited])
-            .arg(std::env::current_exe().unwrap())
-            .args(tests)
-            .env("MALLOC_ARENA_MAX", "1")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        (tests.len(), run.unwrap())
+fn requests_are_answered_with_little_memory() {
+    let program = std::env::current_exe().unwrap();
+    let list = Command::new(&program)
+        .args(["--list", "--ignored"])
+        .output()
+        .unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let names: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .collect();
+    assert!(names.len() > 10, "{list}");
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run_limited(&program, name);
+                }
+            });
+        }
     });
-    for (count, run) in runs.collect::<Vec<_>>() {
-        let run = run.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&run.stdout);
-        let complaints = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{said}{complaints}");
-        assert!(said.contains(&format!("{count} passed")), "{said}");
-    }
+}
+
+fn run_limited(program: &Path, name: &str) {
+    let limited = "ulimit -v 524288; exec \"$0\" --exact --ignored --test-threads=1 \"$@\"";
+    let run = Command::new("sh")
+        .args(["-c", limited])
+        .arg(program)
+        .arg(name)
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&run.stdout);
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{name}:\n{stdout}{stderr}");
+    assert!(stdout.contains("1 passed"), "{name}:\n{stdout}");
 }
 
 #[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
 async fn long_lists_are_applied_in_time() {
     let server = server().await;
     let applied = |from: usize| {
