@@ -1,0 +1,205 @@
+//! Calls of the operator, and the names under which they are found again in another run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use http::{HeaderMap, Method, Uri, header};
+use operator_apiserver::RequestInfo;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Identifies calls across runs: verb, resource, and object, such as `update statefulsets.apps/status default/db`.
+/// The random suffix of a generated name is `*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Signature(String);
+
+/// A call that was read from a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) verb: String,
+    /// The group, version and plural of the resource.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    /// The name of the object; empty if the server generates it.
+    pub(crate) name: String,
+    /// The object or the scope, with generated names canonicalized.
+    pub(crate) target: String,
+    /// True if the request accepts a state that is older than the newest (`resourceVersion=0`).
+    pub(crate) accepts_any_version: bool,
+}
+
+/// The generated names of a run, and the canonical form of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    generated: BTreeMap<String, String>,
+}
+
+// === impl Signature ===
+
+impl Signature {
+    /// Creates a signature from its text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the verb.
+    pub fn verb(&self) -> &str {
+        self.0.split(' ').next().unwrap_or_default()
+    }
+
+    /// Returns the resource, such as `deployments.apps/status`.
+    pub fn resource(&self) -> &str {
+        self.0.split(' ').nth(1).unwrap_or_default()
+    }
+
+    /// Returns true for a verb that changes objects.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb(), "get" | "list" | "watch" | "head" | "")
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Reads a request. Returns `None` for a path that is no resource, such as `/version`.
+    pub(crate) fn of(
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &[u8],
+        names: &Names,
+    ) -> Option<Self> {
+        let info = RequestInfo::of(method, uri);
+        if !info.is_resource {
+            return None;
+        }
+        let mut verb = info.verb.to_owned();
+        let content_type = headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        if verb == "patch" && content_type.contains("apply-patch") {
+            verb = "apply".to_owned();
+        }
+        let mut name = info.name.clone();
+        let mut shown = names.canonical(&name).to_owned();
+        if verb == "create" && name.is_empty() {
+            let object: Value = serde_json::from_slice(body).unwrap_or_default();
+            let text = |pointer: &str| {
+                object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            name = text("/metadata/name").to_owned();
+            shown = match name.is_empty() {
+                true => format!("{}*", text("/metadata/generateName")),
+                false => name.clone(),
+            };
+        }
+        let target = match (info.namespace.as_str(), shown.as_str()) {
+            ("", shown) => shown.to_owned(),
+            (namespace, "") => namespace.to_owned(),
+            (namespace, shown) => format!("{namespace}/{shown}"),
+        };
+        let query = uri.query().unwrap_or_default();
+        Some(Self {
+            verb,
+            group: info.group,
+            version: info.version,
+            resource: info.resource,
+            subresource: info.subresource,
+            namespace: info.namespace,
+            name,
+            target,
+            accepts_any_version: query.split('&').any(|part| part == "resourceVersion=0"),
+        })
+    }
+
+    /// Returns the signature.
+    pub(crate) fn signature(&self) -> Signature {
+        let mut text = format!("{} {}", self.verb, qualified(&self.resource, &self.group));
+        if !self.subresource.is_empty() {
+            text = format!("{text}/{}", self.subresource);
+        }
+        if !self.target.is_empty() {
+            text = format!("{text} {}", self.target);
+        }
+        Signature(text)
+    }
+}
+
+/// Returns a resource with its group: `pods`, `deployments.apps`.
+pub(crate) fn qualified(resource: &str, group: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+// === impl Names ===
+
+impl Names {
+    /// Records the name of an object if it was generated.
+    pub(crate) fn learn(&mut self, object: &Value) {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        if let (Some(name), Some(base)) = (text("/metadata/name"), text("/metadata/generateName"))
+            && name.starts_with(base)
+        {
+            self.generated.insert(name.to_owned(), format!("{base}*"));
+        }
+    }
+
+    /// Returns the canonical form of a name: the base and `*` if it was generated, and otherwise the name itself.
+    pub(crate) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
+        self.generated.get(name).map_or(name, String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(method: Method, uri: &str, body: &str) -> String {
+        let uri = uri.parse().unwrap_or_default();
+        let call = Call::of(
+            &method,
+            &uri,
+            &HeaderMap::new(),
+            body.as_bytes(),
+            &Names::default(),
+        );
+        call.map(|call| call.signature().to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn signatures_name_verb_resource_and_object() {
+        let path = "/apis/apps/v1/namespaces/default/statefulsets";
+        let put = signature(Method::PUT, &format!("{path}/db/status"), "");
+        assert_eq!(put, "update statefulsets.apps/status default/db");
+        let named = signature(Method::POST, path, r#"{"metadata":{"name":"db"}}"#);
+        assert_eq!(named, "create statefulsets.apps default/db");
+        let generated = signature(Method::POST, path, r#"{"metadata":{"generateName":"db-"}}"#);
+        assert_eq!(generated, "create statefulsets.apps default/db-*");
+        assert_eq!(
+            signature(Method::GET, "/api/v1/pods?watch=true", ""),
+            "watch pods"
+        );
+        assert_eq!(signature(Method::GET, "/version", ""), "");
+    }
+}

@@ -1,0 +1,758 @@
+//! Campaigns: the exploration of an operator with many plans.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use kube::Client;
+use operator_controlplane::Delays;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::file;
+use crate::generate::{Random, combined, single_faults};
+use crate::oracle::{Reference, Violation, check};
+use crate::plan::{Fault, Plan};
+use crate::predicate::{Cluster, Predicate, When};
+use crate::report::{Finding, Report};
+use crate::run::{Expectation, Run, Setup, run};
+use crate::shrink::shrink;
+use crate::state::{Mask, differences};
+use crate::trace::Event;
+use crate::workload::Workload;
+use crate::world::{Operator, WorldOptions};
+
+/// The requests that the operator may send in a run whose reference is not known yet.
+const REFERENCE_CALLS: usize = 20_000;
+/// How many times the requests of the reference a run may have.
+const CALLS_FACTOR: usize = 20;
+/// The seed of the second reference run, which must differ from that of every plan.
+const SECOND_SEED: u64 = 0x5eed;
+/// Findings beyond this number are counted, but not shrunk and reported.
+const FINDINGS_MAX: usize = 25;
+/// The directory of the findings in a project.
+const DIRECTORY: &str = "target/operator-sdk/chaos";
+
+/// The exploration of an operator: builds a simulated cluster for each plan, and runs the operator and a workload on it.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::{Api, Client};
+/// use operator_chaos::{Chaos, Workload};
+/// use serde_json::json;
+///
+/// /// Creates an object with a generated name each time it starts.
+/// async fn operator(client: Client) -> Result<(), kube::Error> {
+///     let configs = Api::<ConfigMap>::default_namespaced(client);
+///     let mut config = ConfigMap::default();
+///     config.metadata.generate_name = Some("made-".to_owned());
+///     configs.create(&Default::default(), &config).await?;
+///     std::future::pending().await
+/// }
+///
+/// let report = Chaos::new(operator).workload(Workload::new()).plans(5).run().unwrap();
+/// assert!(report.to_string().contains("configmaps default/made-*"), "{report}");
+/// ```
+#[must_use = "call `run`"]
+pub struct Chaos {
+    operator: Operator,
+    objects: Vec<Value>,
+    crd_paths: Vec<PathBuf>,
+    workload: Workload,
+    workload_path: Option<PathBuf>,
+    world: WorldOptions,
+    predicates: Vec<Predicate>,
+    ignored: Vec<String>,
+    seed: u64,
+    jobs: Option<usize>,
+    budget: Duration,
+    plans: usize,
+    checks_idempotence: bool,
+    environment: Environment,
+}
+
+/// The settings of `operator-sdk chaos`, from environment variables.
+#[derive(Clone, Debug, Default)]
+struct Environment {
+    replay: Option<String>,
+    reports: Vec<PathBuf>,
+    has_progress: bool,
+}
+
+/// The results without faults.
+struct Baseline {
+    reference: Reference,
+    essence: Vec<String>,
+    timeline: Vec<String>,
+    singles: Vec<Fault>,
+    calls: usize,
+}
+
+/// The state that the threads of a campaign share.
+struct Shared {
+    next_single: usize,
+    random: Random,
+    corpus: Vec<Fault>,
+    traces: BTreeSet<String>,
+    end_states: BTreeSet<String>,
+    known: BTreeSet<String>,
+    plans: usize,
+    singles_run: usize,
+    findings: Vec<Finding>,
+    error: Option<Error>,
+    printed: Instant,
+}
+
+// === impl Chaos ===
+
+impl Chaos {
+    /// Begins the exploration of an operator. The function runs the operator with the client that it gets, until its future is
+    /// dropped, which is a crash. Tasks that the operator has spawned must end with the future; in any case their client does
+    /// nothing any more.
+    ///
+    /// Default: no workload, one node, a budget of 10 seconds, one thread for each core.
+    pub fn new<F, R, E>(operator: F) -> Self
+    where
+        F: Fn(Client) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + 'static,
+        E: Display,
+    {
+        let operator: Operator = Arc::new(move |client| {
+            let running = operator(client);
+            async move { running.await.map_err(|error| error.to_string()) }.boxed_local()
+        });
+        Self {
+            operator,
+            objects: Vec::new(),
+            crd_paths: Vec::new(),
+            workload: Workload::default(),
+            workload_path: None,
+            world: WorldOptions {
+                nodes: 1,
+                delays: Delays::default(),
+            },
+            predicates: Vec::new(),
+            ignored: Vec::new(),
+            seed: 1,
+            jobs: None,
+            budget: Duration::from_secs(10),
+            plans: usize::MAX,
+            checks_idempotence: true,
+            environment: Environment::default(),
+        }
+    }
+
+    /// Installs CustomResourceDefinitions or other objects before the operator starts.
+    pub fn objects<T: serde::Serialize>(mut self, objects: impl IntoIterator<Item = T>) -> Self {
+        let values = objects
+            .into_iter()
+            .map(|object| serde_json::to_value(object).unwrap_or_default());
+        self.objects.extend(values);
+        self
+    }
+
+    /// Installs the objects of a YAML file, or of all YAML files of a directory, before the operator starts.
+    pub fn crd_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.crd_paths.push(path.into());
+        self
+    }
+
+    /// Sets the workload.
+    pub fn workload(mut self, workload: Workload) -> Self {
+        self.workload = workload;
+        self.workload_path = None;
+        self
+    }
+
+    /// Sets the file of the workload.
+    pub fn workload_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.workload_path = Some(path.into());
+        self
+    }
+
+    /// Sets the number of simulated nodes. Default: 1.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.world.nodes = nodes;
+        self
+    }
+
+    /// Sets how long simulated pods take to start, to finish and to stop, in simulated time. Default: no time.
+    pub fn delays(mut self, delays: Delays) -> Self {
+        self.world.delays = delays;
+        self
+    }
+
+    /// Does not compare a field: `RESOURCE FIELD`, such as `widgets.example.com status.lastBackup`, or `FIELD` for every
+    /// resource. `RESOURCE *` ignores a resource.
+    pub fn ignore(mut self, field: impl Into<String>) -> Self {
+        self.ignored.push(field.into());
+        self
+    }
+
+    /// Checks that a predicate holds in every state.
+    pub fn always(self, name: &str, holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.predicate(name, When::Always, holds)
+    }
+
+    /// Checks that a predicate holds in no state.
+    pub fn never(self, name: &str, holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.predicate(name, When::Never, holds)
+    }
+
+    /// Checks that a predicate holds in some state.
+    pub fn eventually(
+        self,
+        name: &str,
+        holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.predicate(name, When::Eventually, holds)
+    }
+
+    fn predicate(
+        mut self,
+        name: &str,
+        when: When,
+        holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.predicates.push(Predicate::new(name, when, holds));
+        self
+    }
+
+    /// Sets the seed of random plans. Default: 1.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Sets the number of threads. Default: one for each core.
+    pub fn jobs(mut self, jobs: usize) -> Self {
+        self.jobs = Some(jobs.max(1));
+        self
+    }
+
+    /// Sets the real time after which no further plan is begun. Default: 10 seconds.
+    pub fn budget(mut self, budget: Duration) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Sets the number of plans. Single faults come first, then random delays and pairs of faults. Default: no limit.
+    pub fn plans(mut self, plans: usize) -> Self {
+        self.plans = plans;
+        self
+    }
+
+    /// Does not check that a restart at rest changes nothing.
+    pub fn without_idempotence_check(mut self) -> Self {
+        self.checks_idempotence = false;
+        self
+    }
+
+    /// Takes settings from the environment variables that `operator-sdk chaos` sets: `OPERATOR_CHAOS_BUDGET` (seconds),
+    /// `OPERATOR_CHAOS_PLANS`, `OPERATOR_CHAOS_SEED`, `OPERATOR_CHAOS_JOBS`, `OPERATOR_CHAOS_WORKLOAD` (a file),
+    /// `OPERATOR_CHAOS_REPORT` (files, separated by commas), `OPERATOR_CHAOS_PROGRESS` and `OPERATOR_CHAOS_REPLAY` (the ID of
+    /// a finding, or a file). Findings are written to `target/operator-sdk/chaos`.
+    ///
+    /// # Errors
+    /// If a variable is not a number.
+    pub fn from_env(mut self) -> Result<Self, Error> {
+        if let Some(seconds) = number("OPERATOR_CHAOS_BUDGET")? {
+            self.budget = Duration::from_secs(seconds);
+        }
+        if let Some(plans) = number("OPERATOR_CHAOS_PLANS")? {
+            self.plans = usize::try_from(plans).unwrap_or(usize::MAX);
+        }
+        if let Some(seed) = number("OPERATOR_CHAOS_SEED")? {
+            self.seed = seed;
+        }
+        if let Some(jobs) = number("OPERATOR_CHAOS_JOBS")? {
+            self.jobs = Some(usize::try_from(jobs).unwrap_or(1).max(1));
+        }
+        if let Some(path) = variable("OPERATOR_CHAOS_WORKLOAD") {
+            self.workload_path = Some(path.into());
+        }
+        let reports = variable("OPERATOR_CHAOS_REPORT").unwrap_or_default();
+        self.environment = Environment {
+            replay: variable("OPERATOR_CHAOS_REPLAY"),
+            reports: reports
+                .split(',')
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+                .collect(),
+            has_progress: variable("OPERATOR_CHAOS_PROGRESS").is_some(),
+        };
+        Ok(self)
+    }
+
+    /// Explores the operator until the budget is used up. It must not be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written, or an object or the first run without faults cannot be carried out.
+    pub fn run(mut self) -> Result<Report, Error> {
+        let environment = self.environment.clone();
+        if let Some(id) = &environment.replay {
+            let path = match Path::new(id).is_file() {
+                true => PathBuf::from(id),
+                false => Path::new(DIRECTORY).join(format!("{id}.json")),
+            };
+            let text = file::text_of(&path)?;
+            let finding: Finding = serde_json::from_str(&text).map_err(|error| Error::Yaml {
+                path,
+                problem: error.to_string(),
+            })?;
+            self = self.workload(finding.workload);
+            return self.replay(&finding.plan);
+        }
+        let report = self.explore()?;
+        for path in &environment.reports {
+            report.write(path).map_err(|source| Error::Write {
+                path: path.clone(),
+                source,
+            })?;
+        }
+        if !report.is_clean() && (environment.has_progress || Path::new("PROJECT").is_file()) {
+            let path = PathBuf::from(DIRECTORY);
+            let written = report.write_findings(&path);
+            written.map_err(|source| Error::Write { path, source })?;
+        }
+        Ok(report)
+    }
+
+    /// Runs one plan and returns its violations as a report.
+    ///
+    /// # Errors
+    /// As for [`Chaos::run`].
+    pub fn replay(mut self, plan: &Plan) -> Result<Report, Error> {
+        let started = Instant::now();
+        let (setup, workload) = self.setup()?;
+        let mut explorer = Explorer::new(&self, setup, workload);
+        let baseline = match explorer.baseline()? {
+            Ok(baseline) => baseline,
+            Err(finding) => return Ok(explorer.report(None, vec![*finding], started)),
+        };
+        explorer.limit_calls(&baseline);
+        let (run, violations) = explorer.run(plan, &explorer.workload, &baseline.reference)?;
+        let findings = match violations.is_empty() {
+            true => Vec::new(),
+            false => vec![explorer.finding(plan, explorer.workload.clone(), &run, violations, &baseline)],
+        };
+        let mut report = explorer.report(Some(&baseline), findings, started);
+        report.plans = 1;
+        Ok(report)
+    }
+
+    /// Reads the files.
+    fn setup(&mut self) -> Result<(Setup, Workload), Error> {
+        let mut objects = Vec::new();
+        for path in &self.crd_paths {
+            objects.extend(file::documents(path)?);
+        }
+        objects.extend(std::mem::take(&mut self.objects));
+        let workload = match &self.workload_path {
+            None => self.workload.clone(),
+            Some(path) => Workload::from_yaml(&file::text_of(path)?).map_err(|error| Error::Yaml {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?,
+        };
+        let setup = Setup {
+            operator: self.operator.clone(),
+            objects,
+            world: self.world.clone(),
+            predicates: Arc::new(std::mem::take(&mut self.predicates)),
+            call_limit: REFERENCE_CALLS,
+        };
+        Ok((setup, workload))
+    }
+
+    fn explore(mut self) -> Result<Report, Error> {
+        let started = Instant::now();
+        let (setup, workload) = self.setup()?;
+        let mut explorer = Explorer::new(&self, setup, workload);
+        let baseline = match explorer.baseline()? {
+            Ok(baseline) => baseline,
+            Err(finding) => return Ok(explorer.report(None, vec![*finding], started)),
+        };
+        explorer.limit_calls(&baseline);
+        let shared = Mutex::new(Shared {
+            next_single: 0,
+            random: Random::new(self.seed),
+            corpus: Vec::new(),
+            traces: BTreeSet::new(),
+            end_states: BTreeSet::new(),
+            known: BTreeSet::new(),
+            plans: 0,
+            singles_run: 0,
+            findings: Vec::new(),
+            error: None,
+            printed: started,
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let end = started + self.budget;
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.unwrap_or(cores) {
+                scope.spawn(|| explorer.work(&baseline, &shared, end));
+            }
+        });
+        let mut shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = shared.error {
+            return Err(error);
+        }
+        shared.findings.sort_by_key(|finding| {
+            let is_severe = finding.violations.iter().any(|violation| violation.severe);
+            (!is_severe, finding.found_after)
+        });
+        let mut report = explorer.report(Some(&baseline), shared.findings, started);
+        report.plans = shared.plans;
+        report.single_faults_run = shared.singles_run;
+        report.traces = shared.traces.len();
+        report.end_states = shared.end_states.len();
+        Ok(report)
+    }
+}
+
+/// Runs the plans of a campaign.
+struct Explorer {
+    setup: Setup,
+    workload: Workload,
+    ignored: Vec<String>,
+    seed: u64,
+    plans: usize,
+    checks_idempotence: bool,
+    has_progress: bool,
+}
+
+impl Explorer {
+    fn new(chaos: &Chaos, setup: Setup, workload: Workload) -> Self {
+        Self {
+            setup,
+            workload,
+            ignored: chaos.ignored.clone(),
+            seed: chaos.seed,
+            plans: chaos.plans,
+            checks_idempotence: chaos.checks_idempotence,
+            has_progress: chaos.environment.has_progress,
+        }
+    }
+
+    /// Runs the workload twice without faults, and learns what differs from run to run. Returns a finding if the operator fails
+    /// undisturbed.
+    fn baseline(&self) -> Result<Result<Baseline, Box<Finding>>, Error> {
+        self.baseline_of(&self.workload)
+    }
+
+    fn baseline_of(&self, workload: &Workload) -> Result<Result<Baseline, Box<Finding>>, Error> {
+        let expectation = Expectation {
+            state: None,
+            checks_idempotence: self.checks_idempotence,
+        };
+        let first = run(&self.setup, workload, &Plan::default(), expectation)?;
+        let violations = check(&first, None);
+        if !violations.is_empty() {
+            let plan = Plan::default();
+            let finding = Finding {
+                id: id_of(&plan, workload),
+                text: "no fault".to_owned(),
+                plan,
+                workload: workload.clone(),
+                violations,
+                plans: 1,
+                timeline: first.trace.lines(),
+                ..Finding::default()
+            };
+            return Ok(Err(Box::new(finding)));
+        }
+        let second = Plan {
+            seed: SECOND_SEED,
+            ..Plan::default()
+        };
+        let second = run(&self.setup, workload, &second, expectation)?;
+        let mut mask = Mask::new(&self.ignored);
+        mask.learn(&differences(&first.state, &second.state, &mask));
+        let before_check = |event: &&Event| !matches!(event, Event::IdempotenceCheck);
+        let calls = first
+            .trace
+            .iter()
+            .take_while(before_check)
+            .filter(|event| matches!(event, Event::Call { .. }));
+        Ok(Ok(Baseline {
+            singles: single_faults(&first.trace),
+            essence: first.trace.essence(),
+            timeline: first.trace.lines(),
+            calls: calls.count(),
+            reference: Reference {
+                deletions: first.trace.deletions(),
+                state: first.state,
+                mask,
+            },
+        }))
+    }
+
+    /// Limits the requests of a run by those of the reference.
+    fn limit_calls(&mut self, baseline: &Baseline) {
+        self.setup.call_limit = baseline.calls * CALLS_FACTOR + 500;
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        workload: &Workload,
+        reference: &Reference,
+    ) -> Result<(Run, Vec<Violation>), Error> {
+        let expectation = Expectation {
+            state: Some((&reference.state, &reference.mask)),
+            checks_idempotence: false,
+        };
+        let run = run(&self.setup, workload, plan, expectation)?;
+        let violations = check(&run, Some(reference));
+        Ok((run, violations))
+    }
+
+    /// Runs plans until the budget is used up.
+    fn work(&self, baseline: &Baseline, shared: &Mutex<Shared>, end: Instant) {
+        while let Some((plan, number)) = self.next_plan(baseline, shared, end) {
+            if let Err(error) = self.try_plan(&plan, number, baseline, shared) {
+                lock(shared).error.get_or_insert(error);
+                return;
+            }
+        }
+    }
+
+    fn next_plan(&self, baseline: &Baseline, shared: &Mutex<Shared>, end: Instant) -> Option<(Plan, usize)> {
+        let mut shared = lock(shared);
+        if shared.error.is_some() || shared.plans >= self.plans || Instant::now() >= end {
+            return None;
+        }
+        shared.plans += 1;
+        let plan = match baseline.singles.get(shared.next_single) {
+            Some(fault) => {
+                shared.next_single += 1;
+                shared.singles_run += 1;
+                Plan {
+                    faults: vec![fault.clone()],
+                    ..Plan::default()
+                }
+            }
+            None => {
+                let Shared { random, corpus, .. } = &mut *shared;
+                combined(random, &baseline.singles, corpus)
+            }
+        };
+        if self.has_progress && shared.printed.elapsed() > Duration::from_millis(500) {
+            shared.printed = Instant::now();
+            self.print_progress(baseline, &shared);
+        }
+        Some((plan, shared.plans))
+    }
+
+    fn print_progress(&self, baseline: &Baseline, shared: &Shared) {
+        let is_terminal = std::io::stderr().is_terminal();
+        let (start, end) = if is_terminal { ("\r", "") } else { ("", "\n") };
+        eprint!(
+            "{start}{} plans, {} of {} single faults, {} traces, {} findings{end}",
+            shared.plans,
+            shared.singles_run,
+            baseline.singles.len(),
+            shared.traces.len(),
+            shared.findings.len(),
+        );
+    }
+
+    fn try_plan(
+        &self,
+        plan: &Plan,
+        number: usize,
+        baseline: &Baseline,
+        shared: &Mutex<Shared>,
+    ) -> Result<(), Error> {
+        let (run, violations) = self.run(plan, &self.workload, &baseline.reference)?;
+        {
+            let mut shared = lock(shared);
+            if shared.traces.insert(run.trace.hash()) && plan.faults.len() == 1 {
+                shared.corpus.extend(plan.faults.iter().cloned());
+            }
+            shared.end_states.insert(hash_of(&run.state));
+            let Some(first) = violations.first().map(Violation::fingerprint) else {
+                return Ok(());
+            };
+            let is_new = violations
+                .iter()
+                .any(|it| !shared.known.contains(&it.fingerprint()));
+            if !is_new || shared.findings.len() >= FINDINGS_MAX {
+                let same =
+                    |finding: &&mut Finding| finding.violations.iter().any(|it| it.fingerprint() == first);
+                if let Some(finding) = shared.findings.iter_mut().find(same) {
+                    finding.plans += 1;
+                }
+                return Ok(());
+            }
+            shared.known.extend(violations.iter().map(Violation::fingerprint));
+        }
+        let mut finding = self.confirmed(plan, &run, violations, baseline)?;
+        finding.found_after = number;
+        lock(shared).findings.push(finding);
+        Ok(())
+    }
+
+    /// Runs a failing plan again, shrinks it, and describes it.
+    fn confirmed(
+        &self,
+        plan: &Plan,
+        first: &Run,
+        violations: Vec<Violation>,
+        baseline: &Baseline,
+    ) -> Result<Finding, Error> {
+        let started = Instant::now();
+        let (second, again) = self.run(plan, &self.workload, &baseline.reference)?;
+        let nondeterminism = first_difference(&first.trace.essence(), &second.trace.essence());
+        let nondeterminism = nondeterminism.map(|(left, right)| format!("{left} / {right}"));
+        let wanted: BTreeSet<String> = violations.iter().map(Violation::fingerprint).collect();
+        let is_same = |found: &[Violation]| found.iter().any(|it| wanted.contains(&it.fingerprint()));
+        let mut finding = match is_same(&again) {
+            true => self.shrunk(plan, &is_same, baseline)?,
+            false => None,
+        };
+        let mut finding = match finding.take() {
+            Some(finding) => finding,
+            None => self.finding(plan, self.workload.clone(), first, violations, baseline),
+        };
+        finding.nondeterminism = nondeterminism;
+        finding.shrink_ms = millis(started);
+        Ok(finding)
+    }
+
+    /// Removes faults, delays and steps that are not needed for the same violation.
+    fn shrunk(
+        &self,
+        plan: &Plan,
+        is_same: &dyn Fn(&[Violation]) -> bool,
+        baseline: &Baseline,
+    ) -> Result<Option<Finding>, Error> {
+        let mut plan = plan.clone();
+        let fails = |plan: &Plan| -> bool {
+            let run = self.run(plan, &self.workload, &baseline.reference);
+            run.is_ok_and(|(_, found)| is_same(&found))
+        };
+        let candidate = plan.clone();
+        plan.faults = shrink(&candidate.faults, |faults| {
+            fails(&Plan {
+                faults: faults.to_vec(),
+                ..candidate.clone()
+            })
+        });
+        // A step that is removed changes the reference too.
+        let mut smaller: Option<(Workload, Baseline)> = None;
+        shrink(&self.workload.steps, |steps| {
+            let workload = Workload {
+                steps: steps.to_vec(),
+            };
+            let Ok(Ok(reduced)) = self.baseline_of(&workload) else {
+                return false;
+            };
+            let run = self.run(&plan, &workload, &reduced.reference);
+            let fails = run.is_ok_and(|(run, found)| run.fired >= plan.faults.len() && is_same(&found));
+            if fails {
+                smaller = Some((workload, reduced));
+            }
+            fails
+        });
+        let (workload, baseline) = match &smaller {
+            Some((workload, baseline)) => (workload, baseline),
+            None => (&self.workload, baseline),
+        };
+        let (run, found) = self.run(&plan, workload, &baseline.reference)?;
+        Ok(is_same(&found).then(|| self.finding(&plan, workload.clone(), &run, found, baseline)))
+    }
+
+    fn finding(
+        &self,
+        plan: &Plan,
+        workload: Workload,
+        run: &Run,
+        violations: Vec<Violation>,
+        baseline: &Baseline,
+    ) -> Finding {
+        let divergence = first_difference(&writes(&baseline.essence), &writes(&run.trace.essence()));
+        Finding {
+            id: id_of(plan, &workload),
+            text: plan.to_string(),
+            plan: plan.clone(),
+            workload,
+            violations,
+            plans: 1,
+            first_divergence: divergence.map(|(_, found)| found),
+            timeline: run.trace.lines(),
+            reference_timeline: baseline.timeline.clone(),
+            ..Finding::default()
+        }
+    }
+
+    fn report(&self, baseline: Option<&Baseline>, findings: Vec<Finding>, started: Instant) -> Report {
+        Report {
+            seed: self.seed,
+            single_faults: baseline.map_or(0, |baseline| baseline.singles.len()),
+            reference_calls: baseline.map_or(0, |baseline| baseline.calls),
+            masked_fields: baseline.map_or(0, |baseline| baseline.reference.mask.learned()),
+            elapsed_ms: millis(started),
+            findings,
+            ..Report::default()
+        }
+    }
+}
+
+/// Returns the writes of an essence without their answers.
+fn writes(essence: &[String]) -> Vec<String> {
+    let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    essence
+        .iter()
+        .filter(|line| *line != "crash")
+        .map(words)
+        .collect()
+}
+
+fn first_difference(left: &[String], right: &[String]) -> Option<(String, String)> {
+    let end = "the end".to_owned();
+    (0..left.len().max(right.len())).find_map(|index| {
+        let (left, right) = (left.get(index).unwrap_or(&end), right.get(index).unwrap_or(&end));
+        (left != right).then(|| (left.clone(), right.clone()))
+    })
+}
+
+fn id_of(plan: &Plan, workload: &Workload) -> String {
+    let json = serde_json::to_string(&(plan, workload)).unwrap_or_default();
+    hash_text(&json)
+}
+
+fn hash_of(value: &impl serde::Serialize) -> String {
+    hash_text(&serde_json::to_string(value).unwrap_or_default())
+}
+
+fn hash_text(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn number(name: &'static str) -> Result<Option<u64>, Error> {
+    let Some(value) = variable(name) else {
+        return Ok(None);
+    };
+    let parsed = value.parse();
+    parsed.map(Some).map_err(|_| Error::Variable { name, value })
+}

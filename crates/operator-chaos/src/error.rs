@@ -1,0 +1,52 @@
+//! The errors of a campaign.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A campaign could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The simulated cluster could not be started.
+    #[error("cannot start the simulated cluster: {0}")]
+    Server(String),
+    /// An object that must exist before the operator starts was refused.
+    #[error("cannot create {object}: {problem}")]
+    Object {
+        /// The name of the object.
+        object: String,
+        /// The error of the server.
+        problem: String,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file does not have the expected content.
+    #[error("{}: {problem}", .path.display())]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// The position and the cause.
+        problem: String,
+    },
+    /// An environment variable is not a number.
+    #[error("{name}={value} is not a number")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+}

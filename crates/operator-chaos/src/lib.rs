@@ -1,0 +1,56 @@
+//! Finds reliability bugs of Kubernetes operators, and replays them.
+//!
+//! [`Chaos`] runs an operator and a [`Workload`] on an embedded API server with controllers and nodes, in simulated time. Two
+//! runs without faults show which requests the operator sends and what the end state is. Then each plan injects another fault
+//! that a real API server can show: a crash before, within or after a request, a lost answer, a conflict, a watch that is late,
+//! cut or expired, an API server that lags behind. Oracles compare the run with the one without faults. A [`Plan`] that fails is
+//! shrunk and reported with a timeline; its ID replays it.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, Patch, PatchParams};
+//! use operator_chaos::{Chaos, Workload};
+//! use serde_json::json;
+//!
+//! // An operator that creates one object, whatever happens.
+//! let operator = |client: kube::Client| async move {
+//!     let configs = Api::<ConfigMap>::default_namespaced(client);
+//!     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}});
+//!     let apply = PatchParams::apply("example").force();
+//!     while configs.patch("made", &apply, &Patch::Apply(&config)).await.is_err() {
+//!         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+//!     }
+//!     std::future::pending::<Result<(), kube::Error>>().await
+//! };
+//! let report = Chaos::new(operator).workload(Workload::new()).plans(20).run().unwrap();
+//! report.assert_clean();
+//! ```
+
+mod call;
+mod campaign;
+mod error;
+mod file;
+mod generate;
+mod oracle;
+mod panic;
+mod plan;
+mod predicate;
+mod report;
+mod run;
+mod session;
+mod shrink;
+mod state;
+mod trace;
+mod transport;
+mod workload;
+mod world;
+
+pub use call::Signature;
+pub use campaign::Chaos;
+pub use error::Error;
+pub use operator_controlplane::Delays;
+pub use oracle::{Oracle, Violation};
+pub use plan::{Action, Fault, Plan, Point};
+pub use predicate::Cluster;
+pub use report::{Finding, Report};
+pub use workload::{Change, Step, Workload, WorkloadError};

@@ -1,0 +1,339 @@
+//! Oracles: what must be true of every run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::run::Run;
+use crate::session::Objects;
+use crate::state::{Difference, Mask, State, differences};
+use crate::trace::{Actor, Event, Kind, line, shown};
+
+/// The check that a run failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Oracle {
+    /// No part of the operator panics.
+    Panic,
+    /// The operator does not end by itself.
+    Ended,
+    /// No request is forbidden (403).
+    Forbidden,
+    /// Every workload step succeeds.
+    Workload,
+    /// When users and faults have stopped, writes stop too.
+    Quiescence,
+    /// The operator sends a bounded number of requests.
+    Calls,
+    /// The end state equals that of a run without faults.
+    EndState,
+    /// No object is deleted that is not deleted without faults.
+    Deletion,
+    /// Objects of the operator do not outlive their custom resources.
+    Orphan,
+    /// A restart at rest changes nothing.
+    Idempotence,
+    /// The status describes the newest generation, and `Ready` means that the children are ready.
+    Status,
+    /// Changes of other clients are not overwritten.
+    LostUpdate,
+    /// A predicate of the user.
+    Predicate,
+}
+
+/// A check that a run failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Violation {
+    /// The check.
+    pub oracle: Oracle,
+    /// True if data can be lost.
+    pub severe: bool,
+    /// The object or the predicate.
+    pub subject: String,
+    /// The explanation.
+    pub message: String,
+}
+
+/// The results of runs without faults that others are compared with.
+pub(crate) struct Reference {
+    pub(crate) state: State,
+    pub(crate) deletions: BTreeMap<String, (u32, bool)>,
+    pub(crate) mask: Mask,
+}
+
+/// Resources whose objects hold data or everything else.
+const SEVERE: [&str; 4] = [
+    "persistentvolumeclaims",
+    "secrets",
+    "statefulsets.apps",
+    "namespaces",
+];
+/// At most as many differences of one object are listed.
+const DIFFERENCES_MAX: usize = 6;
+
+impl Violation {
+    fn new(oracle: Oracle, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            oracle,
+            severe: false,
+            subject: subject.into(),
+            message: message.into(),
+        }
+    }
+
+    /// Returns the text under which equal violations of several plans are one finding.
+    pub(crate) fn fingerprint(&self) -> String {
+        format!("{:?} {}", self.oracle, self.subject)
+    }
+}
+
+/// Returns the violations of a run. Without a reference, these are those that a run without faults can have.
+pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> {
+    let mut all = Vec::new();
+    for text in run.panics.iter().collect::<BTreeSet<_>>() {
+        all.push(Violation::new(Oracle::Panic, "operator", text.as_str()));
+    }
+    if let Some(step) = &run.failed_step {
+        all.push(Violation::new(Oracle::Workload, "workload", step.as_str()));
+    }
+    all.extend(forbidden(run));
+    if run.overran {
+        let message = format!("more than {} requests. {}", run.trace.calls(), last_writes(run));
+        all.push(Violation::new(Oracle::Calls, "operator", message));
+    } else if !run.is_quiet {
+        let message = format!("writes continue at rest. {}", last_writes(run));
+        all.push(Violation::new(Oracle::Quiescence, "operator", message));
+    }
+    match reference {
+        Some(reference) => {
+            all.extend(end_state(run, reference));
+            all.extend(deletions(run, reference));
+        }
+        None => {
+            all.extend(ended(run));
+            all.extend(orphans(run));
+        }
+    }
+    for write in &run.writes_at_rest {
+        all.push(Violation::new(
+            Oracle::Idempotence,
+            write.split(' ').skip(3).take(2).collect::<Vec<_>>().join(" "),
+            format!("a restart at rest changes the cluster: {write}"),
+        ));
+    }
+    if run.is_quiet {
+        all.extend(status(run));
+    }
+    for object in run.lost.iter().collect::<BTreeSet<_>>() {
+        let message = "a change of another client was overwritten";
+        all.push(Violation::new(Oracle::LostUpdate, object.as_str(), message));
+    }
+    for (name, message) in &run.violations {
+        all.push(Violation::new(Oracle::Predicate, name.as_str(), message.as_str()));
+    }
+    all
+}
+
+fn forbidden(run: &Run) -> Vec<Violation> {
+    let refused = run.trace.iter().filter_map(|event| match event {
+        Event::Call {
+            signature, code: 403, ..
+        } => Some(signature.as_str()),
+        _ => None,
+    });
+    let refused: BTreeSet<&str> = refused.collect();
+    let violation =
+        |signature| Violation::new(Oracle::Forbidden, signature, "the request is forbidden (403)");
+    refused.into_iter().map(violation).collect()
+}
+
+fn ended(run: &Run) -> Option<Violation> {
+    let reason = run.trace.iter().find_map(|event| match event {
+        Event::Ended { reason } => Some(reason),
+        _ => None,
+    })?;
+    let message = format!("the operator ended by itself: {reason}");
+    Some(Violation::new(Oracle::Ended, "operator", message))
+}
+
+fn end_state(run: &Run, reference: &Reference) -> Vec<Violation> {
+    let found = differences(&reference.state, &run.state, &reference.mask);
+    let mut by_object: BTreeMap<&str, Vec<&Difference>> = BTreeMap::new();
+    for difference in &found {
+        by_object.entry(&difference.object).or_default().push(difference);
+    }
+    let violation = |(object, differences): (&str, Vec<&Difference>)| {
+        let is_missing = differences
+            .iter()
+            .any(|it| it.field.is_empty() && it.found.is_none());
+        let is_extra = differences
+            .iter()
+            .any(|it| it.field.is_empty() && it.expected.is_none());
+        let message = match (is_missing, is_extra) {
+            (true, _) => "the object is missing in the end state".to_owned(),
+            (_, true) => "the object exists in the end state, but not without faults".to_owned(),
+            _ => {
+                let listed = differences.iter().take(DIFFERENCES_MAX).map(|it| shown(it));
+                format!("the end state differs: {}", listed.collect::<Vec<_>>().join("; "))
+            }
+        };
+        Violation {
+            severe: is_missing && is_severe(object),
+            ..Violation::new(Oracle::EndState, object, message)
+        }
+    };
+    by_object.into_iter().map(violation).collect()
+}
+
+fn is_severe(key: &str) -> bool {
+    let resource = key.split(' ').next().unwrap_or_default();
+    SEVERE.contains(&resource)
+}
+
+fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
+    let mut all = Vec::new();
+    for (key, (count, by_operator)) in run.trace.deletions() {
+        let expected = reference.deletions.get(&key).map_or(0, |(count, _)| *count);
+        let severe = is_severe(&key);
+        if count <= expected || !(severe || (by_operator && expected == 0)) {
+            continue;
+        }
+        let message = format!("deleted {count} times, and {expected} times without faults");
+        all.push(Violation {
+            severe,
+            ..Violation::new(Oracle::Deletion, key, message)
+        });
+    }
+    all
+}
+
+/// Returns objects that the operator created and that are left when every object of the user is gone.
+fn orphans(run: &Run) -> Vec<Violation> {
+    let created_by = |wanted: Actor| {
+        let keys = run.trace.iter().filter_map(move |event| match event {
+            Event::Commit {
+                actor,
+                kind: Kind::Added,
+                key,
+                ..
+            } if *actor == wanted => Some(key.as_str()),
+            _ => None,
+        });
+        keys.collect::<BTreeSet<&str>>()
+    };
+    let users = created_by(Actor::User);
+    if users.is_empty() || users.iter().any(|key| run.state.contains_key(*key)) {
+        return Vec::new();
+    }
+    let left = created_by(Actor::Operator)
+        .into_iter()
+        .filter(|key| run.state.contains_key(*key));
+    let message = "the operator created the object, and it outlives the objects of the user";
+    left.map(|key| Violation::new(Oracle::Orphan, key, message))
+        .collect()
+}
+
+/// Returns the objects of the user whose status is wrong at rest.
+fn status(run: &Run) -> Vec<Violation> {
+    let mut all = Vec::new();
+    let applied = run.trace.iter().filter_map(|event| match event {
+        Event::Commit {
+            actor: Actor::User,
+            object,
+            ..
+        } => object.pointer("/metadata/uid").and_then(Value::as_str),
+        _ => None,
+    });
+    let applied: BTreeSet<&str> = applied.collect();
+    for ((resource, ..), object) in &run.objects {
+        let uid = object
+            .pointer("/metadata/uid")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        // Built-in kinds have controllers of their own.
+        if !applied.contains(uid) || !is_custom(resource) {
+            continue;
+        }
+        let key = crate::state::key_of(resource, object, &run.names);
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let conditions = conditions.into_iter().flatten();
+        let observed = object.pointer("/status/observedGeneration").into_iter();
+        let mut observed = observed
+            .chain(
+                conditions
+                    .clone()
+                    .filter_map(|condition| condition.get("observedGeneration")),
+            )
+            .filter_map(Value::as_i64);
+        if observed.any(|observed| Some(observed) != generation) {
+            let message = "at rest, status.observedGeneration is not metadata.generation";
+            all.push(Violation::new(Oracle::Status, key.clone(), message));
+        }
+        let is_true = |condition: &Value| {
+            let has = |field: &str, wanted: &str| condition.get(field).is_some_and(|value| value == wanted);
+            (has("type", "Ready") || has("type", "Available")) && has("status", "True")
+        };
+        if conditions.clone().any(is_true)
+            && let Some(child) = unready_child(&run.objects, uid)
+        {
+            let message = format!("the object is ready, but {child} is not");
+            all.push(Violation::new(Oracle::Status, key, message));
+        }
+    }
+    all
+}
+
+fn is_custom(resource: &str) -> bool {
+    let Some((_, group)) = resource.split_once('.') else {
+        return false;
+    };
+    group.contains('.') && !group.ends_with(".k8s.io")
+}
+
+/// Returns a workload object that an object owns and that is not ready.
+fn unready_child(objects: &Objects, owner: &str) -> Option<String> {
+    let is_unready = |object: &Value| {
+        let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+        let wanted = number("/spec/replicas").unwrap_or(1);
+        number("/status/readyReplicas").unwrap_or(0) < wanted
+    };
+    let is_owned = |object: &Value| {
+        let owners = object
+            .pointer("/metadata/ownerReferences")
+            .and_then(Value::as_array);
+        owners
+            .into_iter()
+            .flatten()
+            .any(|it| it.get("uid").is_some_and(|uid| uid == owner))
+    };
+    let found = objects.iter().find(|((resource, ..), object)| {
+        matches!(resource.as_str(), "deployments.apps" | "statefulsets.apps")
+            && is_owned(object)
+            && is_unready(object)
+    });
+    found.map(|((resource, namespace, name), _)| format!("{resource} {namespace}/{name}"))
+}
+
+/// Returns the last changes that the operator made, which show what it changes back and forth.
+fn last_writes(run: &Run) -> String {
+    let own = run.trace.events.iter().rev();
+    let own = own.filter(|(_, event)| {
+        matches!(
+            event,
+            Event::Commit {
+                actor: Actor::Operator,
+                ..
+            }
+        )
+    });
+    let mut last: Vec<String> = own.take(3).filter_map(|(_, event)| line(event)).collect();
+    last.reverse();
+    let last: Vec<&str> = last.iter().map(|line| line.trim()).collect();
+    match last.is_empty() {
+        true => "the operator changed nothing".to_owned(),
+        false => format!("The last changes: {}", last.join("; ")),
+    }
+}

@@ -1,0 +1,236 @@
+//! Plans: which faults are injected at which calls. A plan is data; its ID is a hash of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::call::Signature;
+
+/// The faults of one run.
+///
+/// ```
+/// use operator_chaos::Plan;
+///
+/// let plan: Plan = serde_json::from_str(
+///     r#"{"faults": [{"at": {"call": "create configmaps default/a", "occurrence": 1}, "action": "crashAfterCommit"}]}"#,
+/// )
+/// .unwrap();
+/// assert_eq!(
+///     plan.to_string(),
+///     "crash after the commit of the 1st `create configmaps default/a`, before its response"
+/// );
+/// assert_eq!(plan.id(), plan.clone().id());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The seed of generated names and of delays.
+    #[serde(default)]
+    pub seed: u64,
+    /// If set, every request and every watch event of the operator is delayed by a random time of this many milliseconds
+    /// at most, drawn from `seed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
+    /// The faults.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+}
+
+/// A fault and its position.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// The position.
+    pub at: Point,
+    /// The fault.
+    pub action: Action,
+}
+
+/// A position in a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Point {
+    /// A call of the operator. For a watch, the occurrence counts its events; the first is 1.
+    Call {
+        /// The call.
+        call: Signature,
+        /// The number of the call among those with this signature, from 1.
+        occurrence: u32,
+    },
+    /// The end of a workload step, when the cluster is quiet.
+    Step {
+        /// The number of the step, from 1.
+        step: u32,
+    },
+}
+
+/// A fault. Each is a behaviour that a real API server, its network or a kubelet can show.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// The operator crashes before the request reaches the server.
+    CrashBefore,
+    /// The server carries the request out, and the operator crashes before it gets the response.
+    CrashAfterCommit,
+    /// The operator gets the response and crashes before its next request.
+    CrashAfterResponse,
+    /// The server answers with this status code and does nothing.
+    Fail(u16),
+    /// The server carries the request out, but the client gets this status code; 504 is what a proxy answers.
+    FailAfterCommit(u16),
+    /// The connection breaks before the request reaches the server.
+    Reset,
+    /// The server carries the request out, and the connection breaks before the response.
+    ResetAfterCommit,
+    /// Another client adds an annotation to the object just before the request.
+    ThirdPartyWrite,
+    /// The watch ends cleanly after this event. The client opens it again.
+    CutWatch,
+    /// The watch ends with `410 Expired` in place of this event. The client lists again.
+    ExpireWatch,
+    /// This event, and those after it on the same connection, arrive later.
+    HoldWatch {
+        /// The delay in seconds of simulated time.
+        seconds: u32,
+        /// If true, the watch then ends with `410 Expired`, so that the client sees the newest state only.
+        skip: bool,
+    },
+    /// The operator crashes and starts again.
+    Restart,
+    /// The operator crashes. After it has started again, its lists of a resource that accept any version
+    /// (`resourceVersion=0`) return an older state, as from an API server that lags behind, and the watches follow late.
+    RestartStale {
+        /// The resource, such as `pods` or `deployments.apps`.
+        resource: String,
+        /// How many changes of the resource are missing in the lists.
+        missing: u32,
+        /// The delay of the watches in seconds.
+        seconds: u32,
+    },
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Creates a plan with one fault.
+    pub fn single(seed: u64, at: Point, action: Action) -> Self {
+        Self {
+            seed,
+            latency_ms: None,
+            faults: vec![Fault { at, action }],
+        }
+    }
+
+    /// Returns the ID: 12 hexadecimal digits of a hash over the plan.
+    pub fn id(&self) -> String {
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        let hash = Sha256::digest(&json);
+        hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
+        if let Some(latency) = self.latency_ms {
+            parts.push(format!(
+                "delay every request and watch event by up to {latency} ms (seed {})",
+                self.seed
+            ));
+        }
+        if parts.is_empty() {
+            parts.push("no fault".to_owned());
+        }
+        formatter.write_str(&parts.join("; then "))
+    }
+}
+
+// === impl Fault ===
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = &self.at;
+        match &self.action {
+            Action::CrashBefore => write!(formatter, "crash before {at}"),
+            Action::CrashAfterCommit => {
+                write!(formatter, "crash after the commit of {at}, before its response")
+            }
+            Action::CrashAfterResponse => write!(formatter, "crash after the response of {at}"),
+            Action::Fail(code) => write!(formatter, "answer {at} with {code}, without effect"),
+            Action::FailAfterCommit(code) => write!(formatter, "carry out {at}, but answer with {code}"),
+            Action::Reset => write!(formatter, "break the connection before {at} reaches the server"),
+            Action::ResetAfterCommit => {
+                write!(
+                    formatter,
+                    "carry out {at}, but break the connection before the response"
+                )
+            }
+            Action::ThirdPartyWrite => {
+                write!(formatter, "another client changes the object just before {at}")
+            }
+            Action::CutWatch => write!(formatter, "end the watch after {at}"),
+            Action::ExpireWatch => write!(formatter, "end the watch with 410 in place of {at}"),
+            Action::HoldWatch { seconds, skip: false } => {
+                write!(formatter, "deliver {at} and later events {seconds} s late")
+            }
+            Action::HoldWatch { seconds, skip: true } => write!(
+                formatter,
+                "hold back {at} and later events for {seconds} s, then end the watch with 410"
+            ),
+            Action::Restart => write!(formatter, "restart the operator after {at}"),
+            Action::RestartStale {
+                resource,
+                missing,
+                seconds,
+            } => write!(
+                formatter,
+                "restart the operator after {at} against an API server whose {resource} lack the last {missing} changes for {seconds} s"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call { call, occurrence } if call.verb() == "watch" => {
+                write!(formatter, "the {} event of `{call}`", ordinal(*occurrence))
+            }
+            Self::Call { call, occurrence } => write!(formatter, "the {} `{call}`", ordinal(*occurrence)),
+            Self::Step { step } => write!(formatter, "workload step {step}"),
+        }
+    }
+}
+
+fn ordinal(number: u32) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (1, last) if last != 11 => "st",
+        (2, last) if last != 12 => "nd",
+        (3, last) if last != 13 => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_depends_on_the_plan_alone() {
+        let at = Point::Step { step: 1 };
+        let plan = Plan::single(1, at.clone(), Action::Restart);
+        let json = serde_json::to_string(&plan).unwrap_or_default();
+        let read: Plan = serde_json::from_str(&json).unwrap_or_default();
+        assert_eq!((&read, read.id()), (&plan, plan.id()));
+        assert_ne!(plan.id(), Plan::single(2, at, Action::Restart).id());
+        assert_eq!(plan.id().len(), 12);
+    }
+
+    #[test]
+    fn ordinals_are_english() {
+        let all = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
+        assert_eq!(all.join(" "), "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 111th");
+    }
+}

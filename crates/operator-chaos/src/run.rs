@@ -1,0 +1,243 @@
+//! One run of a plan.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use crate::call::Names;
+use crate::error::Error;
+use crate::panic;
+use crate::plan::Plan;
+use crate::predicate::Predicate;
+use crate::session::{Objects, Session};
+use crate::state::{Mask, State, differences};
+use crate::trace::{Actor, Event, Trace};
+use crate::transport;
+use crate::workload::Workload;
+use crate::world::{Operator, World, WorldOptions};
+
+/// How often the driver looks for changes.
+const POLL: Duration = Duration::from_millis(500);
+/// The time without changes after which the next step follows.
+const STEP_REST: Duration = Duration::from_secs(5);
+/// The time without changes after which the end state is taken.
+const FINAL_REST: Duration = Duration::from_secs(60);
+/// The longest time to wait for rest.
+const REST_LIMIT: Duration = Duration::from_secs(600);
+/// The time that an operator has to reach the expected state after faults; exponential backoff can take that long.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(2400);
+/// The time after which a crashed operator starts again.
+const RESTART: Duration = Duration::from_secs(1);
+/// The longest time after which an operator that ended by itself starts again, as with a kubelet.
+const RESTART_MAX: Duration = Duration::from_secs(300);
+
+/// The parts of a run that all plans share.
+pub(crate) struct Setup {
+    pub(crate) operator: Operator,
+    pub(crate) objects: Vec<serde_json::Value>,
+    pub(crate) world: WorldOptions,
+    pub(crate) predicates: Arc<Vec<Predicate>>,
+    pub(crate) call_limit: usize,
+}
+
+/// The result of a run.
+pub(crate) struct Run {
+    pub(crate) trace: Trace,
+    pub(crate) state: State,
+    pub(crate) names: Names,
+    pub(crate) objects: Objects,
+    /// The number of faults that were injected.
+    pub(crate) fired: usize,
+    /// True if the cluster came to rest.
+    pub(crate) is_quiet: bool,
+    /// True if the operator sent more requests than it may.
+    pub(crate) overran: bool,
+    pub(crate) panics: Vec<String>,
+    /// The objects whose third-party changes were overwritten.
+    pub(crate) lost: Vec<String>,
+    /// The predicates that were violated.
+    pub(crate) violations: Vec<(String, String)>,
+    /// The writes after a restart at rest, if that was checked.
+    pub(crate) writes_at_rest: Vec<String>,
+    /// The workload step that failed, and the error.
+    pub(crate) failed_step: Option<String>,
+}
+
+/// Which checks a run makes, and the state that it waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct Expectation<'a> {
+    pub(crate) state: Option<(&'a State, &'a Mask)>,
+    pub(crate) checks_idempotence: bool,
+}
+
+/// Runs a workload under a plan, on this thread.
+pub(crate) fn run(
+    setup: &Setup,
+    workload: &Workload,
+    plan: &Plan,
+    expectation: Expectation<'_>,
+) -> Result<Run, Error> {
+    let (run, panics) = panic::recorded(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .map_err(|error| Error::Server(error.to_string()))?;
+        runtime.block_on(run_on(setup, workload, plan, expectation))
+    });
+    let mut run = run?;
+    run.panics = panics;
+    Ok(run)
+}
+
+async fn run_on(
+    setup: &Setup,
+    workload: &Workload,
+    plan: &Plan,
+    expectation: Expectation<'_>,
+) -> Result<Run, Error> {
+    let world = World::start(plan.seed, &setup.world, &setup.objects).await?;
+    let session = Arc::new(Session::new(
+        world.server.clone(),
+        plan.clone(),
+        setup.predicates.clone(),
+        setup.call_limit,
+    ));
+    let driver = drive(&world, &session, workload, expectation);
+    let driven = tokio::select! {
+        biased;
+        driven = driver => driven,
+        () = live(&session, &setup.operator) => Driven::default(),
+    };
+    session.end_life();
+    let outcome = session.outcome();
+    Ok(Run {
+        trace: outcome.trace,
+        names: outcome.names,
+        objects: outcome.objects,
+        fired: outcome.fired,
+        overran: outcome.overran,
+        lost: outcome.lost,
+        violations: outcome.violations,
+        state: driven.state,
+        is_quiet: driven.is_quiet,
+        writes_at_rest: driven.writes_at_rest,
+        failed_step: driven.failed_step,
+        panics: Vec::new(),
+    })
+}
+
+/// The lives of the operator; it never ends.
+async fn live(session: &Arc<Session>, operator: &Operator) {
+    let mut ended_by_itself = 0_u32;
+    loop {
+        let life = session.begin_life();
+        let client = transport::client(session, life);
+        let operator = AssertUnwindSafe(async { operator(client).await }).catch_unwind();
+        let ended = tokio::select! {
+            biased;
+            () = session.crashed() => None,
+            ended = operator => Some(ended),
+        };
+        session.end_life();
+        let reason = match ended {
+            None => {
+                tokio::time::sleep(RESTART).await;
+                continue;
+            }
+            Some(Ok(Ok(()))) => "without an error".to_owned(),
+            Some(Ok(Err(error))) => error,
+            Some(Err(_)) => "panic".to_owned(),
+        };
+        session.record(Event::Ended { reason });
+        let pause = RESTART.saturating_mul(2_u32.saturating_pow(ended_by_itself.min(10)));
+        ended_by_itself += 1;
+        tokio::time::sleep(pause.min(RESTART_MAX)).await;
+    }
+}
+
+#[derive(Default)]
+struct Driven {
+    state: State,
+    is_quiet: bool,
+    writes_at_rest: Vec<String>,
+    failed_step: Option<String>,
+}
+
+/// The user, and the waiting for rest.
+async fn drive(
+    world: &World,
+    session: &Arc<Session>,
+    workload: &Workload,
+    expectation: Expectation<'_>,
+) -> Driven {
+    let mut driven = Driven::default();
+    rest(session, STEP_REST).await;
+    let steps = (1..).zip(&workload.steps);
+    for (number, step) in steps {
+        session.record(Event::Step {
+            number,
+            text: step.change.to_string(),
+        });
+        let changed = world.change(&step.change).await;
+        session.drain(Actor::User, None);
+        session.touch();
+        if let Err(error) = changed {
+            driven.failed_step = Some(format!("step {number} ({}): {error}", step.change));
+        }
+        if step.wait {
+            rest(session, STEP_REST).await;
+            if session.end_of_step(number) {
+                session.touch();
+                rest(session, STEP_REST).await;
+            }
+        }
+    }
+    session.record(Event::Rest);
+    session.touch();
+    driven.is_quiet = rest(session, FINAL_REST).await;
+    driven.state = session.state();
+    if let Some((expected, mask)) = expectation.state {
+        let since = Instant::now();
+        while !differences(expected, &driven.state, mask).is_empty()
+            && since.elapsed() < RECOVERY_LIMIT
+            && !session.overran()
+        {
+            tokio::time::sleep(FINAL_REST).await;
+            session.drain(Actor::Cluster, None);
+            driven.state = session.state();
+        }
+        if since.elapsed() > FINAL_REST {
+            driven.is_quiet = rest(session, FINAL_REST).await;
+            driven.state = session.state();
+        }
+    }
+    if expectation.checks_idempotence && driven.is_quiet {
+        session.record(Event::IdempotenceCheck);
+        session.crash();
+        session.touch();
+        rest(session, STEP_REST * 2).await;
+        driven.writes_at_rest = session.writes_since_check();
+    }
+    driven
+}
+
+/// Waits until nothing has changed for `time`. Returns false if that never happens.
+async fn rest(session: &Session, time: Duration) -> bool {
+    let since = Instant::now();
+    loop {
+        tokio::time::sleep(POLL).await;
+        if session.overran() {
+            return false;
+        }
+        if session.quiet_for() >= time {
+            return true;
+        }
+        if since.elapsed() > REST_LIMIT {
+            return false;
+        }
+    }
+}

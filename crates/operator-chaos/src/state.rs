@@ -1,0 +1,304 @@
+//! World states in a form in which two runs can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::call::Names;
+
+/// The annotation that a third-party write adds.
+pub(crate) const THIRD_PARTY: &str = "chaos.operator-sdk.dev/third-party";
+
+/// The objects by canonical key, such as `pods default/web-*`. Several objects can have the same key.
+pub(crate) type State = BTreeMap<String, Vec<Value>>;
+
+/// A difference between two states.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Difference {
+    /// The object, such as `configmaps default/a`.
+    pub(crate) object: String,
+    /// The field, such as `spec.replicas`; empty for the whole object.
+    pub(crate) field: String,
+    /// The value without faults; `None` if it is absent.
+    pub(crate) expected: Option<Value>,
+    /// The value with faults; `None` if it is absent.
+    pub(crate) found: Option<Value>,
+}
+
+/// Fields that are not compared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mask {
+    /// Objects and fields that differ between reference runs.
+    learned: BTreeSet<(String, String)>,
+    /// Prefixes of `RESOURCE FIELD` that the user ignores; `*` is every resource.
+    ignored: Vec<(String, String)>,
+}
+
+/// Returns the key of an object that names it in every run.
+pub(crate) fn key_of(resource: &str, object: &Value, names: &Names) -> String {
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (namespace, name) = (
+        text("/metadata/namespace"),
+        names.canonical(text("/metadata/name")),
+    );
+    match namespace {
+        "" => format!("{resource} {name}"),
+        namespace => format!("{resource} {namespace}/{name}"),
+    }
+}
+
+/// Returns true for resources that say nothing about the state that an operator is responsible for: events, leases, and
+/// what controllers of Kubernetes derive from other objects.
+pub(crate) fn is_derived(resource: &str) -> bool {
+    matches!(
+        resource,
+        "events"
+            | "events.events.k8s.io"
+            | "leases.coordination.k8s.io"
+            | "endpoints"
+            | "endpointslices.discovery.k8s.io"
+            | "controllerrevisions.apps"
+            | "nodes"
+            | "persistentvolumes"
+    )
+}
+
+/// Returns an object without the parts that differ from run to run: uids, versions, times, addresses, random names.
+pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
+    let mut object = clean(object, names);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+            "selfLink",
+            "generateName",
+        ] {
+            metadata.remove(field);
+        }
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(THIRD_PARTY);
+            annotations.remove("deployment.kubernetes.io/revision");
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    object
+}
+
+fn clean(value: &Value, names: &Names) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields
+                .iter()
+                .filter(|(name, _)| !matches!(name.as_str(), "resourceVersion" | "observedGeneration"));
+            let fields: Map<String, Value> = kept
+                .map(|(name, value)| (names.canonical(name).to_owned(), clean(value, names)))
+                .collect();
+            Value::Object(fields)
+        }
+        Value::Array(items) => {
+            let mut items: Vec<Value> = items.iter().map(|item| clean(item, names)).collect();
+            // Lists of conditions and of generated names have no order that means something.
+            let is_set = items.iter().all(|item| {
+                item.get("lastTransitionTime").is_some()
+                    || item.as_str().is_some_and(|text| text.ends_with('*'))
+            });
+            if is_set {
+                items.sort_by_key(Value::to_string);
+            }
+            Value::Array(items)
+        }
+        Value::String(text) => Value::String(clean_text(text, names)),
+        other => other.clone(),
+    }
+}
+
+fn clean_text(text: &str, names: &Names) -> String {
+    let canonical = names.canonical(text);
+    if canonical != text {
+        return canonical.to_owned();
+    }
+    if is_uuid(text) {
+        return "<uid>".to_owned();
+    }
+    if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.parse::<jiff::Timestamp>().is_ok() {
+        return "<time>".to_owned();
+    }
+    if text.parse::<std::net::IpAddr>().is_ok() {
+        return "<address>".to_owned();
+    }
+    text.to_owned()
+}
+
+fn is_uuid(text: &str) -> bool {
+    let is_digit = |(index, byte): (usize, u8)| match index {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(is_digit)
+}
+
+/// Returns the differences between two states that the mask does not hide.
+pub(crate) fn differences(expected: &State, found: &State, mask: &Mask) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+    for key in keys {
+        let none = Vec::new();
+        let (left, right) = (
+            expected.get(key).unwrap_or(&none),
+            found.get(key).unwrap_or(&none),
+        );
+        for index in 0..left.len().max(right.len()) {
+            compare(key, "", left.get(index), right.get(index), mask, &mut all);
+        }
+    }
+    all
+}
+
+/// Returns the changed fields of an object, as `field: before → after`.
+pub(crate) fn changes(before: &Value, after: &Value) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let is_noise = |difference: &Difference| {
+        let field = difference.field.as_str();
+        field.starts_with("metadata.managedFields")
+            || field == "metadata.resourceVersion"
+            || field == "metadata.generation"
+    };
+    compare("", "", Some(before), Some(after), &Mask::default(), &mut all);
+    all.retain(|difference| !is_noise(difference));
+    all
+}
+
+fn compare(
+    object: &str,
+    field: &str,
+    expected: Option<&Value>,
+    found: Option<&Value>,
+    mask: &Mask,
+    all: &mut Vec<Difference>,
+) {
+    if expected == found || mask.hides(object, field) {
+        return;
+    }
+    let join = |name: &str| match field {
+        "" => name.to_owned(),
+        field => format!("{field}.{name}"),
+    };
+    match (expected, found) {
+        (Some(Value::Object(left)), Some(Value::Object(right))) => {
+            let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            for name in names {
+                compare(object, &join(name), left.get(name), right.get(name), mask, all);
+            }
+        }
+        (Some(Value::Array(left)), Some(Value::Array(right))) if left.len() == right.len() => {
+            for (index, (left, right)) in left.iter().zip(right).enumerate() {
+                let field = format!("{field}[{index}]");
+                compare(object, &field, Some(left), Some(right), mask, all);
+            }
+        }
+        (expected, found) => all.push(Difference {
+            object: object.to_owned(),
+            field: field.to_owned(),
+            expected: expected.cloned(),
+            found: found.cloned(),
+        }),
+    }
+}
+
+// === impl Mask ===
+
+impl Mask {
+    /// Creates a mask of the rules of a user: `RESOURCE FIELD`, or `FIELD` for every resource.
+    pub(crate) fn new(ignored: &[String]) -> Self {
+        let rule = |text: &String| match text.split_once(' ') {
+            Some((resource, field)) => (resource.to_owned(), field.to_owned()),
+            None => ("*".to_owned(), text.clone()),
+        };
+        Self {
+            learned: BTreeSet::new(),
+            ignored: ignored.iter().map(rule).collect(),
+        }
+    }
+
+    /// Hides what differs between two reference runs.
+    pub(crate) fn learn(&mut self, differences: &[Difference]) {
+        let pairs = differences.iter();
+        self.learned
+            .extend(pairs.map(|difference| (difference.object.clone(), difference.field.clone())));
+    }
+
+    /// Returns the number of fields that were learned.
+    pub(crate) fn learned(&self) -> usize {
+        self.learned.len()
+    }
+
+    fn hides(&self, object: &str, field: &str) -> bool {
+        if self.learned.contains(&(object.to_owned(), field.to_owned())) {
+            return true;
+        }
+        let resource = object.split(' ').next().unwrap_or_default();
+        self.ignored.iter().any(|(wanted, prefix)| {
+            let is_below = field
+                .strip_prefix(prefix.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            (wanted == "*" || wanted == resource) && (is_below || prefix.is_empty() || prefix == "*")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_differs_from_run_to_run_is_normalized() {
+        let mut names = Names::default();
+        names.learn(&json!({"metadata": {"name": "web-abcde", "generateName": "web-"}}));
+        let object = json!({
+            "metadata": {"name": "web-abcde", "generateName": "web-", "uid": "x", "labels": {"a": "b"}},
+            "status": {
+                "ip": "10.0.0.7", "observedGeneration": 3, "nodes": ["web-abcde"],
+                "owner": "0d2c1b4e-1f8a-4d53-9f3e-111111111111",
+                "since": "2026-01-02T03:04:05Z",
+            },
+        });
+        let expected = json!({
+            "metadata": {"name": "web-*", "labels": {"a": "b"}},
+            "status": {"ip": "<address>", "nodes": ["web-*"], "owner": "<uid>", "since": "<time>"},
+        });
+        assert_eq!(normalize(&object, &names), expected);
+    }
+
+    #[test]
+    fn a_mask_hides_fields_and_learns() {
+        let state = |size: i32, note: &str| {
+            State::from([(
+                "a b".to_owned(),
+                vec![json!({"size": size, "note": {"text": note}})],
+            )])
+        };
+        let (left, right) = (state(1, "x"), state(2, "y"));
+        assert_eq!(differences(&left, &right, &Mask::default()).len(), 2);
+        let mut mask = Mask::new(&["note".to_owned()]);
+        let found = differences(&left, &right, &mask);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].field, "size");
+        mask.learn(&found);
+        assert_eq!(differences(&left, &right, &mask), []);
+        assert_eq!(
+            differences(&left, &right, &Mask::new(&["c size".to_owned()])).len(),
+            2
+        );
+    }
+}

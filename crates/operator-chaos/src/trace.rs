@@ -1,0 +1,239 @@
+//! The record of one run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::call::Signature;
+
+/// The client that caused a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Actor {
+    Operator,
+    User,
+    ThirdParty,
+    /// The controllers of Kubernetes and the nodes.
+    Cluster,
+}
+
+/// The kind of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// An event of a run.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A step of the workload begins; the steps are counted from 1.
+    Step { number: u32, text: String },
+    /// All steps are carried out; the run waits for the end state.
+    Rest,
+    /// The operator starts, for the first time or again.
+    Start { life: u32 },
+    /// The operator crashes because of a fault.
+    Crash,
+    /// A fault is injected.
+    Fault { text: String },
+    /// A call ended. The code is 0 if there was no response.
+    Call {
+        signature: Signature,
+        occurrence: u32,
+        code: u16,
+        /// True if it changed an object.
+        effective: bool,
+        accepts_any_version: bool,
+    },
+    /// A watch delivered an event to the operator.
+    Delivery {
+        signature: Signature,
+        /// The number of the event among those of this signature, from 1.
+        occurrence: u32,
+        text: String,
+    },
+    /// The server committed a change.
+    Commit {
+        actor: Actor,
+        kind: Kind,
+        key: String,
+        object: Arc<Value>,
+        old: Option<Arc<Value>>,
+    },
+    /// The operator ended by itself.
+    Ended { reason: String },
+    /// The operator is restarted at the end, to check that it writes nothing.
+    IdempotenceCheck,
+}
+
+/// The events of a run with their simulated times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) events: Vec<(Duration, Event)>,
+}
+
+// === impl Trace ===
+
+impl Trace {
+    /// Adds an event.
+    pub(crate) fn push(&mut self, at: Duration, event: Event) {
+        self.events.push((at, event));
+    }
+
+    /// Returns the events without times.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().map(|(_, event)| event)
+    }
+
+    /// Returns the lines that two runs of the same plan must have in common: the writes of the operator, in order, with the
+    /// answers, and the changes that they made.
+    pub(crate) fn essence(&self) -> Vec<String> {
+        let line = |event: &Event| match event {
+            Event::Call {
+                signature,
+                code,
+                effective,
+                ..
+            } if signature.is_write() => Some(format!("{signature} {code} {effective}")),
+            Event::Step { text, .. } => Some(text.clone()),
+            Event::Crash => Some("crash".to_owned()),
+            _ => None,
+        };
+        self.iter().filter_map(line).collect()
+    }
+
+    /// Returns a hash of the essence.
+    pub(crate) fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        for line in self.essence() {
+            hash.update(line.as_bytes());
+            hash.update(b"\n");
+        }
+        hash.finalize()
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    /// Returns the number of deletions by object, and for each whether the operator deleted it itself.
+    pub(crate) fn deletions(&self) -> BTreeMap<String, (u32, bool)> {
+        let mut deletions = BTreeMap::new();
+        for event in self.iter() {
+            if let Event::Commit {
+                actor,
+                kind: Kind::Deleted,
+                key,
+                ..
+            } = event
+            {
+                let entry: &mut (u32, bool) = deletions.entry(key.clone()).or_default();
+                entry.0 += 1;
+                entry.1 |= *actor == Actor::Operator;
+            }
+        }
+        deletions
+    }
+
+    /// Returns the number of calls of the operator, watches apart.
+    pub(crate) fn calls(&self) -> usize {
+        let is_call =
+            |event: &&Event| matches!(event, Event::Call { signature, .. } if signature.verb() != "watch");
+        self.iter().filter(is_call).count()
+    }
+
+    /// Returns the lines of a timeline.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.events
+            .iter()
+            .filter_map(|(at, event)| Some(format!("{:>9.3} s  {}", at.as_secs_f64(), line(event)?)))
+            .collect()
+    }
+}
+
+/// Returns the text of an event in a timeline; `None` for those that say little.
+pub(crate) fn line(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Step { number, text } => format!("step {number}: {text}"),
+        Event::Rest => "the workload has ended".to_owned(),
+        Event::Start { life: 1 } => "the operator starts".to_owned(),
+        Event::Start { .. } => "the operator starts again".to_owned(),
+        Event::Crash => "the operator crashes".to_owned(),
+        Event::Fault { text } => format!("FAULT {text}"),
+        Event::Call {
+            signature,
+            code,
+            effective,
+            ..
+        } if signature.is_write() => {
+            let effect = if *effective { "" } else { ", no change" };
+            match code {
+                0 => format!("operator: {signature} → no response{effect}"),
+                code => format!("operator: {signature} → {code}{effect}"),
+            }
+        }
+        Event::Call { signature, code, .. } if *code >= 400 || *code == 0 => {
+            format!("operator: {signature} → {code}")
+        }
+        Event::Call { .. } => return None,
+        Event::Delivery { signature, text, .. } => format!("operator gets {text} ({signature})"),
+        Event::Commit {
+            actor,
+            kind,
+            key,
+            object,
+            old,
+        } => {
+            let actor = match actor {
+                Actor::Operator => "  by the operator",
+                Actor::User => "  by the user",
+                Actor::ThirdParty => "  by another client",
+                Actor::Cluster => "  by the cluster",
+            };
+            let what = match kind {
+                Kind::Added => "created",
+                Kind::Modified => "changed",
+                Kind::Deleted => "deleted",
+            };
+            let changed = old.as_ref().filter(|_| *kind == Kind::Modified);
+            let changed = changed.map(|old| {
+                let all = crate::state::changes(old, object);
+                let shown: Vec<String> = all.iter().take(3).map(shown).collect();
+                let more = all.len().saturating_sub(3);
+                let more = if more > 0 {
+                    format!(" and {more} more")
+                } else {
+                    String::new()
+                };
+                format!(": {}{more}", shown.join(", "))
+            });
+            format!("{actor}: {key} {what}{}", changed.unwrap_or_default())
+        }
+        Event::Ended { reason } => format!("the operator ended: {reason}"),
+        Event::IdempotenceCheck => "the operator is restarted at rest".to_owned(),
+    })
+}
+
+/// Returns a difference as `field before → after`.
+pub(crate) fn shown(difference: &crate::state::Difference) -> String {
+    let text = |value: &Option<Value>| {
+        let text = value.as_ref().map_or("nothing".to_owned(), Value::to_string);
+        match text.chars().count() {
+            0..=60 => text,
+            _ => format!("{}…", text.chars().take(60).collect::<String>()),
+        }
+    };
+    let field = match difference.field.as_str() {
+        "" => "object",
+        field => field,
+    };
+    format!(
+        "{field} {} → {}",
+        text(&difference.expected),
+        text(&difference.found)
+    )
+}

@@ -1,0 +1,204 @@
+//! Small operators with known defects, and their corrections.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use operator_chaos::{Action, Chaos, Oracle, Plan, Point, Signature, Workload};
+use serde_json::json;
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// The object that the user of these tests writes.
+fn wanted(size: &str) -> serde_json::Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wanted"}, "data": {"size": size}})
+}
+
+fn workload() -> Workload {
+    Workload::new().apply(wanted("1")).apply(wanted("2"))
+}
+
+/// Calls `reconcile` every 2 s, and again after an error.
+async fn poll<F, R>(client: Client, reconcile: F) -> Outcome
+where
+    F: Fn(Api<ConfigMap>, ConfigMap) -> R,
+    R: Future<Output = Outcome>,
+{
+    let configs: Api<ConfigMap> = Api::default_namespaced(client);
+    loop {
+        if let Ok(Some(wanted)) = configs.get_opt("wanted").await {
+            let _retried = reconcile(configs.clone(), wanted).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+fn child(wanted: &ConfigMap) -> serde_json::Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}, "data": wanted.data})
+}
+
+/// Applies one child: it has no defect.
+async fn careful(client: Client) -> Outcome {
+    poll(client, |configs, wanted| async move {
+        let apply = PatchParams::apply("test").force();
+        let found = configs.get_opt("child").await?;
+        if found.is_none_or(|found| found.data != wanted.data) {
+            configs
+                .patch("child", &apply, &Patch::Apply(child(&wanted)))
+                .await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn a_careful_operator_is_clean() {
+    let report = Chaos::new(careful)
+        .workload(workload())
+        .plans(150)
+        .budget(Duration::from_secs(120))
+        .run();
+    let report = report.unwrap();
+    report.assert_clean();
+    assert!(report.single_faults_run > 20, "{report}");
+    assert_eq!(report.single_faults_run, report.single_faults);
+}
+
+#[test]
+fn a_child_with_a_generated_name_is_created_twice_after_a_lost_answer() {
+    let careless = |client| {
+        poll(client, |configs: Api<ConfigMap>, wanted: ConfigMap| async move {
+            if wanted.annotations().contains_key("done") {
+                return Ok(());
+            }
+            let mut child = ConfigMap::default();
+            child.metadata.generate_name = Some("child-".to_owned());
+            configs.create(&PostParams::default(), &child).await?;
+            let done = json!({"metadata": {"annotations": {"done": "yes"}}});
+            configs
+                .patch("wanted", &PatchParams::default(), &Patch::Merge(done))
+                .await?;
+            Ok(())
+        })
+    };
+    let chaos = || Chaos::new(careless).workload(workload());
+    let report = chaos().plans(40).budget(Duration::from_secs(120)).run().unwrap();
+    let finding = &report.findings[0];
+    assert_eq!(finding.violations[0].oracle, Oracle::EndState, "{report}");
+    assert_eq!(finding.violations[0].subject, "configmaps default/child-*");
+    assert_eq!(finding.workload.steps.len(), 1, "one step is enough: {report}");
+    assert_eq!(finding.nondeterminism, None);
+    assert!(
+        finding
+            .text
+            .contains("crash after the commit of the 1st `create configmaps default/child-*`")
+    );
+    let replayed = chaos()
+        .workload(finding.workload.clone())
+        .replay(&finding.plan)
+        .unwrap();
+    assert_eq!(replayed.findings[0].violations, finding.violations);
+    assert_eq!(replayed.findings[0].id, finding.id);
+}
+
+#[test]
+fn a_replace_without_a_version_loses_the_change_of_another_client() {
+    let careless = |client| {
+        poll(client, |configs: Api<ConfigMap>, wanted: ConfigMap| async move {
+            let Some(mut found) = configs.get_opt("child").await? else {
+                let child: ConfigMap = serde_json::from_value(child(&wanted))?;
+                configs.create(&PostParams::default(), &child).await?;
+                return Ok(());
+            };
+            if found.data != wanted.data {
+                found.data = wanted.data;
+                found.metadata.resource_version = None;
+                configs.replace("child", &PostParams::default(), &found).await?;
+            }
+            Ok(())
+        })
+    };
+    let report = Chaos::new(careless)
+        .workload(workload())
+        .plans(60)
+        .budget(Duration::from_secs(120))
+        .run();
+    let report = report.unwrap();
+    let oracles: Vec<Oracle> = report
+        .findings
+        .iter()
+        .map(|finding| finding.violations[0].oracle)
+        .collect();
+    assert_eq!(oracles, [Oracle::LostUpdate], "{report}");
+}
+
+#[test]
+fn panics_and_endless_writes_are_found_without_faults() {
+    let panics = |_: Client| async {
+        if true {
+            panic!("as the test wants")
+        } else {
+            Outcome::Ok(())
+        }
+    };
+    let report = Chaos::new(panics).run().unwrap();
+    assert_eq!(report.findings[0].violations[0].oracle, Oracle::Panic, "{report}");
+
+    let restless = |client| {
+        poll(client, |configs: Api<ConfigMap>, wanted: ConfigMap| async move {
+            let size = wanted.annotations().get("turn").map_or(0, String::len);
+            let turn = json!({"metadata": {"annotations": {"turn": "x".repeat((size + 1) % 3)}}});
+            configs
+                .patch("wanted", &PatchParams::default(), &Patch::Merge(turn))
+                .await?;
+            Ok(())
+        })
+    };
+    let report = Chaos::new(restless).workload(workload()).run().unwrap();
+    let violation = &report.findings[0].violations[0];
+    assert_eq!(violation.oracle, Oracle::Quiescence, "{report}");
+    assert!(
+        violation.message.contains("metadata.annotations.turn"),
+        "{report}"
+    );
+}
+
+#[test]
+fn predicates_are_checked_in_every_state() {
+    let report = Chaos::new(careful)
+        .workload(workload())
+        .never("child is of size 2", |cluster| {
+            let child = cluster.get("configmaps", "default", "child");
+            child.is_some_and(|child| child.pointer("/data/size") == Some(&json!("2")))
+        })
+        .always("few configmaps", |cluster| cluster.list("configmaps").len() < 20)
+        .eventually("a pod", |cluster| !cluster.list("pods").is_empty())
+        .run()
+        .unwrap();
+    let found: Vec<&str> = report.findings[0]
+        .violations
+        .iter()
+        .map(|it| it.subject.as_str())
+        .collect();
+    assert_eq!(found, ["child is of size 2", "a pod"]);
+}
+
+#[test]
+fn the_same_plan_leads_to_the_same_run() {
+    let call = Signature::new("apply configmaps default/child");
+    let plan = Plan::single(7, Point::Call { call, occurrence: 1 }, Action::CrashAfterCommit);
+    let replay = || {
+        Chaos::new(careful)
+            .workload(workload())
+            .never("child", |cluster| {
+                cluster.get("configmaps", "default", "child").is_some()
+            })
+    };
+    // A violated predicate makes a finding of the plan without faults, with its timeline.
+    let [first, second] = [replay().replay(&plan).unwrap(), replay().replay(&plan).unwrap()];
+    assert_eq!(first.findings[0].timeline, second.findings[0].timeline);
+}
