@@ -175,10 +175,10 @@ impl Names {
 mod tests {
     use super::*;
 
-    fn signature(method: Method, uri: &str, body: &str) -> String {
+    fn signature(method: &Method, uri: &str, body: &str) -> String {
         let uri = uri.parse().unwrap_or_default();
         let call = Call::of(
-            &method,
+            method,
             &uri,
             &HeaderMap::new(),
             body.as_bytes(),
@@ -190,16 +190,16 @@ mod tests {
     #[test]
     fn signatures_name_verb_resource_and_object() {
         let path = "/apis/apps/v1/namespaces/default/statefulsets";
-        let put = signature(Method::PUT, &format!("{path}/db/status"), "");
+        let put = signature(&Method::PUT, &format!("{path}/db/status"), "");
         assert_eq!(put, "update statefulsets.apps/status default/db");
-        let named = signature(Method::POST, path, r#"{"metadata":{"name":"db"}}"#);
+        let named = signature(&Method::POST, path, r#"{"metadata":{"name":"db"}}"#);
         assert_eq!(named, "create statefulsets.apps default/db");
-        let generated = signature(Method::POST, path, r#"{"metadata":{"generateName":"db-"}}"#);
+        let generated = signature(&Method::POST, path, r#"{"metadata":{"generateName":"db-"}}"#);
         assert_eq!(generated, "create statefulsets.apps default/db-*");
         assert_eq!(
-            signature(Method::GET, "/api/v1/pods?watch=true", ""),
+            signature(&Method::GET, "/api/v1/pods?watch=true", ""),
             "watch pods"
         );
-        assert_eq!(signature(Method::GET, "/version", ""), "");
+        assert_eq!(signature(&Method::GET, "/version", ""), "");
     }
 }

@@ -9,6 +9,8 @@ use crate::trace::{Event, Trace};
 const HOLD: u32 = 30;
 /// How far back the lists of a server that lags behind can be.
 const MISSING_MAX: u32 = 8;
+/// Reads beyond this occurrence are repetitions.
+const READS_MAX: u32 = 4;
 /// The largest random delay of a request or a watch event, in milliseconds.
 const LATENCY: u64 = 2000;
 
@@ -59,7 +61,7 @@ pub(crate) fn single_faults(reference: &Trace) -> Vec<Fault> {
                 occurrence,
                 effective,
                 ..
-            } if signature.verb() != "watch" => {
+            } if signature.verb() != "watch" && (signature.is_write() || *occurrence <= READS_MAX) => {
                 let at = Point::Call {
                     call: signature.clone(),
                     occurrence: *occurrence,

@@ -1,7 +1,5 @@
 //! Small operators with known defects, and their corrections.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -59,13 +57,14 @@ async fn careful(client: Client) -> Outcome {
 fn a_careful_operator_is_clean() {
     let report = Chaos::new(careful)
         .workload(workload())
-        .plans(150)
+        .plans(200)
         .budget(Duration::from_secs(120))
         .run();
     let report = report.unwrap();
     report.assert_clean();
-    assert!(report.single_faults_run > 20, "{report}");
+    assert!(report.single_faults > 20, "{report}");
     assert_eq!(report.single_faults_run, report.single_faults);
+    assert_eq!(report.plans, 200);
 }
 
 #[test]
