@@ -1,17 +1,17 @@
-//! The cache: what the operator knows of the cluster, one store per kind, fed by one watch per kind and namespace.
+//! The cache: one store per kind, filled by one watch per kind and namespace. The main type is [`Cache`].
 //!
-//! A kind that is read first by a reconciler starts its watch then; the read waits for the first list.
-//! `metadata.managedFields` is not kept. The cache never writes to the server.
+//! The first read of a kind starts its watch and waits for the first list. `metadata.managedFields` is not kept. The
+//! cache never writes to the server.
 //!
-//! # What an object costs
-//! Objects are kept packed, in some hundred bytes where they would take some thousand, and decoded when they are read.
-//! What changed or was read lately stays decoded for some seconds, up to 32 objects or 32 kB of packed ones of a kind:
-//! readers of the same object share one `Arc<K>`, which is never copied. Lists decode what they list, unless it is
-//! there. [`KindOptions::unpacked`] keeps a kind decoded.
+//! # Memory of an object
+//! Objects are kept packed, in hundreds of bytes instead of thousands, and decoded when they are read. Objects that
+//! changed or were read recently stay decoded for some seconds, up to 32 objects or 32 kB of packed objects per kind:
+//! readers of the same object share one `Arc<K>`, which is never copied. Lists decode the other objects that they
+//! return. [`KindOptions::unpacked`] keeps a kind decoded.
 //!
 //! # One kind, several types
-//! A kind has one watch, whoever reads it and as what. Its objects come in as the narrowest type from which all readers
-//! can be served, and are left out if they do not fit it:
+//! A kind has one watch, whatever the number and the types of its readers. Its objects are decoded as the narrowest
+//! type that serves all readers, and omitted if they do not fit it:
 //!
 //! | read as | comes in as |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! | one type `K`, and metadata | `K` |
 //! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get errors for what does not fit |
 //!
-//! If a kind that is watched is read as something that needs more, it is listed once more; other readers go on
-//! meanwhile. For kinds that are watched metadata-only, every [apply](crate::Client::apply) is sent.
+//! If a reader of a watched kind needs more than is kept, the kind is listed again; other readers are not affected. For
+//! kinds that are watched metadata-only, every [apply](crate::Client::apply) is sent.
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +71,7 @@ pub use transforms::Transforms;
 pub use watch_error::{WatchErrorHandler, WatchFailure};
 pub use watch_options::{Namespaces, SyncPeriod, WatchOptions};
 
-/// How the cache watches.
+/// The options of the cache: what it watches and how.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -92,47 +92,46 @@ pub use watch_options::{Namespaces, SyncPeriod, WatchOptions};
 /// ```
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// The namespaces to watch, and how each; all when empty. Cluster-scoped kinds are watched as a whole in any case.
+    /// The namespaces to watch, with their options. Empty means all. Cluster-scoped kinds are not affected. Default:
+    /// empty.
     pub namespaces: Namespaces,
     /// The options of single kinds: selectors, namespaces, transforms.
     pub kinds: BTreeMap<Kind, KindOptions>,
-    /// Of all kinds for which nothing else is said, keeps the objects whose labels match, in the form of
-    /// `kubectl get -l`; all unless said otherwise.
+    /// The label selector of kinds that have none in `kinds`, in the form of `kubectl get -l`. Default: all objects.
     pub labels: Option<String>,
-    /// The same with fields, in the form of `kubectl get --field-selector`.
+    /// The field selector of kinds that have none in `kinds`, in the form of `kubectl get --field-selector`. Default:
+    /// all objects.
     pub fields: Option<String>,
-    /// What is done to objects before they are kept; `metadata.managedFields` is removed in any case.
+    /// Changes objects before they are kept. `metadata.managedFields` is removed in any case.
     pub transforms: Transforms,
-    /// How often, give or take a tenth, every object is told again to every controller as an update without a change,
-    /// at low priority; 10 h unless said otherwise, never if `None`. It costs no request, and no write at rest.
+    /// The interval, plus or minus 10 %, at which controllers receive each object as an update without a change, at low
+    /// priority. `None` means never. A resync sends no request. Default: 10 h.
     pub sync_period: Option<Duration>,
-    /// How many objects are asked for at once when a kind is listed; 100 unless said otherwise. What a page takes while
-    /// it is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger
-    /// pages are there sooner.
+    /// The number of objects per page of a list. Larger pages make the lists of tens of thousands of objects faster,
+    /// and need memory that the process keeps. Default: 100.
     pub page_size: u32,
-    /// Ask for the first list as a stream of events (`sendInitialEvents`) instead of pages: one request, and less memory on
-    /// the server. A server that refuses, as those before Kubernetes 1.32 do, is asked for pages. True unless said
-    /// otherwise.
+    /// Requests the first list as a stream of events (`sendInitialEvents`): one request, and less memory on the server.
+    /// Pages are requested if the server refuses, as those before Kubernetes 1.32 do. Default: true.
     pub streaming_lists: bool,
-    /// Whether the server tells each watch now and then how far it has come, so that a watch of a quiet kind can go on
-    /// where it was; true unless said otherwise. What is watched without is listed in pages.
+    /// Requests bookmarks, so that the watch of a quiet kind can be resumed. Without them the kind is listed again.
+    /// Default: true.
     pub watch_bookmarks: bool,
-    /// How the waits between failed attempts of a watch grow.
+    /// The backoff between failed attempts of a watch.
     pub watch_backoff: WatchBackoff,
-    /// Who hears of each failure of a watch; the log, once for each failure after a success, unless said otherwise.
+    /// Receives the failures of watches. Default: logs the first failure after a success.
     pub watch_errors: WatchErrorHandler,
-    /// Whether the first read of a kind starts watching it, which needs the permission to list and watch, and memory
-    /// for all its objects; true unless said otherwise. Otherwise it is an error, and kinds are watched because a
-    /// controller or an index needs them, or [`Cache::watch`] names them.
+    /// Reads of a kind that is not watched start its watch, which needs the permissions to list and watch, and memory
+    /// for all objects. If false, such a read is an error: controllers, indexes and [`Cache::watch`] start watches.
+    /// Default: true.
     pub start_on_read: bool,
-    /// How long a read waits for the first list of its kind; 30 s unless said otherwise.
+    /// The time that a read waits for the first list of its kind. Default: 30 s.
     pub read_timeout: Duration,
 }
 
-/// Why the cache has no answer.
+/// An error of a read from the cache, or of its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// The cache was not started in time: its manager does not run.
+    /// The cache was not started in time because its manager does not run.
     #[error("the cache is not started, can not read objects: {kind} is read before the manager runs")]
     NotStarted {
         /// The kind.
@@ -143,26 +142,26 @@ pub enum CacheError {
     NotSynced {
         /// The kind.
         kind: String,
-        /// What its watches say.
+        /// The states of its watches.
         reason: String,
     },
-    /// Nobody watches the kind, and a read may not start it.
+    /// The kind is not watched, and [`CacheOptions::start_on_read`] is false.
     #[error("{kind} is not cached, and reads start no watch (start_on_read): name it with Cache::watch")]
     NotCached {
         /// The kind.
         kind: String,
     },
-    /// The object is there, but it is none of its type.
+    /// The object exists but cannot be decoded as its type.
     #[error("{kind} {key} does not fit its type: {error}; repair the object or the type")]
     Malformed {
         /// The kind.
         kind: String,
         /// The object.
         key: ObjectKey,
-        /// Where it does not fit.
+        /// The field and the reason.
         error: String,
     },
-    /// A list names an index that nobody added.
+    /// The index of a list does not exist.
     #[error("{kind} has no index {name:?}: add it with Cache::add_index before the manager runs")]
     NoIndex {
         /// The kind.
@@ -170,15 +169,15 @@ pub enum CacheError {
         /// The name of the index.
         name: String,
     },
-    /// There is an index of that name already.
-    #[error("{kind} has an index {name:?} already: give one of the two another name")]
+    /// The kind already has an index with this name.
+    #[error("{kind} already has an index {name:?}: choose another name")]
     IndexExists {
         /// The kind.
         kind: String,
         /// The name of the index.
         name: String,
     },
-    /// The object lives in a namespace that is not watched.
+    /// The namespace of the object is not watched.
     #[error(
         "unable to get: {key} because of unknown namespace for the cache: {kind} is not watched there (WATCH_NAMESPACE)"
     )]
@@ -188,7 +187,7 @@ pub enum CacheError {
         /// The object.
         key: ObjectKey,
     },
-    /// The objects of a namespace were asked for that is not watched.
+    /// The namespace of the list is not watched.
     #[error(
         "unable to list: {namespace} because of unknown namespace for the cache: {kind} is not watched there (WATCH_NAMESPACE)"
     )]
@@ -198,17 +197,17 @@ pub enum CacheError {
         /// The namespace.
         namespace: String,
     },
-    /// The field selector of a list is none that the cache can answer.
+    /// The cache cannot evaluate the field selector of a list.
     #[error("cannot list {kind} from the cache: {error}")]
     FieldSelector {
         /// The kind.
         kind: String,
-        /// Why not.
+        /// The reason.
         error: String,
     },
-    /// A kind that lives in no namespace was given some to be watched in.
+    /// The options of a cluster-scoped kind name namespaces.
     #[error(
-        "type {kind} is not namespaced, but its namespaces setting is not empty: take it out of KindOptions::namespaces"
+        "type {kind} is not namespaced, but its namespaces setting is not empty: remove it from KindOptions::namespaces"
     )]
     ClusterScoped {
         /// The kind.
@@ -216,7 +215,7 @@ pub enum CacheError {
     },
 }
 
-/// The cache of a manager; clones share it. Reconcilers read through their [`Client`](crate::Client), which reads here.
+/// The cache of a manager. Clones share it. Reconcilers read from it through their [`Client`](crate::Client).
 #[derive(Clone)]
 pub struct Cache {
     inner: Arc<Inner>,
@@ -225,7 +224,7 @@ pub struct Cache {
 struct Inner {
     connection: Connection,
     options: CacheOptions,
-    /// The field manager of the operator, whose applied fields are remembered.
+    /// The field manager of the operator, whose applied fields are recorded.
     manager: Arc<str>,
     metrics: CacheMetrics,
     recorder: EventRecorder,
@@ -234,16 +233,16 @@ struct Inner {
     stop: CancellationToken,
 }
 
-/// The kinds that are watched.
+/// The watched kinds.
 #[derive(Default)]
 struct Registry {
     by_kind: HashMap<String, Arc<Informer>>,
-    /// The same ones, by the types that they are read as, for those who know the kind by the type.
+    /// The same informers by the types of their readers, as a shortcut for static types.
     by_type: HashMap<TypeId, Arc<Informer>>,
     started: bool,
 }
 
-/// A cache that nobody has any more watches nothing, however its manager ended.
+/// Ends the watches when the last clone is dropped, even if the manager was never stopped.
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -304,14 +303,13 @@ impl Cache {
         }
     }
 
-    /// Adds an index: the objects of `K` by the values that `values` makes of each, of which there may be none or
-    /// several. [`ListOptions::indexes`] looks them up. The kind is watched from now on, or from the start of the
-    /// manager.
+    /// Adds an index of the objects of `K` by the values that `values` returns for each. [`ListOptions::indexes`] uses
+    /// it. The kind is watched from now on, or from the start of the manager.
     ///
-    /// An index is best added before the manager runs; later ones know the objects that are there.
+    /// Indexes can be added while the manager runs: they include the objects that are already in the cache.
     ///
     /// # Errors
-    /// If the kind has an index of that name.
+    /// Returns an error if the kind already has an index with this name.
     pub fn add_index<K: Object>(
         &self,
         name: &str,
@@ -320,10 +318,10 @@ impl Cache {
         self.index(&self.informer::<K>(), name, values)
     }
 
-    /// [`Cache::add_index`] of a kind that is read as `K`, such as `DynamicObject`.
+    /// Adds an index for a kind that is read as `K`, such as `DynamicObject`; see [`Cache::add_index`].
     ///
     /// # Errors
-    /// As [`Cache::add_index`].
+    /// See [`Cache::add_index`].
     pub fn add_index_of<K: View>(
         &self,
         kind: &Kind,
@@ -333,14 +331,14 @@ impl Cache {
         self.index(&self.informer_of::<K>(kind), name, values)
     }
 
-    /// Watches a kind, whose objects are read as `K`, from now on, or from the start of the manager, as the first read would:
-    /// so that the first read need not wait, or where reads may not start watches ([`CacheOptions::start_on_read`]).
+    /// Starts to watch a kind whose objects are read as `K`, at once or when the manager starts. The first read then
+    /// need not wait, and succeeds if [`CacheOptions::start_on_read`] is false.
     pub fn watch<K: View>(&self, kind: &Kind) {
         self.informer_of::<K>(kind);
     }
 
-    /// Stops watching a kind and forgets its objects. Returns false if it was not watched. Controllers get no more events of
-    /// it. A later read starts watching it again.
+    /// Stops watching a kind and removes its objects. Returns false if it was not watched. Controllers receive no more
+    /// events of it. A later read starts the watch again.
     pub fn remove(&self, kind: impl Into<Kind>) -> bool {
         let kind = &kind.into();
         let mut registry = self.inner.registry.lock();
@@ -355,7 +353,7 @@ impl Cache {
         true
     }
 
-    /// The kinds that are watched, as `Deployment.apps`, sorted.
+    /// Returns the watched kinds in the form `Deployment.apps`, sorted.
     pub fn kinds(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut kinds: Vec<_> = registry
@@ -367,8 +365,7 @@ impl Cache {
         kinds
     }
 
-    /// What of the kinds that are watched is not in order, in a line each: first lists that are under way, and watches
-    /// that failed and will be tried again. Empty when everything is. `/readyz` says the same.
+    /// Returns one line for each watched kind whose first list is not complete or whose watch is failing.
     pub fn unhealthy(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut unhealthy: Vec<_> = registry
@@ -417,14 +414,14 @@ impl Cache {
         objects.map_err(|name| CacheError::NoIndex { kind: kind(), name })
     }
 
-    /// The objects of a kind that do not fit their type, of a namespace or of all.
+    /// Returns an error for objects of a kind that do not fit their type, in a namespace or in all.
     pub(crate) fn malformed(&self, kind: &Kind, namespace: Option<&str>) -> Option<CacheError> {
         let informer = self.existing(kind)?;
         let (key, malformed) = informer.malformed(namespace).into_iter().next()?;
         Some(malformed_error(kind, &key, malformed))
     }
 
-    /// The object as the cache knows it, without waiting and without starting a watch.
+    /// Returns the object in the cache, without waiting and without starting a watch.
     pub(crate) fn peek<K: View>(&self, kind: &Kind, key: &ObjectKey) -> Option<Arc<K>> {
         let informer = self.existing(kind).filter(|informer| informer.is_synced::<K>())?;
         informer.get(key, Consistency::OwnWrites).ok().flatten()
@@ -448,12 +445,12 @@ impl Cache {
         Ok(())
     }
 
-    /// The field manager of the operator.
+    /// Returns the field manager of the operator.
     pub(crate) fn manager(&self) -> &str {
         &self.inner.manager
     }
 
-    /// The informer for a reader, who may not start one if the options say so.
+    /// Returns the informer for a reader, which may not start one if `start_on_read` is false.
     pub(crate) fn reader<K: Object>(&self) -> Result<Arc<Informer>, CacheError> {
         if let Some(informer) = self.inner.registry.lock().by_type.get(&TypeId::of::<K>()) {
             return Ok(informer.clone());
@@ -462,7 +459,7 @@ impl Cache {
         Ok(self.informer::<K>())
     }
 
-    /// [`Cache::reader`] of a kind that is read as `K`.
+    /// Returns the informer for a reader of a kind as `K`; see [`Cache::reader`].
     pub(crate) fn reader_of<K: View>(&self, kind: &Kind) -> Result<Arc<Informer>, CacheError> {
         self.may_read(kind)?;
         Ok(self.informer_of::<K>(kind))
@@ -476,7 +473,7 @@ impl Cache {
         Err(CacheError::NotCached { kind })
     }
 
-    /// The informer of a kind; the first call makes it, and starts it if the cache is running.
+    /// Returns the informer of a kind. The first call creates it, and starts it if the cache runs.
     pub(crate) fn informer<K: Object>(&self) -> Arc<Informer> {
         if let Some(informer) = self.inner.registry.lock().by_type.get(&TypeId::of::<K>()) {
             return informer.clone();
@@ -487,7 +484,7 @@ impl Cache {
         informer
     }
 
-    /// The informer of a kind, whose objects can be read as `K`.
+    /// Returns the informer of a kind whose objects can be read as `K`.
     pub(crate) fn informer_of<K: View>(&self, kind: &Kind) -> Arc<Informer> {
         self.informer_in::<K>(&mut self.inner.registry.lock(), kind)
     }
@@ -512,7 +509,7 @@ impl Cache {
         informer
     }
 
-    /// Starts the watches of the kinds that were asked for; later ones start when they are asked for.
+    /// Starts the watches of the kinds that have an informer. Later informers start at once.
     pub(crate) fn start(&self) {
         let mut registry = self.inner.registry.lock();
         if !std::mem::replace(&mut registry.started, true) {
@@ -520,12 +517,12 @@ impl Cache {
         }
     }
 
-    /// Ends every watch.
+    /// Ends all watches.
     pub(crate) async fn stop(&self) {
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
-        // Handlers may hold the client, and so the cache.
+        // Handlers may hold the client, which holds the cache.
         let informers: Vec<_> = self.inner.registry.lock().by_kind.values().cloned().collect();
         informers.iter().for_each(|informer| informer.remove_handlers());
     }
@@ -536,7 +533,7 @@ impl Cache {
         }
     }
 
-    /// The informer of a kind that somebody reads already.
+    /// Returns the informer of a kind that already has one.
     pub(crate) fn existing(&self, kind: &Kind) -> Option<Arc<Informer>> {
         self.inner.registry.lock().by_kind.get(&kind.path()).cloned()
     }

@@ -1,4 +1,4 @@
-//! Certificates of the servers of an operator; see the crate [`operator_certificates`].
+//! The certificates of the servers of an operator: re-exports of [`operator_certificates`].
 
 #[cfg(test)]
 pub(crate) use operator_certificates::Authority;

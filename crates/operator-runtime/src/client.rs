@@ -1,5 +1,4 @@
-//! The client: reads from the cache, writes to the API server, and skips writes that would change nothing.
-//! It never knows controllers.
+//! The [`Client`]: reads from the cache, writes to the API server, and skips writes that would change nothing.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,21 +40,21 @@ pub use written::Written;
 
 /// Reads from the cache and writes to the API server, as one field manager. Clones are cheap.
 ///
-/// * A read after an own write sees it: the answer to the write is in the cache before the write returns.
-/// * Within a reconcile, a write that would change nothing, as far as the cache knows, is skipped: by
+/// * Reads see own writes: the answer to a write is in the cache before the write returns.
+/// * Within a reconcile, a write that would change nothing according to the cache is skipped: by
 ///   [`apply`](Client::apply), [`update`](Client::update), [`patch`](Client::patch),
-///   [`create_or_update`](Client::create_or_update), [`create_or_patch`](Client::create_or_patch),
-///   [`update_status`](Client::update_status) and [`Finalizers::run`](crate::finalizer::Finalizers::run). [`Written`] says whether a request was sent.
-/// * A skipped write is repeated if it was wrong: it is skipped only while the watch of the object is live, and if a later
-///   event shows that the object was different, the request is reconciled again, whatever the predicates say.
+///   [`create_or_patch`](Client::create_or_patch), [`update_status`](Client::update_status) and
+///   [`Finalizers::run`](crate::finalizer::Finalizers::run). The result, [`Written`], says whether a request was sent.
+/// * Skipped writes repair themselves: a write is skipped only while the watch of the object is live. If a later event
+///   shows that the object was different, the request is reconciled again, regardless of predicates.
 ///   [`ClientOptions::always_send`] turns skipping off.
-/// * [`Client::live`] reads past the cache.
+/// * [`Client::live`] reads from the API server.
 ///
 /// # Options
 /// [`Client::with`] makes a client with other [`ClientOptions`]: dry runs, another field manager, one namespace, and more.
 ///
 /// # Kinds without a Rust type
-/// If the Rust type does not know the kind, such as `DynamicObject` or `PartialObjectMeta`, a tuple that begins with a
+/// For types that do not know their kind, such as `DynamicObject` or `PartialObjectMeta`, a tuple that begins with a
 /// [`Kind`] takes the place of the key or the object:
 ///
 /// ```no_run
@@ -93,18 +92,18 @@ impl Client {
         }
     }
 
-    /// The client of kube underneath, for what this one does not offer. What is written with it is in the cache when
-    /// the watch brings it, and not before. If this client writes only as the leader, so does that one.
+    /// Returns the underlying client of kube, for requests that this client does not offer. Its writes are in the cache
+    /// when the watch delivers them. If this client writes only as the leader, so does the underlying one.
     pub fn kube(&self) -> &kube::Client {
         &self.kube
     }
 
-    /// The cache that reads come from: for indexes, and for what is said of watches.
+    /// Returns the cache that this client reads from.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Finds kinds that are named at run time.
+    /// Returns the mapper that finds kinds by name at run time.
     pub fn rest_mapper(&self) -> &RestMapper {
         &self.mapper
     }
@@ -138,18 +137,19 @@ impl Client {
         self.with(|options| options.live = true)
     }
 
-    /// Returns the same client over another connection to the cluster.
+    /// Returns this client over another connection to the cluster.
     pub(crate) fn over(&self, kube: kube::Client) -> Self {
         Self { kube, ..self.clone() }
     }
 
-    /// Returns the object, from the cache; `None` if there is none.
+    /// Returns an object from the cache, or `None` if it does not exist.
     ///
-    /// The first read of a kind starts watching it, which needs the permission to list and watch, and waits for the
+    /// The first read of a kind starts its watch, which needs the permissions to list and watch, and waits for the
     /// first list.
     ///
     /// # Errors
-    /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
+    /// Returns an error if the kind cannot be listed in time, the namespace is not watched, or the object does not fit
+    /// its type.
     pub async fn get<'a, K: View>(
         &self,
         target: impl Into<Target<'a, K>>,
@@ -166,25 +166,25 @@ impl Client {
     /// Lists objects from the cache: those of all watched namespaces, unless [`List`] selects others.
     ///
     /// # Errors
-    /// If the kind cannot be listed in time, or has no such index.
+    /// Awaiting the list returns an error if the kind cannot be listed in time or the index does not exist.
     pub fn list<K: Object>(&self) -> List<'_, K> {
         List::new(self, Cow::Owned(Kind::of::<K>()))
     }
 
-    /// Lists the objects of a kind, for types that do not know their kind, such as `DynamicObject`; otherwise as
+    /// Lists the objects of a kind for types that do not know their kind, such as `DynamicObject`; see
     /// [`Client::list`].
     pub fn list_kind<'a, K: View>(&'a self, kind: &'a Kind) -> List<'a, K> {
         List::new(self, Cow::Borrowed(kind))
     }
 
-    /// Makes the cluster agree with `desired` by server-side apply, and returns the object as it is then.
+    /// Applies `desired` with server-side apply and returns the resulting object.
     ///
-    /// Fields that `desired` omits belong to others, or have defaults, and stay as they are; fields that an earlier apply
-    /// set and this one omits are removed. Fields that others hold are taken over. Nothing is sent if the object in the
-    /// cache has exactly these fields, as the operator's, with these values: an apply at rest costs no request.
+    /// Fields that `desired` omits keep their values if others own them. Fields that an earlier apply of this field
+    /// manager set and `desired` omits are removed. Fields of other managers are taken over. Nothing is sent if the
+    /// field manager owns exactly these fields in the cache, with these values.
     ///
     /// # Errors
-    /// If the object has no name, or the server rejects it.
+    /// Returns an error if the object has no name or the server rejects it.
     pub async fn apply<'a, K: View>(
         &self,
         desired: impl Into<Desired<'a, K>>,
@@ -193,13 +193,13 @@ impl Client {
         Resources::new(self, kind).apply(object).await
     }
 
-    /// [`Client::apply`] of an object that belongs to `owner`: with a controller reference, so that it is deleted with
-    /// its owner and its changes reconcile the owner (`owns`), and in the owner's namespace if it names none.
+    /// Applies an object with a controller reference to `owner`, so that it is deleted with its owner, and its changes
+    /// reconcile the owner (`owns`). Without a namespace it gets that of the owner.
     ///
-    /// `owner` is a reference to an object whose type knows its kind, or [`Owner::of`] any object.
+    /// `owner` is a reference to an object whose type knows its kind, or the result of [`Owner::of`].
     ///
     /// # Errors
-    /// As [`Client::apply`], and if `owner` cannot own the object.
+    /// As for [`Client::apply`], and if `owner` cannot own the object.
     pub async fn apply_owned<'a, K: View>(
         &self,
         owner: impl Into<Owner>,
@@ -210,10 +210,10 @@ impl Client {
         Resources::new(self, kind).apply(object).await
     }
 
-    /// Creates an object; the server can generate its name (`generateName`).
+    /// Creates an object. The server can generate its name (`generateName`).
     ///
     /// # Errors
-    /// If the server rejects it, for one because it exists already (`is_already_exists`).
+    /// Returns an error if the server rejects it, for example because it exists (`is_already_exists`).
     pub async fn create<'a, K: View>(
         &self,
         object: impl Into<Desired<'a, K>>,
@@ -222,11 +222,11 @@ impl Client {
         Resources::new(self, kind).create(object).await
     }
 
-    /// Replaces an object by another state of it, which must be made from its newest one: fields that `K` does not
-    /// know are lost. Nothing is sent if it is the state that the cache has.
+    /// Replaces an object. `object` must be derived from its newest state, and fields that `K` does not know are lost.
+    /// Nothing is sent if the cache has the same state.
     ///
     /// # Errors
-    /// If the server rejects it, for one because it changed meanwhile (`is_conflict`).
+    /// Returns an error if the server rejects it, for example because it was changed concurrently (`is_conflict`).
     pub async fn update<'a, K: View>(
         &self,
         object: impl Into<Desired<'a, K>>,
@@ -235,11 +235,11 @@ impl Client {
         Resources::new(self, kind).update(object).await
     }
 
-    /// Sends a patch of any kind; [`Client::apply`] is the better choice wherever it fits. A merge patch or a JSON
-    /// patch that would not change the object in the cache is not sent.
+    /// Sends a patch of any type. Prefer [`Client::apply`] where possible. A merge patch or JSON patch that would not
+    /// change the object in the cache is not sent.
     ///
     /// # Errors
-    /// If the server rejects it.
+    /// Returns an error if the server rejects it.
     pub async fn patch<'a, K: View, P: Serialize + fmt::Debug>(
         &self,
         target: impl Into<Target<'a, K>>,
@@ -249,12 +249,12 @@ impl Client {
         Resources::new(self, target.kind()).patch(target.key, patch).await
     }
 
-    /// Sends the difference of two states of an object, as a merge patch: fields that `K` does not know stay, and so do
-    /// changes that others made meanwhile. Lists are sent as a whole. If nothing differs, nothing is sent. Usually `old` is
-    /// the object in the cache, and `new` a changed clone of it. See [`ClientOptions::optimistic_lock`].
+    /// Sends the difference of two states of an object as a merge patch: fields that `K` does not know stay, and so do
+    /// concurrent changes of others. Lists are sent as a whole. If nothing differs, nothing is sent. Usually `old` is
+    /// the object in the cache and `new` a changed clone of it. See [`ClientOptions::optimistic_lock`].
     ///
     /// # Errors
-    /// If `new` is another object, or the server rejects the patch.
+    /// Returns an error if `new` is another object or the server rejects the patch.
     pub async fn patch_from<'a, K: View>(
         &self,
         old: &K,
@@ -282,13 +282,14 @@ impl Client {
         Resources::new(self, kind).create_or_patch(object, mutate).await
     }
 
-    /// Deletes an object; the objects that it owns follow in the background. An object that is gone already is no error.
+    /// Deletes an object. The garbage collector deletes the objects that it owns in the background. A missing object is
+    /// not an error.
     ///
-    /// If the target is an object instead of a key, it is deleted only if it is still the same object, by its UID. See
+    /// A target that is an object instead of a key is deleted only if its UID is the same. See
     /// [`ClientOptions::delete`] for other parameters.
     ///
     /// # Errors
-    /// If the server rejects it, for one because an object with the same name took its place.
+    /// Returns an error if the server rejects it, for example because another object has the name now.
     pub async fn delete<'a, K: View>(&self, target: impl Into<Target<'a, K>>) -> Result<(), ClientError> {
         let target = target.into();
         let resources = Resources::<K>::new(self, target.kind());

@@ -1,27 +1,27 @@
-//! The machine's clock and its randomness, for the rooms that act; the ones that decide are handed values.
+//! The clock and the randomness of the machine. Pure modules get their values as arguments.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use jiff::Timestamp;
 
-/// Now, by the wall clock: for texts in objects, never for measuring.
+/// Returns the current wall-clock time: for objects, not for measuring.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// A number from 0 up to 1, to spread what would otherwise happen at once.
+/// Returns a random number in `0.0..1.0`.
 pub(crate) fn jitter() -> f64 {
     let bits = u32::try_from(random() >> 32).unwrap_or_default();
     f64::from(bits) / f64::from(u32::MAX)
 }
 
-/// Random bits, good enough to tell names apart, not to keep secrets.
+/// Returns random bits that are unique enough for names but not secret.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0u8)
 }
 
-/// A random UUID, version 4.
+/// Returns a random UUID, version 4.
 pub(crate) fn uuid() -> String {
     Uuid(random(), random()).to_string()
 }

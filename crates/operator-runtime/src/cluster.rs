@@ -10,9 +10,9 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::event_recorder::{EventRecorder, Recorder};
 
-/// Another cluster that an operator watches or writes to, made by [`Manager::add_cluster`]: a client with a cache of
-/// its own, and an event recorder. The manager starts and stops it with its own cache.
-/// [`Manager::add_cache_check`] adds the state of its cache to `/readyz`. Clones are handles to the same one.
+/// Another cluster that an operator watches or writes to, added by [`Manager::add_cluster`]: a client with its own
+/// cache and an event recorder. The manager starts and stops it with its own cache. [`Manager::add_cache_check`] adds
+/// the state of its cache to `/readyz`. Clones share it.
 ///
 /// [`Manager::add_cluster`]: crate::Manager::add_cluster
 /// [`Manager::add_cache_check`]: crate::Manager::add_cache_check
@@ -24,7 +24,7 @@ pub struct Cluster {
     pub(crate) recorder: EventRecorder,
 }
 
-/// The running parts of another cluster.
+/// The background tasks of another cluster.
 pub(crate) struct Running {
     pub(crate) cache: Cache,
     pub(crate) recorder: Recorder,
@@ -33,7 +33,7 @@ pub(crate) struct Running {
 // === impl Running ===
 
 impl Running {
-    /// Watches until `stop`, and writes the events that are left.
+    /// Runs the watches until `stop`, then writes the remaining events.
     pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
         self.cache.start();
         let watch = async {
@@ -48,7 +48,7 @@ impl Running {
 // === impl Cluster ===
 
 impl Cluster {
-    /// The name that the operator gave it.
+    /// Returns the name that the operator gave it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -65,7 +65,7 @@ impl Cluster {
         self.client.over(self.of_every_instance.clone())
     }
 
-    /// The event recorder: its events are in this cluster.
+    /// Returns the event recorder, which writes to this cluster.
     pub fn recorder(&self) -> &EventRecorder {
         &self.recorder
     }

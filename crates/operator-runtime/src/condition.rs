@@ -1,4 +1,4 @@
-//! Status conditions: one [`Condition`] per type, kept in [`Conditions`], with the schema of `metav1.Condition`.
+//! Status conditions: one [`Condition`] per type in [`Conditions`], with the schema of `metav1.Condition`.
 //!
 //! ```
 //! use operator_runtime::{Condition, Conditions};
@@ -27,36 +27,36 @@ pub struct Condition {
     /// The type, in CamelCase or `example.com/CamelCase`; at most 316 characters. One condition per type.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Whether the condition holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
-    /// The generation of the object that the condition was computed from; the status writer fills it in.
+    /// The generation of the object that the condition was computed from. Status writers set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When `status` changed last, to the second. `None` until the condition is put among [`Conditions`].
+    /// The time when `status` last changed, in seconds. [`Conditions`] sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, for programs: CamelCase, not empty, at most 1024 characters.
+    /// A reason for programs: CamelCase, not empty, at most 1024 characters.
     pub reason: String,
-    /// Why, for people; at most 32768 characters, may be empty.
+    /// A message for people, at most 32768 characters. May be empty.
     #[serde(default)]
     pub message: String,
 }
 
-/// Whether a condition holds.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// Nobody can tell at the moment.
+    /// The state cannot be determined.
     Unknown,
 }
 
 /// The conditions of an object, at most one of each type: the type of a status field named `conditions`.
 ///
-/// The CRD that is derived from it has the list as a map by `type`, so that several writers can each keep their own
-/// conditions, and the patterns and lengths of `metav1.Condition`.
+/// Its schema is a list of type `map` with the key `type`, so that several writers can own different conditions, with
+/// the patterns and lengths of `metav1.Condition`.
 ///
 /// ```
 /// use operator_runtime::Conditions;
@@ -74,8 +74,8 @@ pub struct Conditions(Vec<Condition>);
 // === impl Condition ===
 
 impl Condition {
-    /// A condition of any type, such as `Available` or `example.com/BackedUp`. `status` is a [`ConditionStatus`] or a
-    /// `bool`; for what the other two are, see [`Condition::reason`] and [`Condition::message`].
+    /// Creates a condition of any type, such as `Available` or `example.com/BackedUp`. `status` is a
+    /// [`ConditionStatus`] or a `bool`.
     pub fn new(
         type_: impl Into<String>,
         status: impl Into<ConditionStatus>,
@@ -92,7 +92,7 @@ impl Condition {
         }
     }
 
-    /// `Available`: the object does its job.
+    /// Creates an `Available` condition: the object does its job.
     pub fn available(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -101,7 +101,7 @@ impl Condition {
         Self::new("Available", status, reason, message)
     }
 
-    /// `Progressing`: the object is on its way to what its spec asks for.
+    /// Creates a `Progressing` condition: the object is moving to the state that its spec describes.
     pub fn progressing(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -110,7 +110,7 @@ impl Condition {
         Self::new("Progressing", status, reason, message)
     }
 
-    /// `Degraded`: the object could not reach, or fell behind, what its spec asks for.
+    /// Creates a `Degraded` condition: the object could not reach, or fell behind, the state that its spec describes.
     pub fn degraded(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -119,7 +119,7 @@ impl Condition {
         Self::new("Degraded", status, reason, message)
     }
 
-    /// Returns true if the status is `True`; `Unknown` is not.
+    /// Returns true if the status is `True`.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
@@ -134,25 +134,25 @@ impl From<bool> for ConditionStatus {
 // === impl Conditions ===
 
 impl Conditions {
-    /// The condition of a type, if there is one.
+    /// Returns the condition of a type.
     pub fn find(&self, type_: &str) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// Returns true if the condition of a type is there and `True`.
+    /// Returns true if the condition of a type exists and is `True`.
     pub fn is_true(&self, type_: &str) -> bool {
         self.find(type_).is_some_and(Condition::is_true)
     }
 
-    /// Returns true if there are none; `skip_serializing_if` of a status field wants this path.
+    /// Returns true if there are no conditions, for `skip_serializing_if`.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sets the condition of its type, and returns true if it changed.
+    /// Sets the condition of its type and returns true if it changed.
     ///
-    /// `lastTransitionTime` becomes the current time, in whole seconds, if the status differs from the previous one or the
-    /// type is new; otherwise it is kept. A time that the condition has itself takes precedence over the current one.
+    /// `lastTransitionTime` becomes the current time, in seconds, if the status differs from the previous one or the
+    /// type is new. Otherwise it is kept. A condition that has a time keeps it.
     pub fn set(&mut self, condition: Condition) -> bool {
         self.set_at(condition, crate::clock::now())
     }
@@ -179,7 +179,7 @@ impl Conditions {
         }
     }
 
-    /// Removes the condition of a type and returns it, if there is one.
+    /// Removes the condition of a type and returns it.
     pub fn remove(&mut self, type_: &str) -> Option<Condition> {
         let index = self.0.iter().position(|condition| condition.type_ == type_)?;
         Some(self.0.remove(index))
@@ -187,7 +187,7 @@ impl Conditions {
 }
 
 impl Condition {
-    /// The condition as it is stored in the place of `old`: with its time, if the status is the same, or a new one.
+    /// Returns the condition that replaces `old`: with its time if the status is the same.
     pub(crate) fn after(mut self, old: Option<&Self>, now: Timestamp) -> Self {
         let same = old.filter(|old| old.status == self.status);
         let since = same.and_then(|old| old.last_transition_time.clone());

@@ -1,7 +1,7 @@
-//! Controllers: sources add keys to a queue, workers reconcile them. [`Controller`] is the builder.
+//! Controllers: sources add keys to a queue, and workers reconcile them. [`Controller`] is the builder.
 //!
-//! No key is reconciled by two workers at once. However many events a key has while it is reconciled, it is reconciled
-//! once more after them. Workers start when everything that the controller watches has been listed.
+//! A key is reconciled by one worker at a time. Events that arrive during its reconcile cause one more reconcile.
+//! Workers start when all watched kinds have been listed.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -51,13 +51,13 @@ use worker::{MakeSpan, Shared};
 /// A reconcile request: the key of the object to reconcile.
 pub type Request = ObjectKey;
 
-/// What follows from a reconcile that succeeded.
+/// The result of a successful reconcile.
 ///
 /// ```
 /// use std::time::Duration;
 /// use operator_runtime::Action;
 ///
-/// // Look again in five minutes, behind everything that changes meanwhile.
+/// // Reconcile again in five minutes, with a lower priority than events.
 /// let later = Action::requeue_after(Duration::from_secs(300)).with_priority(-10);
 /// assert_ne!(later, Action::done());
 /// assert_eq!(Action::requeue_after(Duration::ZERO), Action::done());
@@ -76,7 +76,7 @@ pub(crate) enum Requeue {
     Backoff,
 }
 
-/// A controller of objects of type `K`, its primary kind.
+/// A controller of the objects of type `K`, its primary kind.
 ///
 /// [`Operator::controller`](crate::Operator::controller) or [`Manager::add_controller`](crate::Manager::add_controller)
 /// runs it. `Controller<()>` has no primary kind and reconciles keys from other sources.
@@ -112,7 +112,7 @@ pub struct Controller<K> {
 pub(crate) type Reconcile =
     Arc<dyn Fn(Request, KeyContext) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
 
-/// Makes a source, given the client of the controller, the primary kind, and the predicates of all events.
+/// Creates a source from the client of the controller, the primary kind, and the predicates of all events.
 type BuildSource = Box<dyn FnOnce(&Client, Option<&Kind>, Filters) -> Result<Source, ControllerError> + Send>;
 
 /// The parts of a manager that a controller uses.
@@ -125,7 +125,7 @@ pub(crate) struct Host {
     pub(crate) recorder: EventRecorder,
 }
 
-/// The reason why a controller cannot run.
+/// An error of adding or running a controller.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// The controller has no primary kind and no other source.
@@ -179,14 +179,13 @@ pub(crate) enum UseRole {
 // === impl Action ===
 
 impl Action {
-    /// Nothing more to do until something changes. The failures of the key are forgotten.
+    /// Completes the reconcile and resets the backoff of the key. The next event reconciles the key again.
     pub fn done() -> Self {
         Self::new(Requeue::Never)
     }
 
-    /// Reconcile again after this time, for what no event announces. It does not survive a restart, which reconciles
-    /// everything anyway. An event of the object ends the wait: the reconcile that it causes says what follows.
-    /// The failures of the key are forgotten. A time of zero means [`Action::done`].
+    /// Reconciles again after this time, for changes that no event reports. An earlier event cancels the wait. A
+    /// restart reconciles all objects anyway. Resets the backoff of the key. Zero means [`Action::done`].
     pub fn requeue_after(after: Duration) -> Self {
         Self::new(if after.is_zero() {
             Requeue::Never
@@ -195,14 +194,14 @@ impl Action {
         })
     }
 
-    /// Reconcile again after the backoff, as after an error but without one. The waits grow from call to call, up to
-    /// 1000 s; [`Action::requeue_after`] is mostly what is wanted.
+    /// Reconciles again after the backoff of the key, as after an error. Each call in a row increases the backoff, up
+    /// to 1000 s. Prefer [`Action::requeue_after`].
     pub fn requeue() -> Self {
         Self::new(Requeue::Backoff)
     }
 
-    /// The priority of the requeue; that of the request unless said otherwise. Events have 0, keys of the first list
-    /// and of resyncs -100, and higher ones go first.
+    /// Sets the priority of the requeue. Default: that of the request. Events have 0; the first list and resyncs have
+    /// -100. Higher priorities are served first.
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self
@@ -217,7 +216,8 @@ impl Action {
 // === impl Controller ===
 
 impl<K: Object> Controller<K> {
-    /// Reconciles the objects of type `K`: once for each that exists, and after each of their events.
+    /// Creates a controller that reconciles the objects of type `K`: each existing one once, and after each of their
+    /// events.
     ///
     /// The controller is named after the kind, in lower case, unless [`Controller::named`] sets another name.
     pub fn new(reconciler: impl Reconciler<K>) -> Self {
@@ -226,8 +226,8 @@ impl<K: Object> Controller<K> {
 }
 
 impl<K: View> Controller<K> {
-    /// Reconciles the objects of a [`Watch`]: of a kind that has no Rust type, for certain events, or in another cluster.
-    /// Otherwise as [`Controller::new`].
+    /// Creates a controller for the objects of a [`Watch`]: for a kind without a Rust type, for certain events, or in
+    /// another cluster. Otherwise as [`Controller::new`].
     pub fn from_watch(watch: Watch<K>, reconciler: impl Reconciler<K>) -> Self {
         let reconciler = Arc::new(ByObject {
             reconciler,
@@ -243,7 +243,7 @@ impl<K: View> Controller<K> {
         )
     }
 
-    /// Reconciles the keys of the objects of a [`Watch`], also of those that are gone. Otherwise as
+    /// Creates a controller for the keys of the objects of a [`Watch`], including deleted ones. Otherwise as
     /// [`Controller::from_watch`].
     pub fn by_key(watch: Watch<K>, reconciler: impl KeyReconciler) -> Self {
         Self::with_primary(watch, by_key(reconciler))
@@ -261,15 +261,15 @@ impl<K: View> Controller<K> {
         controller.source_of(watch.into_primary())
     }
 
-    /// Reconciles the object of the primary kind that controls a changed object of type `C`, by its owner reference. It is
-    /// short for `watches(Watch::<C>::new().owned())`.
+    /// Reconciles the owner, by its controller reference, of a changed object of type `C`. It is short for
+    /// `watches(Watch::<C>::new().owned())`.
     pub fn owns<C: Object>(self) -> Self {
         self.watches(Watch::<C>::new().owned())
     }
 }
 
 impl Controller<()> {
-    /// Reconciles keys that have no primary kind: they come from [`Controller::watches`],
+    /// Creates a controller without a primary kind. Its keys come from [`Controller::watches`],
     /// [`Controller::requests_from`], [`Controller::events_from`] or [`Controller::watches_raw`].
     pub fn without_primary(name: &str, reconciler: impl KeyReconciler) -> Self {
         Self::empty(by_key(reconciler)).named(name)
@@ -300,7 +300,7 @@ impl<K> Controller<K> {
         }
     }
 
-    /// Watches another kind, and reconciles the objects that the watch maps its events to.
+    /// Watches another kind and reconciles the keys that the watch returns for its events.
     pub fn watches<C: View>(mut self, watch: Watch<C, Mapped<C>>) -> Self {
         self.uses.extend(watch.role());
         self.source_of(watch)
@@ -313,22 +313,21 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Adds permissions that the controller needs, beside those that follow from the kinds that it watches and owns.
-    /// [`#[rbac]`](crate::rbac) is an attribute for the same.
+    /// Adds permissions beside those that follow from the watched and owned kinds. [`#[rbac]`](crate::rbac) is an
+    /// attribute for the same purpose.
     pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.rules.extend(rules);
         self
     }
 
-    /// Ignores the events of all watched kinds that `predicate`, or any other predicate, rejects. Streams and other sources
-    /// are not filtered.
+    /// Ignores the events of all watched kinds that `predicate` rejects. Streams and other sources are not filtered.
     pub fn filter_events(mut self, predicate: impl Predicate<dyn Meta>) -> Self {
         self.filters.push(Box::new(predicate));
         self
     }
 
-    /// Reconciles the keys of a stream, such as the receiver of a `futures::channel::mpsc` channel. When the stream ends, the controller continues with
-    /// its other sources.
+    /// Reconciles the keys of a stream, such as the receiver of a `futures::channel::mpsc` channel. When the stream
+    /// ends, the other sources continue.
     pub fn requests_from(self, keys: impl Stream<Item = Request> + Send + 'static) -> Self {
         self.source(Source::keys(keys))
     }
@@ -342,8 +341,8 @@ impl<K> Controller<K> {
         self.source(Source::events(events, handler))
     }
 
-    /// Reconciles the keys that a function adds. The function runs beside the controller until the token is cancelled; its
-    /// error stops the manager.
+    /// Reconciles the keys that a function adds. The function runs until the token is cancelled; its error stops the
+    /// manager.
     pub fn watches_raw<F, R>(self, run: F) -> Self
     where
         F: FnOnce(Requests, CancellationToken) -> R + Send + 'static,
@@ -369,7 +368,7 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Sets the span of each reconcile, given its request and its id. The default span has the fields `controller`,
+    /// Sets the span of each reconcile from its request and its id. The default span has the fields `controller`,
     /// `controllerGroup`, `controllerKind`, `namespace`, `name` and `reconcileID`.
     pub fn span(mut self, span: impl Fn(&Request, &str) -> tracing::Span + Send + Sync + 'static) -> Self {
         self.span = Some(Box::new(span));
@@ -384,7 +383,7 @@ impl<K> Controller<K> {
         self.primary.as_ref()
     }
 
-    /// Makes the part that the manager runs, and its handle.
+    /// Creates the part that the manager runs, and its handle.
     pub(crate) fn build(self, host: Host) -> Result<(Worker, ControllerHandle), ControllerError> {
         if self.sources.is_empty() {
             return Err(ControllerError::NoWatches);

@@ -1,24 +1,23 @@
-//! One instance of an operator acts, the others stand by.
+//! Leader election: one instance of an operator acts, the others stand by. An election is an [`Election`].
 //!
-//! * [`LeaderElection`], leader with lease: the leader renews a `Lease` every two seconds and stops acting when it
-//!   cannot; another takes over when the lease was not renewed for 15 s, or at once when it was released.
-//! * `LeaderForLife` of the crate `operator-lib`: a `ConfigMap` that belongs to the leader's pod is the lock. The leader
-//!   leads until its pod is gone and the garbage collector has deleted the lock.
+//! * [`LeaderElection`], leader with lease: the leader renews a `Lease` every two seconds, and stops acting when it
+//!   cannot. Another instance takes over when the lease was not renewed for 15 s, or at once when it was released.
+//! * `LeaderForLife` of the crate `operator-lib`: a `ConfigMap` that belongs to the leader's pod is the lock. The
+//!   leader leads until its pod is gone and the garbage collector has deleted the lock.
 //!
-//! Both are an [`Election`], which [`ManagerOptions::election`](crate::manager::ManagerOptions::election) takes.
+//! [`ManagerOptions::election`](crate::manager::ManagerOptions::election) accepts both.
 //!
 //! # Guarantee
-//! Of the instances that campaign for one lease, no two lead at the same time, provided that
-//! * the API server refuses a write whose `resourceVersion` is outdated, as every conforming one does;
-//! * no clock runs faster than another by more than `lease_duration / renew_deadline` (1.5 unless said otherwise);
-//!   what the clocks show does not matter, and they may be set while the operator runs;
-//! * no clock stands still: a machine that is suspended with its clock, and goes on where it was, does not know how late
-//!   it is (a process that is merely stopped does);
-//! * nobody else writes or deletes the lease.
+//! At most one of the candidates for a lease leads at any time, provided that
+//! * the API server rejects writes with an outdated `resourceVersion`, as every conforming one does;
+//! * no clock runs faster than another by more than `lease_duration / renew_deadline` (default: 1.5). The clocks need
+//!   not agree, and may be set while the operator runs;
+//! * no clock stops: a machine that is suspended with its clock cannot detect the suspension (a stopped process can);
+//! * nothing else writes or deletes the lease.
 //!
-//! "Leads" is what [`Leadership::is_leader`] says. Work that began while it was true and goes on when it no longer is
-//! breaks the promise: end it, or end the process. A manager aborts its controllers and the runnables of the leader, and
-//! their clients refuse to write from that moment on.
+//! A candidate leads while [`Leadership::is_leader`] returns true. Work that continues after that breaks the guarantee:
+//! end it, or end the process. A manager aborts its controllers and the runnables of the leader, and their clients
+//! reject writes from that moment on.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -39,17 +38,17 @@ mod simulation;
 
 pub use self::driver::{LeaderElection, LeaderElectionOptions};
 
-/// The right to act, which one of several instances holds at a time; what a manager needs of an election.
+/// A lock that one of several instances holds at a time, as a manager uses it.
 ///
-/// The manager calls `acquire`, starts the controllers, calls `keep`, and at the end, when nothing runs any more,
-/// `release`. It may drop the future of `acquire` or `keep` at any `await` and call the method again.
+/// The manager calls `acquire`, starts the controllers, and calls `keep`. When everything that needs leadership has
+/// stopped, it calls `release`. It may drop the future of `acquire` or `keep` at any `await` and call the method again.
 ///
 /// ```
 /// use futures::future::BoxFuture;
 /// use operator_runtime::election::Election;
 /// use operator_runtime::{Error, Result};
 ///
-/// /// Somebody else sees to it that there is one instance: this one leads, from the beginning and for ever.
+/// /// Always leads: something else ensures that there is only one instance.
 /// struct Appointed;
 ///
 /// impl Election for Appointed {
@@ -67,46 +66,47 @@ pub use self::driver::{LeaderElection, LeaderElectionOptions};
 /// }
 /// ```
 pub trait Election: Send + 'static {
-    /// Waits until this instance leads, however long that takes.
+    /// Waits until this instance leads.
     ///
     /// # Errors
-    /// If this instance cannot take part any more; the manager ends with it.
+    /// Returns an error if this instance cannot become a candidate. The manager stops with it.
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>>;
 
-    /// Keeps leading; ends with the reason when leadership is lost. Everything that needs it is aborted then.
+    /// Keeps leading, and returns the reason when leadership is lost. The manager then aborts everything that needs it.
     fn keep(&mut self) -> BoxFuture<'_, Error>;
 
-    /// Returns the leadership of this instance, now and from now on. Clients of the leader check it for each attempt of a
-    /// write, so that even a reconcile that slept through the end of its leadership writes nothing after it. Without it,
-    /// they check what the manager knows: this instance leads from the end of `acquire` to the end of `keep`.
+    /// Returns the leadership of this instance as it changes. Clients of the leader check it for each attempt of a
+    /// write, so that a reconcile that is resumed after the end of leadership writes nothing. The default is `None`:
+    /// clients then check the state that the manager knows, which is leading from the end of `acquire` to the end of
+    /// `keep`.
     fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
         None
     }
 
-    /// Gives leadership back, so that the next instance need not wait for it to expire. The manager calls it when
-    /// nothing that needs leadership runs any more.
+    /// Releases leadership, so that the next instance need not wait until it expires. The manager calls it when
+    /// everything that needs leadership has stopped.
     fn release(&mut self) -> BoxFuture<'_, ()>;
 }
 
-/// Where a pod finds the namespace of its service account.
+/// The file with the namespace of the service account in a pod.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Whether this instance leads.
+/// The leadership of this instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leadership {
-    /// Another instance leads, or nobody does yet.
+    /// Another instance leads, or none yet.
     Standby,
     /// This instance leads.
     Leader {
-        /// Until when, if it is not renewed before; never for a leader for life.
+        /// The end of leadership without a renewal. `None` for a leader for life.
         until: Option<Instant>,
     },
     /// This instance led and must not act any more.
     Lost,
 }
 
-/// Why an election cannot be held, or is over.
+/// An error of an election, or the loss of leadership.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError {
@@ -115,44 +115,44 @@ pub enum ElectionError {
         "LeaderElectionID must be configured: a name for the lock, unique to the operator, such as `memcached-operator-lock`"
     )]
     NoName,
-    /// The namespace is not given and cannot be found out.
+    /// The namespace is not set and cannot be determined.
     #[error(
         "unable to find leader election namespace: not running in-cluster, please specify LeaderElectionNamespace \
          (--leader-election-namespace; {path} cannot be read)"
     )]
     NoNamespace {
-        /// The file that names the namespace in a pod.
+        /// The file with the namespace.
         path: PathBuf,
-        /// Why it cannot be read.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
-    /// The pod is not known.
+    /// The name of the pod is not set.
     #[error(
         "leader-for-life needs the name of its pod: set POD_NAME from the field `metadata.name` in the Deployment"
     )]
     NoPodName,
-    /// The times do not fit together.
+    /// The durations contradict each other.
     #[error("{longer} must be greater than {shorter} ({longer_value:?}, {shorter_value:?})")]
     Timing {
-        /// The time that must be the longer one.
+        /// The duration that must be longer.
         longer: &'static str,
         /// Its value.
         longer_value: Duration,
-        /// The time that must be the shorter one.
+        /// The duration that must be shorter.
         shorter: &'static str,
         /// Its value.
         shorter_value: Duration,
     },
-    /// The lease could not be renewed in time, or somebody else has taken it.
+    /// The lease could not be renewed in time, or another instance has taken it.
     #[error("leader election lost: {0}")]
     Lost(&'static str),
-    /// The API server refused what a leader for life cannot do without.
+    /// The API server rejected a request of a leader for life.
     #[error("leader-for-life cannot {doing}")]
     Api {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// The answer.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
@@ -163,8 +163,8 @@ pub enum ElectionError {
 impl Leadership {
     /// Returns true if this instance leads at this moment.
     ///
-    /// It turns false by itself when the lease was not renewed in time, even while the task that should have said so
-    /// is late. So ask before each step that only the leader may do, and not once.
+    /// The result becomes false when the lease expires, even if the task that renews it is late. Check it before each
+    /// step that only the leader may do.
     pub fn is_leader(&self) -> bool {
         match self {
             Self::Leader { until } => until.is_none_or(|until| Instant::now() < until),
@@ -173,7 +173,7 @@ impl Leadership {
     }
 }
 
-/// Tells what changed. The time until which a leader leads is brought up to date without waking anybody.
+/// Publishes a change. Renewals update the time without waking receivers.
 fn publish(leadership: &watch::Sender<Leadership>, now: Leadership) {
     leadership.send_if_modified(|before| {
         let changed = std::mem::discriminant(before) != std::mem::discriminant(&now);
@@ -182,7 +182,7 @@ fn publish(leadership: &watch::Sender<Leadership>, now: Leadership) {
     });
 }
 
-/// `<hostname>_<uuid>`: unique among all processes that ever campaigned.
+/// Returns `<hostname>_<uuid>`, which is unique among all candidates.
 pub(crate) fn identity() -> String {
     let hostname = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let hostname = hostname.or_else(|| {
@@ -203,7 +203,7 @@ pub(crate) fn identity() -> String {
 /// Returns the namespace of the service account of this pod.
 ///
 /// # Errors
-/// If the process does not run in a pod.
+/// Returns an error if the process does not run in a pod.
 pub fn namespace() -> Result<String, ElectionError> {
     let namespace = std::fs::read_to_string(NAMESPACE_FILE);
     let path = || PathBuf::from(NAMESPACE_FILE);

@@ -1,20 +1,19 @@
-//! The error of a reconciler: any error, with what the queue needs to know about it.
-//! It never knows why a reconcile failed, only whether trying again can help.
+//! [`Error`], the error of a reconciler: any error, with the way to retry.
 
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// A result whose error is [`Error`] unless said otherwise.
+/// A result whose error is [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Any error that ends a reconcile; `?` turns every [`std::error::Error`] into it.
+/// An error that ends a reconcile. `?` converts every [`std::error::Error`] into it.
 ///
-/// The key is tried again with exponential backoff (5 ms doubling up to 1000 s) until a reconcile succeeds.
-/// [`Error::terminal`] says that trying again cannot help, [`Error::retry_after`] when it can.
+/// The key is retried with exponential backoff (5 ms doubling up to 1000 s) until a reconcile succeeds.
+/// [`Error::terminal`] is not retried; [`Error::retry_after`] sets the delay.
 ///
-/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?` accept them all.
+/// As `anyhow::Error`, it does not implement [`std::error::Error`] itself, so that `?` accepts all errors.
 ///
 /// ```
 /// use operator_runtime::{Error, Result};
@@ -34,23 +33,23 @@ pub struct Error {
     retry: Retry,
 }
 
-/// What becomes of a key after an error.
+/// The retry after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// It is tried again after its backoff.
+    /// After the backoff of the key.
     Backoff,
-    /// It is tried again after this time.
+    /// After this time.
     After(Duration),
-    /// It waits for the next event.
+    /// At the next event.
     Never,
-    /// It is no error: the key is reconciled again after this time.
+    /// Not an error: reconcile again after this time.
     Wait(Duration),
 }
 
 // === impl Error ===
 
 impl Error {
-    /// An error with a text of one's own, which is tried again with backoff.
+    /// Creates an error with a message. It is retried with backoff.
     pub fn msg(message: impl fmt::Display) -> Self {
         Self {
             source: message.to_string().into(),
@@ -58,10 +57,10 @@ impl Error {
         }
     }
 
-    /// An error that is not tried again: the key waits for the next event. For what only a change of the object can
-    /// mend, such as a spec that makes no sense.
+    /// Creates an error that is not retried: the key waits for the next event. It is for errors that only a change of
+    /// the object can resolve, such as an invalid spec.
     ///
-    /// The count of failures stays until the next success, as with controller-runtime's `TerminalError`.
+    /// The backoff of the key is kept until the next success, as with controller-runtime's `TerminalError`.
     pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             source: source.into(),
@@ -69,8 +68,8 @@ impl Error {
         }
     }
 
-    /// An error after which the key is tried again when this time is over, in the place of the backoff: for somebody
-    /// who said when to come back, as a `Retry-After` header does. The failures that were counted are forgotten.
+    /// Creates an error that is retried after this time instead of the backoff, for example that of a `Retry-After`
+    /// header. Resets the backoff of the key.
     pub fn retry_after(source: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
         Self {
             source: source.into(),
@@ -78,9 +77,9 @@ impl Error {
         }
     }
 
-    /// Ends a reconcile that has to wait for something else, such as a Secret that somebody will create. It is not counted
-    /// or logged as an error: the reason is logged at the level `info`, and the request is reconciled again after this time, or
-    /// after the next event if that comes before. A time of zero means that an event will come.
+    /// Ends a reconcile that waits for something else, such as a Secret that another controller creates. It is not
+    /// counted as an error, and its reason is logged at the level `info`. The key is reconciled again after this time
+    /// or at the next event, whichever comes first. Zero means at the next event.
     pub fn wait(reason: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
         Self {
             source: reason.into(),
@@ -88,7 +87,7 @@ impl Error {
         }
     }
 
-    /// Returns true if it was made by [`Error::wait`].
+    /// Returns true if [`Error::wait`] created it.
     pub fn is_waiting(&self) -> bool {
         matches!(self.retry, Retry::Wait(_))
     }
@@ -97,17 +96,17 @@ impl Error {
         self.retry
     }
 
-    /// Returns true if it was made by [`Error::terminal`], so that the key is not tried again.
+    /// Returns true if [`Error::terminal`] created it.
     pub fn is_terminal(&self) -> bool {
         self.retry == Retry::Never
     }
 
-    /// The error of type `T` in the chain of causes, if there is one.
+    /// Returns the error of type `T` in the chain of causes.
     pub fn find<T: StdError + 'static>(&self) -> Option<&T> {
         self.chain().find_map(|error| error.downcast_ref())
     }
 
-    /// The error and its causes, outermost first.
+    /// Returns the error and its causes, outermost first.
     pub(crate) fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         let outermost: &(dyn StdError + 'static) = self.source.as_ref();
         std::iter::successors(Some(outermost), cause)
@@ -115,9 +114,9 @@ impl Error {
 
     /// Returns the `Status` with which the API server rejected a request, if that is the cause.
     ///
-    /// A conflict (409) need not be handled: the request is reconciled again, and the next attempt reads the newer state.
-    /// [`Client::apply`](crate::Client::apply) has no such conflicts, and [`Client::update_status`](crate::Client::update_status)
-    /// and [`Client::create_or_update`](crate::Client::create_or_update) resolve them.
+    /// A conflict (409) needs no handling: the key is reconciled again, and the next attempt reads the newer state.
+    /// [`Client::apply`](crate::Client::apply) has no such conflicts, and
+    /// [`Client::update_status`](crate::Client::update_status) retries them.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self.find::<kube::Error>()? {
             kube::Error::Api(status) => Some(status),
@@ -136,7 +135,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 }
 
 impl fmt::Display for Error {
-    /// One line: the error and its causes, without repeating a cause that the text before it already contains.
+    /// Writes the error and its causes in one line, and omits a cause whose text the preceding text contains.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&describe(self.source.as_ref()))
     }
@@ -148,12 +147,12 @@ impl fmt::Debug for Error {
     }
 }
 
-/// An error and its causes in one line; many errors print their cause as well as offering it, so a cause whose text
-/// is already there is left out.
+/// Returns an error and its causes in one line. Many errors print their cause and also return it as their source, so a
+/// cause whose text is already there is omitted.
 pub(crate) fn describe(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for error in std::iter::successors(Some(error), cause) {
-        // kube prints the whole Status twice, once as a structure; the message is what its user needs.
+        // kube prints the whole Status twice, once as a structure. The message is sufficient.
         let refusal = match error.downcast_ref() {
             Some(kube::Error::Api(status)) => Some(status.message.clone()),
             _ => None,
@@ -176,7 +175,7 @@ fn cause<'a>(error: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError +
     (*error).source()
 }
 
-/// `panic: ` and the message of a panic.
+/// Returns `panic: ` and the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

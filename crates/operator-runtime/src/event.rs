@@ -1,5 +1,4 @@
-//! What happened to an object, as the cache tells predicates and handlers.
-//! It never knows what anybody makes of it.
+//! [`Event`], a change of an object as predicates and handlers receive it from the cache.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -8,7 +7,7 @@
 //!
 //! fn what(event: &Event<ConfigMap>) -> &'static str {
 //!     match event {
-//!         Event::Create { initial: true, .. } => "it was there when the operator started",
+//!         Event::Create { initial: true, .. } => "it existed when the operator started",
 //!         Event::Create { .. } => "it is new",
 //!         Event::Update { .. } => "it changed",
 //!         Event::Delete { .. } => "it is gone",
@@ -22,31 +21,31 @@ use std::sync::Arc;
 
 use crate::object::Meta;
 
-/// A change of one object, with the old state beside the new one.
+/// A change of one object, with its old and new state.
 #[derive(Debug)]
 pub enum Event<K: ?Sized> {
     /// The object is new to the cache.
     Create {
-        /// Its state.
+        /// The object.
         object: Arc<K>,
-        /// True if it comes from the first list rather than from a change.
+        /// True if it comes from the first list.
         initial: bool,
     },
-    /// The object changed; or nothing did, and the cache says again what it knows (a resync).
+    /// The object changed. In a resync both states are the same.
     Update {
-        /// The state before, as the cache had it. After a gap in the watch several writes are one update.
+        /// The previous state in the cache. After a gap in the watch, several writes are one update.
         old: Arc<K>,
-        /// The state now.
+        /// The new state.
         new: Arc<K>,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Delete {
-        /// Its last state.
+        /// Its last known state.
         object: Arc<K>,
-        /// True if the deletion was missed and found out by a new list, so that the state may not be the last one.
+        /// True if a new list revealed the deletion, so that the state may be outdated.
         stale: bool,
     },
-    /// Something that no watch tells has to do with the object: what a stream of the operator's own brings.
+    /// A generic event: something outside the watched resources changed for this object.
     Generic {
         /// The object.
         object: Arc<K>,
@@ -60,7 +59,7 @@ impl<K: ?Sized> Clone for Event<K> {
 }
 
 impl<K: ?Sized> Event<K> {
-    /// The newest state that the event carries: of an update the new one, of a deletion the last one.
+    /// Returns the newest state in the event.
     pub fn object(&self) -> &Arc<K> {
         match self {
             Self::Create { object, .. } | Self::Delete { object, .. } | Self::Generic { object } => object,
@@ -68,8 +67,8 @@ impl<K: ?Sized> Event<K> {
         }
     }
 
-    /// All states that the event carries: of an update the old one and then the new one, otherwise [`Event::object`]
-    /// alone. Whoever looks at both hears of what an object was taken away from.
+    /// Returns all states in the event: of an update the old and the new one, otherwise [`Event::object`]. Both matter
+    /// if the update removed a reference.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
         let old = match self {
             Self::Update { old, .. } => Some(old),
@@ -78,12 +77,12 @@ impl<K: ?Sized> Event<K> {
         old.into_iter().chain([self.object()])
     }
 
-    /// Returns true if it comes from the first list, whose objects may wait behind fresh changes.
+    /// Returns true if it comes from the first list. Such events have a low priority.
     pub fn is_initial(&self) -> bool {
         matches!(self, Self::Create { initial: true, .. })
     }
 
-    /// The same event of the objects that `view` makes of these.
+    /// Returns the event with its objects converted by `view`.
     pub(crate) fn map<T: ?Sized>(&self, view: impl Fn(&Arc<K>) -> Arc<T>) -> Event<T> {
         match self {
             Self::Create { object, initial } => Event::Create {
@@ -104,7 +103,7 @@ impl<K: ?Sized> Event<K> {
 }
 
 impl<K: Meta + ?Sized> Event<K> {
-    /// Returns true if nothing happened: the cache says again what it knows, as it does now and then
+    /// Returns true if nothing changed: a resync repeats the cached state at intervals
     /// ([`sync_period`](crate::cache::CacheOptions::sync_period)).
     pub fn is_resync(&self) -> bool {
         match self {

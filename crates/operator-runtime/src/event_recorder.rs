@@ -1,8 +1,8 @@
-//! Events for people: what the operator did to an object, and why, as `kubectl describe` shows it.
+//! Kubernetes events, as `kubectl describe` shows them: [`EventRecorder`].
 //!
-//! Writing an event never delays or fails a reconcile: events go through a bounded queue to a task of the manager.
-//! The same event of the same object again within six minutes makes no second object, it counts up a series; and an
-//! object with too many different events is not heard for a while, so that a loop cannot flood the API server.
+//! Recording an event never delays or fails a reconcile: a task of the manager sends the events of a bounded queue. An
+//! event that recurs within six minutes increases the count of a series. The rate of different events of an object is
+//! limited, so that a loop cannot flood the API server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,25 +21,25 @@ use crate::object::{Kind, Object, ObjectKey};
 
 mod correlation;
 
-/// Events that wait for the API server; more are dropped.
+/// The capacity of the queue. Further events are dropped.
 const QUEUE: usize = 1000;
-/// How often series are looked through.
+/// The interval at which series are updated.
 const LOOK: Duration = Duration::from_secs(60);
-/// While the API server cannot be reached, an event is tried this often, with this pause between.
+/// The number of attempts while the API server is unreachable, and the pause between them.
 const TRIES: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 /// Limits of events.k8s.io/v1.
 const REASON_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
 
-/// Records events; clones share the queue.
+/// Records events. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Entry>,
     controller: Arc<str>,
 }
 
-/// One event, about one object. [`EventWriter::normal`] and [`EventWriter::warning`] record it.
+/// An event about one object. [`EventWriter::normal`] and [`EventWriter::warning`] record it.
 #[derive(Debug)]
 #[must_use = "call `normal` or `warning`"]
 pub struct EventWriter<'a> {
@@ -51,7 +51,7 @@ pub struct EventWriter<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
-    /// Who reports it.
+    /// The reporting controller.
     controller: Arc<str>,
     type_: &'static str,
     regarding: ObjectReference,
@@ -61,7 +61,7 @@ struct Entry {
     note: String,
 }
 
-/// Sends the events that were recorded.
+/// Sends recorded events.
 pub(crate) struct Recorder {
     client: kube::Client,
     queue: mpsc::Receiver<Entry>,
@@ -70,7 +70,7 @@ pub(crate) struct Recorder {
     pause: Duration,
 }
 
-/// Makes a recorder and what sends its events, as `controller` (the name of the operator) in this process.
+/// Creates a recorder and the task that sends its events, with `controller` (the name of the operator) as the reporter.
 pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -> (EventRecorder, Recorder) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let recorder = Recorder {
@@ -90,18 +90,19 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
 // === impl EventRecorder ===
 
 impl EventRecorder {
-    /// Begins an event about `object`. It lives in the namespace of the object, in `default` if the object has none.
+    /// Starts an event about `object`. The event is in the namespace of the object, or in `default` if the object is
+    /// cluster-scoped.
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
         self.about_object(&Kind::of::<K>(), object.meta())
     }
 
-    /// Begins an event about an object of a kind that its type may not know.
+    /// Starts an event about an object whose type may not know its kind.
     pub(crate) fn about_object(&self, kind: &Kind, metadata: &ObjectMeta) -> EventWriter<'_> {
         self.about(reference(kind, metadata))
     }
 
-    /// A recorder of the same queue whose events are reported by this controller, and not by the operator as a whole: a
-    /// name such as `memcached-controller`.
+    /// Returns a recorder of the same queue whose events are reported by a controller, such as `memcached-controller`,
+    /// instead of the operator.
     #[must_use]
     pub fn named(&self, controller: &str) -> Self {
         Self {
@@ -110,8 +111,8 @@ impl EventRecorder {
         }
     }
 
-    /// Begins an event about an object that the reference names, of whatever kind: for objects of kinds without a Rust
-    /// type, and for those that are not at hand.
+    /// Starts an event about the referenced object: for kinds without a Rust type, and for objects that are not in
+    /// memory.
     pub fn about(&self, regarding: ObjectReference) -> EventWriter<'_> {
         EventWriter {
             recorder: self,
@@ -137,23 +138,23 @@ fn reference(kind: &Kind, metadata: &ObjectMeta) -> ObjectReference {
 // === impl EventWriter ===
 
 impl EventWriter<'_> {
-    /// What was done, in CamelCase; the reason unless said otherwise.
+    /// Sets the action, in CamelCase. Default: the reason.
     pub fn action(mut self, action: &str) -> Self {
         self.action = Some(action.to_owned());
         self
     }
 
-    /// Another object that has to do with it, such as the one that was created.
+    /// Sets a related object, such as one that was created.
     pub fn related<K: Object>(mut self, object: &K) -> Self {
         self.related = Some(reference(&Kind::of::<K>(), object.meta()));
         self
     }
 
-    /// Records an event of type `Normal`. `reason` is a CamelCase word of at most 128 characters for programs; `note` is
-    /// a sentence for people and is cut at 1,024 characters.
+    /// Records an event of type `Normal`. `reason` is a CamelCase word of at most 128 characters for programs; `note`
+    /// is a sentence for people, cut at 1,024 characters.
     ///
-    /// The event is sent in the background: this never waits and never fails. An event that cannot be sent, because its
-    /// reason is empty or too long or 1,000 events are already waiting, is dropped and logged.
+    /// The event is sent in the background: this never waits and never fails. An event is dropped and logged if its
+    /// reason is empty or too long, or if 1,000 events are waiting.
     pub fn normal(self, reason: &str, note: impl Into<String>) {
         self.record("Normal", reason, &note.into());
     }
@@ -168,7 +169,7 @@ impl EventWriter<'_> {
             tracing::error!(
                 reason,
                 note,
-                "Event dropped: its reason must have 1 to 128 characters"
+                "Event dropped: the reason must have 1 to 128 characters"
             );
             return;
         }
@@ -185,7 +186,7 @@ impl EventWriter<'_> {
         if self.recorder.queue.try_send(entry).is_err() {
             tracing::warn!(
                 reason,
-                "Event dropped: too many wait for the API server, or the manager has stopped"
+                "Event dropped: the queue is full, or the manager has stopped"
             );
         }
     }
@@ -229,7 +230,7 @@ impl Recorder {
                 tracing::debug!(
                     reason = entry.reason,
                     object = entry.regarding.name,
-                    "Event dropped: too many"
+                    "Event dropped: too many events of this object"
                 );
             }
         }
@@ -258,7 +259,7 @@ impl Recorder {
             Ok(_) => self.correlator.wrote(series, Instant::now()),
             Err(kube::Error::Api(status)) if status.is_not_found() => self.correlator.gone(series),
             Err(error) => {
-                tracing::warn!(event = name, error = %describe(&error), "Series of events not written");
+                tracing::warn!(event = name, error = %describe(&error), "Event series not written");
             }
         }
     }
@@ -268,7 +269,7 @@ impl Recorder {
     }
 }
 
-/// Sends a request until the API server answers, whatever it answers; not for ever, and only once after `stop`.
+/// Sends a request until the API server answers, a limited number of times, and only once after `stop`.
 async fn patiently<T, F>(
     stop: &CancellationToken,
     pause: Duration,
@@ -280,7 +281,7 @@ where
     for _ in 1..TRIES {
         match send().await {
             Err(error) if !matches!(error, kube::Error::Api(_)) && !stop.is_cancelled() => {
-                tracing::debug!(%error, "The API server did not answer about an event");
+                tracing::debug!(%error, "No answer from the API server to an event");
             }
             answered => return answered,
         }
@@ -295,7 +296,7 @@ where
 // === impl Entry ===
 
 impl Entry {
-    /// The object; events about cluster-scoped objects live in the namespace `default`.
+    /// Returns the object. Events about cluster-scoped objects are in the namespace `default`.
     fn event(&self, instance: &str, now: Timestamp, suffix: u64) -> Event {
         let subject = self.regarding.name.as_deref().unwrap_or_default();
         let namespace = self.regarding.namespace.as_deref().unwrap_or("default");
@@ -357,7 +358,7 @@ mod tests {
         assert_eq!(event.reporting_controller.as_deref(), Some("operator"));
     }
 
-    /// How often an event is sent to a server that answers from the given attempt on, or refuses at once.
+    /// Returns the number of attempts with a server that answers from the given attempt on, or rejects at once.
     async fn attempts(answers_from: usize, refuses: bool) -> usize {
         use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -387,7 +388,7 @@ mod tests {
     async fn event_is_sent_until_the_server_answers_and_not_for_ever() {
         assert_eq!(attempts(4, false).await, 4);
         assert_eq!(attempts(usize::MAX, false).await, TRIES);
-        assert_eq!(attempts(1, true).await, 1, "what is refused is not sent again");
+        assert_eq!(attempts(1, true).await, 1, "rejected events are not retried");
     }
 
     #[tokio::test]

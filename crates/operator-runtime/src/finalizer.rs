@@ -1,6 +1,6 @@
-//! Finalizers: work that must be done before an object may go, such as deleting what lives outside of the cluster.
+//! Finalizers: cleanup before an object is deleted, such as of resources outside the cluster. [`Finalizers`] runs them.
 //!
-//! What an object owns inside the cluster needs no finalizer: the garbage collector removes it.
+//! Owned objects in the cluster need no finalizer: the garbage collector deletes them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::client::{Client, ClientError, Written};
 use crate::error::Result;
 use crate::object::{Kind, Meta, Object, ObjectKey, View};
 
-/// A write with a stale resource version is tried this often.
+/// Maximum number of attempts if the resource version of a write is stale.
 const ATTEMPTS: usize = 5;
 
-/// The finalizers of one object, in the order in which their work is done.
+/// The finalizers of one object, in the order of their work.
 ///
 /// ```no_run
 /// # use operator_runtime::prelude::*;
@@ -30,11 +30,11 @@ const ATTEMPTS: usize = 5;
 ///     .run()
 ///     .await?;
 /// let Some(database) = live else { return Ok(Action::done()) };
-/// // The database is to stay, and cannot go without its backups being deleted.
+/// // The backups are deleted before the database.
 /// # Ok(Action::done())
 /// # }
 /// ```
-#[must_use = "nothing happens before `run().await`"]
+#[must_use = "call `run().await`"]
 pub struct Finalizers<'a, K> {
     client: &'a Client,
     kind: Kind,
@@ -48,7 +48,7 @@ struct Step<'a> {
 }
 
 impl Client {
-    /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
+    /// Returns the finalizers of `object`. [`Finalizers::run`] runs them.
     pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
         Finalizers::new(self, Kind::of::<K>(), object)
     }
@@ -68,9 +68,8 @@ impl<'a, K: View> Finalizers<'a, K> {
     }
 
     /// Adds a finalizer, `example.com/name`, and its work: a future that is awaited only if the object is being deleted
-    /// and still has the finalizer. The work must be able to run again, after an error or a crash. Finalizers are
-    /// worked on in the order in which they are added, and the work of one begins when that of the one before has
-    /// succeeded.
+    /// and still has the finalizer. The work must be idempotent, because it runs again after an error or a crash. It
+    /// starts when the work of the previous finalizer has succeeded.
     pub fn finalizer(mut self, name: &str, work: impl Future<Output = Result<()>> + Send + 'a) -> Self {
         let name = name.to_owned();
         let work = Box::pin(work);
@@ -78,17 +77,16 @@ impl<'a, K: View> Finalizers<'a, K> {
         self
     }
 
-    /// Keeps an object alive, or lets it go.
+    /// Adds the finalizers to an object, or runs them if it is being deleted.
     ///
-    /// If the object is not being deleted, it gets the finalizers that it lacks, all in one write, and is returned as
-    /// it is then. If it is being deleted, the work of each finalizer that it still has is done in order, each
-    /// finalizer is removed when its work is done, and the answer is `None`: there is nothing left to reconcile. The answer
-    /// is `None` also if the object is gone already.
-    /// Finalizers of others are left alone. Nothing is written where nothing has to change, and a write that meets a
-    /// newer state is tried again.
+    /// If the object is not being deleted, the missing finalizers are added in one write, and the result is the object.
+    /// If it is being deleted, the work of each finalizer is run in order, each finalizer is removed after its work,
+    /// and the result is `None`: there is nothing left to reconcile. The result is also `None` if the object is gone.
+    /// Other finalizers are kept. Conflicting writes are retried on the newer state.
     ///
     /// # Errors
-    /// The error of the first work that failed: its finalizer stays, and those after it; or if the server refuses.
+    /// Returns the error of the first work that failed, whose finalizer and those after it stay, or an error if the
+    /// server rejects a write.
     pub async fn run(self) -> Result<Option<Written<K>>> {
         if self.object.meta().deletion_timestamp.is_none() {
             return self.add().await;
@@ -137,7 +135,7 @@ pub(crate) fn has(object: &impl Meta, name: &str) -> bool {
     finalizers.any(|finalizer| finalizer == name)
 }
 
-/// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone.
+/// Changes the finalizers of the newest state of the object. Returns `None` if the object is gone.
 async fn change<K: View>(
     (client, kind): (&Client, &Kind),
     object: &K,
@@ -152,7 +150,7 @@ async fn change<K: View>(
     while let Some(current) = base {
         let mut finalizers = current.meta().finalizers.clone().unwrap_or_default();
         change(&mut finalizers);
-        // The whole list is sent, so it must still be the one that was changed.
+        // The patch has the whole list, so it must not overwrite a concurrent change.
         let version = current.meta().resource_version.as_deref();
         match resources.patch_finalizers(&key, &finalizers, version).await {
             Ok(changed) => return Ok(Some(changed)),

@@ -1,6 +1,7 @@
-//! Handlers map events to requests. Most watches need none: [`Watch`](crate::controller::Watch) finds owners, and maps objects
-//! with a function. A handler of its own is for [`Watch::handler`](crate::controller::Watch::handler), where delays or
-//! priorities matter, and for [`Controller::events_from`](crate::Controller::events_from).
+//! Handlers map events to requests: [`EventHandler`]. Most watches need none: [`Watch`](crate::controller::Watch) finds
+//! owners and maps objects with a function. A custom handler is for
+//! [`Watch::handler`](crate::controller::Watch::handler), if delays or priorities matter, and for
+//! [`Controller::events_from`](crate::Controller::events_from).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::object::{Kind, Meta, ObjectKey};
 use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 use crate::queue::{Add, Requests};
 
-/// Turns an event into the keys to reconcile; duplicates are fine.
+/// Maps an event to the keys to reconcile. Duplicates are allowed.
 ///
 /// Every closure `Fn(&Event<K>) -> Vec<ObjectKey>` is a handler.
 /// ```
@@ -24,20 +25,20 @@ use crate::queue::{Add, Requests};
 /// use operator_runtime::handler::EventHandler;
 /// use operator_runtime::ObjectKey;
 ///
-/// // Whatever happens to a Secret, the one that reads it all is reconciled.
+/// // One object depends on all Secrets.
 /// let handler = |_: &Event<Secret>| vec![ObjectKey::cluster("vault")];
 /// let event = Event::Delete { object: Arc::new(Secret::default()), stale: false };
 /// assert_eq!(handler.requests(&event), [ObjectKey::cluster("vault")]);
 /// ```
 pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
-    /// The keys to reconcile because of `event`; none unless said otherwise.
+    /// Returns the keys to reconcile because of `event`. Default: none.
     fn requests(&self, event: &Event<K>) -> Vec<ObjectKey> {
         let _ = event;
         Vec::new()
     }
 
-    /// Adds to the queue what is to be reconciled because of `event`: the keys of [`EventHandler::requests`], at once,
-    /// unless said otherwise. [`queued`] makes a handler of a function that does this.
+    /// Adds keys to the queue because of `event`. Default: adds the keys of [`EventHandler::requests`]. [`queued`]
+    /// returns a handler that calls a function instead.
     fn enqueue(&self, event: &Event<K>, queue: &Requests) {
         self.requests(event)
             .into_iter()
@@ -51,22 +52,23 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> Even
     }
 }
 
-/// Reconciles the object itself, as a controller does for its primary kind.
+/// Returns a handler that reconciles the object itself, as for the primary kind of a controller.
 pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
     |event: &Event<K>| vec![ObjectKey::of(event.object().as_ref())]
 }
 
-/// Reconciles the owners of this kind, or the one that controls the object; after an update also the previous ones.
+/// Returns a handler that reconciles the owners of this kind, or only the controlling one. After an update it also
+/// reconciles the previous owners.
 ///
-/// Owners are matched by group and kind: neither by version, so that an upgrade of the kind loses nothing, nor by UID. The
-/// namespace of the request is the object's, if the kind is namespaced.
+/// Owners are matched by group and kind, not by version, so that an upgrade of the kind loses nothing, and not by UID.
+/// The namespace of the request is that of the object if the kind is namespaced.
 pub(crate) fn for_owners<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
 }
 
-/// Reconciles the object of this kind that the annotations of the object name, as
-/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes them: for objects that cannot have an owner
-/// reference, because they are in another namespace. After an update, the previous one is reconciled too.
+/// Returns a handler that reconciles the owner in the annotations of the object that
+/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes, for objects that cannot have an owner
+/// reference because they are in another namespace. After an update it also reconciles the previous owner.
 pub fn for_annotated<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
     let owner = owner.into();
     move |event: &Event<K>| {
@@ -76,16 +78,17 @@ pub fn for_annotated<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHan
     }
 }
 
-/// Reconciles what `keys` makes of the object; after an update also what it makes of the old state.
+/// Returns a handler that reconciles the keys that `keys` returns for the object, and after an update also for its old
+/// state.
 pub(crate) fn map<K: 'static, I: IntoIterator<Item = ObjectKey>>(
     keys: impl Fn(&K) -> I + Send + Sync + 'static,
 ) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| keys(object).into_iter().collect())
 }
 
-/// Reconciles the keys that an asynchronous function finds for the object. It is called for one event after the other. A
-/// controller reconciles nothing before it was called for all objects of the first list; a failed call is repeated for half a
-/// minute.
+/// Returns a handler that reconciles the keys that an asynchronous function returns for the object. Calls are
+/// sequential, and failed calls are retried for half a minute. The workers start after the calls for all objects of the
+/// first list.
 pub(crate) fn map_async<K, F, R>(keys: F) -> impl EventHandler<K>
 where
     K: Send + Sync + 'static,
@@ -103,7 +106,7 @@ where
     })
 }
 
-/// Adds to the queue what `enqueue` adds: for requests that have to wait, or have a priority of their own.
+/// Returns a handler that calls `enqueue`, for requests with a delay or a priority.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -112,15 +115,15 @@ where
 /// use operator_runtime::event::Event;
 /// use operator_runtime::{handler, prelude::*};
 ///
-/// # fn example(manager: &Manager, mine: impl KeyReconciler) -> Result<()> {
-/// // Nodes come and go: whoever minds waits until they have made up their mind.
-/// let settled = handler::queued(|event: &Event<Node>, queue: &Requests| {
+/// # fn example(manager: &Manager, reconciler: impl KeyReconciler) -> Result<()> {
+/// // Wait until the state of the node is stable.
+/// let delayed = handler::queued(|event: &Event<Node>, queue: &Requests| {
 ///     let name = event.object().metadata.name.as_deref().unwrap_or_default();
 ///     let later = Add { after: Duration::from_secs(30), ..Add::default() };
 ///     queue.add(Request::cluster(name), later);
 /// });
-/// let nodes = Watch::<Node>::new().handler(settled);
-/// manager.add_controller(Controller::without_primary("nodes", mine).watches(nodes))?;
+/// let nodes = Watch::<Node>::new().handler(delayed);
+/// manager.add_controller(Controller::without_primary("nodes", reconciler).watches(nodes))?;
 /// # Ok(())
 /// # }
 /// ```

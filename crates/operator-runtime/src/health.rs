@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, with the answers that kubelets and people know from Kubernetes' own components.
+//! The endpoints `/healthz` and `/readyz`, with the responses of Kubernetes components.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -16,17 +16,17 @@ use crate::cache::Cache;
 use crate::error::{Error, Result, panic_text};
 use crate::serve::{self, Answer, Server};
 
-/// Nobody minds a probe that is cut short.
+/// Probes may be aborted at shutdown.
 const GRACE: Duration = Duration::from_secs(1);
 
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// The checks of a manager; clones share them.
+/// The checks of a manager. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Checks {
     health: Arc<Mutex<BTreeMap<String, Check>>>,
     ready: Arc<Mutex<BTreeMap<String, Check>>>,
-    /// The paths of the two.
+    /// The paths of the endpoints.
     endpoints: [String; 2],
 }
 
@@ -39,7 +39,7 @@ struct Query<'a> {
 // === impl Checks ===
 
 impl Checks {
-    /// `ping` for both, and `caches` for readiness.
+    /// Creates the checks with `ping` in both endpoints.
     pub(crate) fn new(endpoints: [String; 2]) -> Self {
         let checks = Self {
             health: Arc::default(),
@@ -51,7 +51,7 @@ impl Checks {
         checks
     }
 
-    /// Adds a check of readiness that fails while a watch of a cache does not follow the server.
+    /// Adds a readiness check that fails while a watch of a cache fails.
     pub(crate) fn add_cache(&self, name: &str, cache: Cache) {
         self.add_ready(name, move || {
             std::future::ready(match cache.unhealthy() {
@@ -77,7 +77,7 @@ impl Checks {
         self.ready.lock().insert(name.to_owned(), caught(check));
     }
 
-    /// The answer to a path and its query.
+    /// Returns the response to a path and a query.
     async fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
         let [liveness, readiness] = &self.endpoints;
         let (endpoint, checks, one) = match (below(path, liveness), below(path, readiness)) {
@@ -96,7 +96,7 @@ impl Checks {
     }
 }
 
-/// The part of a path below an endpoint: empty, or the name of a check.
+/// Returns the part of a path after an endpoint: empty, or the name of a check.
 fn below<'a>(path: &'a str, endpoint: &str) -> Option<&'a str> {
     let rest = path.trim_matches('/').strip_prefix(endpoint.trim_matches('/'))?;
     if rest.is_empty() {
@@ -105,7 +105,7 @@ fn below<'a>(path: &'a str, endpoint: &str) -> Option<&'a str> {
     rest.strip_prefix('/')
 }
 
-/// A check that fails if it panics.
+/// Returns a check that fails if `check` panics.
 fn caught<F, R>(check: F) -> Check
 where
     F: Fn() -> R + Send + Sync + 'static,
@@ -125,7 +125,7 @@ fn not_found() -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 
-/// The answer for a check that was asked for by name, with the reason of its failure.
+/// Returns the response for a single check, with the reason of its failure.
 fn single(outcome: Result<()>) -> (StatusCode, String) {
     match outcome {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
@@ -136,7 +136,7 @@ fn single(outcome: Result<()>) -> (StatusCode, String) {
     }
 }
 
-/// Runs the checks; `?verbose` lists them, and a failure always does; `?exclude=NAME` leaves one out.
+/// Runs the checks. `?verbose` lists them, as does a failure; `?exclude=NAME` skips one.
 async fn all(endpoint: &str, checks: &BTreeMap<String, Check>, query: &Query<'_>) -> (StatusCode, String) {
     let lines = checks.iter().map(|(name, check)| async move {
         if query.excluded.contains(&name.as_str()) {
@@ -183,7 +183,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A warning of checks that should be left out and are not there.
+    /// Returns a warning about excluded checks that do not exist.
     fn unmatched(&self, checks: &BTreeMap<String, Check>) -> String {
         let unmatched = self.excluded.iter().filter(|name| !checks.contains_key(**name));
         let quoted: Vec<_> = unmatched.map(|name| format!("{name:?}")).collect();

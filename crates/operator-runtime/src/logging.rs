@@ -1,4 +1,4 @@
-//! The log of an operator: text for people, or JSON for machines, on standard error.
+//! The log of an operator, as text or JSON, on standard error: [`Logging`].
 //!
 //! ```
 //! use operator_runtime::logging::{LogLevel, Logging};
@@ -31,47 +31,47 @@ use self::json::JsonLine;
 use self::sampling::Sampler;
 use self::sampling::Sampling;
 
-/// How the log is written. The defaults are those of a program in production.
+/// The options of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
-    /// The form; JSON.
+    /// The format. Default: JSON.
     pub encoder: Encoder,
-    /// What is logged, unless `RUST_LOG` says otherwise; from `info` on.
+    /// The minimum level, unless `RUST_LOG` is set. Default: `info`.
     pub level: LogLevel,
-    /// From which level on messages have a stack trace; none has.
+    /// The minimum level of messages with a stack trace. Default: none.
     pub stacktrace_level: Option<StacktraceLevel>,
-    /// The form of the time.
+    /// The format of timestamps.
     pub time_encoding: TimeEncoding,
-    /// If true, of a message that is repeated more than 100 times in a second only every 100th is logged. True by default.
+    /// Logs only every 100th of identical messages after the first 100 in a second. Default: true.
     pub sampling: bool,
 }
 
-/// The form of the log.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Encoder {
-    /// Lines for people.
+    /// Text lines.
     Console,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What is logged: `debug`, `info`, `error`, `panic`, or a verbosity as zap's flags have it, where 1 is debug and
-/// anything greater is trace. `error` and `panic` are the same: a panic is told as an error.
+/// The minimum level of messages: `debug`, `info`, `error`, `panic`, or a verbosity as in zap's flags, where 1 is debug
+/// and anything greater is trace. `panic` is the same as `error`: panics are logged as errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(pub LevelFilter);
 
-/// From which level on messages have a stack trace, where the program was built with what it takes to name functions.
+/// The minimum level of messages with a stack trace. Function names need symbols in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StacktraceLevel {
-    /// Of information and everything worse.
+    /// `info` and above.
     Info,
-    /// Of errors.
+    /// Errors.
     Error,
-    /// Of panics alone, which are no messages: `RUST_BACKTRACE=1` prints theirs.
+    /// Panics only. They are not log messages: `RUST_BACKTRACE=1` prints their traces.
     Panic,
 }
 
-/// The form of the time in the log; UTC where it is no number.
+/// The format of timestamps. Texts are in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum TimeEncoding {
     /// Seconds since 1970, with fractions.
@@ -84,7 +84,7 @@ pub enum TimeEncoding {
     Iso8601,
     /// `2006-01-02T15:04:05Z`
     Rfc3339,
-    /// `2006-01-02T15:04:05.000000000Z`, as short as it can be.
+    /// `2006-01-02T15:04:05.000000000Z`, without trailing zeros.
     #[default]
     Rfc3339nano,
 }
@@ -92,7 +92,7 @@ pub enum TimeEncoding {
 // === impl LogLevel ===
 
 impl LogLevel {
-    /// Returns true if it logs more than what helps while developing.
+    /// Returns true for the level `trace`.
     pub(crate) fn is_trace(self) -> bool {
         self.0 == LevelFilter::TRACE
     }
@@ -110,7 +110,7 @@ impl FromStr for LogLevel {
                 Ok(verbosity) if verbosity > 1 => LevelFilter::TRACE,
                 _ => {
                     let hint = "use debug, info, error, panic or a number above 0";
-                    return Err(format!("{text:?} is no log level: {hint}"));
+                    return Err(format!("invalid log level {text:?}: {hint}"));
                 }
             },
         };
@@ -118,7 +118,7 @@ impl FromStr for LogLevel {
     }
 }
 
-/// Libraries whose messages say what this crate says better, or nothing about the operator.
+/// Libraries whose messages repeat those of this crate or do not concern the operator.
 const QUIET: [&str; 7] = [
     "kube_runtime=error",
     "kube_client=info",
@@ -144,23 +144,21 @@ impl Default for Logging {
 }
 
 impl Logging {
-    /// Writes the log to standard error from now on, for the whole process. If the program has set up a `tracing`
-    /// subscriber already, that one stays and nothing happens.
+    /// Writes the log of the whole process to standard error. An existing `tracing` subscriber is kept.
     ///
-    /// `RUST_LOG` replaces [`Logging::level`], in the form that `tracing_subscriber::EnvFilter` reads. Without it,
-    /// messages of the HTTP and TLS libraries below `info`, and those of kube's own watchers below `error`, are left
-    /// out.
+    /// `RUST_LOG` replaces [`Logging::level`], in the format of `tracing_subscriber::EnvFilter`. Without it, messages
+    /// of the HTTP and TLS libraries below `info`, and of kube's watchers below `error`, are not logged.
     pub fn init(self) {
         let filter = match std::env::var("RUST_LOG") {
             Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),
             _ => self.filter(),
         };
         let ansi = io::stderr().is_terminal();
-        // An error means that the program has set up its own log: that one stays.
+        // Fails if the program has installed its own subscriber, which stays.
         let _ = self.build(|| Lossy, filter, ansi).try_init();
     }
 
-    /// What writes the log, for a part of a program or a test; `RUST_LOG` is not looked at.
+    /// Returns a subscriber for a part of a program or a test. It ignores `RUST_LOG`.
     pub fn subscriber<W>(self, writer: W) -> Box<dyn Subscriber + Send + Sync>
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -181,7 +179,7 @@ impl Logging {
             .with_env_filter(filter)
             .with_ansi(ansi)
             .with_writer(writer)
-            // It would be told on standard error as well, and end the task if that cannot be written.
+            // Otherwise the error would be written to standard error too, and a failure of that would panic.
             .log_internal_errors(false);
         match self.encoder {
             Encoder::Console => Box::new(subscriber.event_format(self.console()).finish().with(sampler)),
@@ -217,13 +215,12 @@ impl Logging {
     }
 }
 
-/// Standard error, or nothing: an operator goes on working when nobody reads its log any more, and when there is no room
-/// for it.
+/// Standard error without errors: an operator continues if its log cannot be written.
 struct Lossy;
 
 impl io::Write for Lossy {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What cannot be written is lost.
+        // Lines that cannot be written are lost.
         let _ = io::Write::write_all(&mut io::stderr(), bytes);
         Ok(bytes.len())
     }
@@ -245,11 +242,11 @@ impl StacktraceLevel {
     }
 }
 
-/// A format that adds a stack trace to what is bad enough.
+/// A format that adds a stack trace to messages of a minimum level.
 struct Traced<F> {
     format: F,
     from: Option<StacktraceLevel>,
-    /// Puts a line, without its end, and a trace together.
+    /// Joins a line, without its newline, and a trace.
     join: fn(&str, &str) -> String,
 }
 
@@ -354,11 +351,11 @@ mod tests {
         }
     }
 
-    /// What is written about an error and about what is none.
+    /// Returns the output for an error and for an information.
     fn written(logging: Logging) -> Vec<String> {
         let written = Written::default();
         tracing::subscriber::with_default(logging.subscriber(written.clone()), || {
-            tracing::debug!("Not told");
+            tracing::debug!("Not logged");
             tracing::info!(size = 3, "Starting");
             tracing::error!("Failed");
         });

@@ -1,14 +1,14 @@
-//! The manager: owns what controllers share, starts everything in order and stops it in order.
+//! The [`Manager`] owns the shared parts of controllers, and starts and stops everything in order.
 //!
-//! An [`Operator`](crate::Operator) builds and runs one. Use it directly to run controllers in a program of your own.
+//! An [`Operator`](crate::Operator) builds and runs one. Use it directly to run controllers in your own program.
 //!
-//! Started in this order: event recorder, the servers of health and metrics, webhooks, caches, runnables that run on
-//! every instance, leader election, and on the leader the controllers. What is added while the manager runs is started
-//! at once, with those of its group.
+//! The order of the start is: event recorder, health and metrics servers, webhooks, caches, runnables of every
+//! instance, leader election, and on the leader the controllers. Parts that are added later start at once, with those
+//! of their group.
 //!
-//! On SIGINT or SIGTERM no new reconcile begins; those under way have 30 s to finish. Runnables of every instance are
-//! stopped first, then what runs on the leader, the caches, webhooks, the other servers, the event recorder; last of
-//! all the lease is given back. Whatever is stopped has ended before the next is told to.
+//! On SIGINT or SIGTERM no new reconcile begins, and running ones have 30 s to finish. Runnables of every instance are
+//! stopped first, then everything that runs on the leader, the caches, webhooks, the other servers, and the event
+//! recorder. Each group has ended before the next is stopped. Finally the lease is released.
 //!
 //! ```no_run
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -77,8 +77,7 @@ pub use server::{Server, ServerOptions};
 pub use webhooks::WebhookCertificates;
 use webhooks::Webhooks;
 
-/// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
-/// same manager.
+/// The shared parts of the controllers of an operator: client, cache, event recorder, health checks. Clones share them.
 #[derive(Clone)]
 pub struct Manager {
     inner: Arc<Inner>,
@@ -94,36 +93,36 @@ struct Inner {
     metrics_address: Option<SocketAddr>,
     webhooks: Mutex<Webhooks>,
     elected: watch::Sender<bool>,
-    /// The connection for what may be written without leadership.
+    /// The connection for writes without leadership.
     of_every_instance: kube::Client,
     /// The leadership as the manager knows it, for elections that do not publish theirs.
     is_leader: watch::Sender<Leadership>,
-    /// The leadership that clients check before they write; none without an election.
+    /// The leadership that clients check before they write. `None` without an election.
     leadership: Option<watch::Receiver<Leadership>>,
-    /// A task that was aborted has not ended.
+    /// True if an aborted task has not ended.
     is_blocked: AtomicBool,
-    /// Every reconcile that has not ended.
+    /// The running reconciles.
     reconciles: TaskTracker,
     /// The names of the controllers, which are labels of metrics.
     names: Mutex<HashSet<String>>,
-    /// The kinds that the controllers use, and the rules that they need beside them.
+    /// The kinds that the controllers use, and their additional rules.
     needs: Mutex<(Vec<Use>, Vec<PolicyRule>)>,
     /// The names of the other clusters.
     clusters: Mutex<HashSet<String>>,
     phase: Mutex<Phase>,
 }
 
-/// How far a manager is; it only goes forward.
+/// The phase of a manager. It only moves forward.
 enum Phase {
-    /// What is added waits to be started.
+    /// New parts wait for the start.
     Setup(Box<Setup>),
-    /// What is added is started at once.
+    /// New parts are started at once.
     Running(mpsc::UnboundedSender<Member>),
     /// Nothing can be added any more.
     Stopping,
 }
 
-/// What waits for the manager to run.
+/// The parts that wait for the start.
 struct Setup {
     members: Vec<Member>,
     metrics_server: Option<(MetricsServer, TcpListener)>,
@@ -134,33 +133,32 @@ struct Setup {
 // === impl Manager ===
 
 impl Manager {
-    /// Connects to the cluster, and binds the servers of health and metrics, so that a mistake shows before anything runs.
-    /// Nothing is watched or served before [`Manager::run`].
+    /// Connects to the cluster and binds the health and metrics servers. Nothing is watched or served before
+    /// [`Manager::run`].
     ///
-    /// `name` is the operator's: the field manager of its writes, the source of its events, the beginning of its
-    /// `User-Agent`, and the name of its Lease unless the options have another one. The options are [`ManagerOptions`], a
-    /// client, a configuration, or `&Args`.
+    /// `name` is the field manager of the operator's writes, the source of its events, the beginning of its
+    /// `User-Agent`, and the default name of its Lease. The options are [`ManagerOptions`], a client, a configuration,
+    /// or `&Args`.
     ///
     /// # Errors
-    /// If there is no cluster, an address is invalid or in use, certificates cannot be read, or an election has no
-    /// namespace.
+    /// Returns an error if there is no cluster, an address is invalid or in use, certificates cannot be read, or the
+    /// namespace of the election is unknown.
     pub async fn new(name: &str, options: impl Into<ManagerOptions>) -> Result<Self, ManagerError> {
         options.into().build(name).await
     }
 
-    /// The name of the operator.
+    /// Returns the name of the operator.
     pub fn name(&self) -> &str {
         &self.inner.options.name
     }
 
-    /// Returns the client, for what runs beside the controllers; a reconciler has the same one in its
+    /// Returns the client, for parts beside the controllers; a reconciler has the same one in its
     /// [`Context`](crate::Context). It reads from the cache, which is filled while the manager runs, and writes to the
     /// API server.
     ///
     /// With leader election it writes only while this instance is the leader, as do the [`kube::Client`] in it and the
-    /// clients of clusters: other writes fail with [`ClientError::NotLeader`](crate::client::ClientError::NotLeader).
-    /// Reads are always possible. What must write on every instance takes
-    /// [`Manager::client_for_every_instance`].
+    /// clients of clusters. Other writes fail with [`ClientError::NotLeader`](crate::client::ClientError::NotLeader).
+    /// Reads are always possible. [`Manager::client_for_every_instance`] returns a client for writes on every instance.
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
@@ -169,58 +167,59 @@ impl Manager {
     /// [runnables of every instance](Runnable::on_every_instance), webhook handlers, and steps before the manager runs.
     /// Controllers with [`ControllerOptions::needs_leader_election`] set to `false` have it in their context.
     ///
-    /// Several instances may write at the same time with it, so write only what belongs to this instance, or what all
-    /// instances write alike. The manager itself writes without leadership only the lease, events, and the certificates of
-    /// webhooks.
+    /// Several instances may write at the same time with it: write only objects of this instance, or objects that all
+    /// instances write alike. The manager itself writes without leadership only the lease, events, and the certificates
+    /// of webhooks.
     pub fn client_for_every_instance(&self) -> Client {
         self.inner.client.over(self.inner.of_every_instance.clone())
     }
 
-    /// The cache. Indexes are added here, before the manager runs.
+    /// Returns the cache, for example to add indexes.
     pub fn cache(&self) -> &Cache {
         self.inner.client.cache()
     }
 
-    /// The recorder of events, for what runs beside the controllers; a [`Context`](crate::Context) has the same one.
+    /// Returns the event recorder, for parts beside the controllers. A [`Context`](crate::Context) has the same one.
     pub fn recorder(&self) -> &EventRecorder {
         &self.inner.recorder
     }
 
-    /// The registry of what is served at `/metrics`; the operator's own metrics are added to it.
+    /// Returns the registry of `/metrics`, for the operator's own metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
 
-    /// Where `/healthz` and `/readyz` are served; `None` where they are not. It says which port was taken for port 0.
+    /// Returns the address of `/healthz` and `/readyz`, or `None` if they are not served. Its port is the actual one if
+    /// port 0 was requested.
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.inner.health_address
     }
 
-    /// Where `/metrics` is served; `None` where it is not, as by default.
+    /// Returns the address of `/metrics`, or `None` if it is not served, which is the default.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.metrics_address
     }
 
-    /// Where webhooks are served; `None` until the first one is added.
+    /// Returns the address of the webhooks, or `None` before the first one is added.
     pub fn webhook_address(&self) -> Option<SocketAddr> {
         self.inner.webhooks.lock().address()
     }
 
-    /// Serves the webhooks of a kind, on every instance and from before the caches are filled: the API server calls a
-    /// conversion while they are. While the manager runs they are served at once. `/readyz` has the check `webhook` from
-    /// the first one on.
+    /// Serves the webhooks of a kind on every instance. They are served before the caches are filled, because the API
+    /// server needs conversions for that, and at once if the manager runs. The first webhook adds the check `webhook`
+    /// to `/readyz`.
     ///
     /// # Errors
-    /// If the port is in use, a path is served already, or the manager stops.
+    /// Returns an error if the port is in use, a path is already served, or the manager is stopping.
     pub fn add_webhook<K: Object>(&self, webhook: Webhook<K>) -> Result<(), ManagerError> {
         self.serve_webhooks(|server| server.add(webhook))
     }
 
-    /// Answers admission requests at a path, for webhooks that are about several kinds or about subresources; otherwise
-    /// as [`Manager::add_webhook`]. The API server is not told of it.
+    /// Serves admission requests at a path, for webhooks of several kinds or of subresources. The manifests do not
+    /// contain it. Otherwise as [`Manager::add_webhook`].
     ///
     /// # Errors
-    /// As [`Manager::add_webhook`], and if the path is none.
+    /// As for [`Manager::add_webhook`], and if the path is invalid.
     pub fn add_admission_handler(
         &self,
         path: &str,
@@ -229,11 +228,12 @@ impl Manager {
         self.serve_webhooks(|server| server.add_admission(path, handler))
     }
 
-    /// Answers all requests at a path of the webhook server in any way, whatever their method, with bodies of up to 7 MiB.
-    /// A panic is answered with 500. Otherwise as [`Manager::add_admission_handler`].
+    /// Serves all requests at a path of the webhook server, with any method and bodies of up to 7 MiB. A panic is
+    /// answered with
+    /// 500. Otherwise as [`Manager::add_admission_handler`].
     ///
     /// # Errors
-    /// As [`Manager::add_admission_handler`].
+    /// As for [`Manager::add_admission_handler`].
     pub fn add_webhook_handler<F, R>(&self, path: &str, handler: F) -> Result<(), ManagerError>
     where
         F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
@@ -263,15 +263,14 @@ impl Manager {
         }
     }
 
-    /// Adds a check to `/healthz`, which says whether the process is alive; the kubelet restarts the container where
-    /// it fails. It runs at each probe, so it must be quick. A check of the same name is replaced; `ping` is there
-    /// already.
+    /// Adds a check to `/healthz`, the liveness probe: the kubelet restarts the container if it fails. A check runs at
+    /// each probe and should be fast. It replaces a check of the same name. The check `ping` always exists.
     ///
-    /// The error is logged and is not part of the answer. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one of
-    /// them. The kubelet waits a second for the answer unless the probe sets another time.
+    /// The error is logged and not part of the response. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one
+    /// of them. The kubelet waits one second for the response by default.
     ///
     /// # Errors
-    /// If the manager runs already.
+    /// Returns an error if the manager already runs.
     pub fn add_health_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -282,15 +281,15 @@ impl Manager {
         Ok(())
     }
 
-    /// Adds a check to `/readyz`, which says whether the instance is of use: where it fails, Services do not lead to
-    /// it, and a rollout waits. Otherwise as [`Manager::add_health_check`].
+    /// Adds a check to `/readyz`, the readiness probe: if it fails, Services do not send requests to the pod, and a
+    /// rollout waits. Otherwise as [`Manager::add_health_check`].
     ///
-    /// Without other checks an instance is ready as soon as it answers. The state of the caches is no part of that: a pod
-    /// that converts or admits objects has to be ready before its caches can be filled. To add it nevertheless, see
-    /// [`Manager::add_cache_check`]. Where there are webhooks, the check `webhook` waits for their server.
+    /// Readiness does not depend on the caches, because a pod that converts or admits objects must become ready before
+    /// its caches can be filled; see [`Manager::add_cache_check`]. With webhooks, the check `webhook` waits for their
+    /// server.
     ///
     /// # Errors
-    /// As [`Manager::add_health_check`].
+    /// As for [`Manager::add_health_check`].
     pub fn add_ready_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -303,12 +302,12 @@ impl Manager {
 
     /// Adds a check to `/readyz` that fails until a cache is filled, and while one of its watches fails.
     ///
-    /// Do not add it to an operator that serves webhooks: the API server may need them for the lists that fill the cache,
-    /// and does not reach them before the pod is ready. The metric `operator_runtime_watch_live` has the state of each
-    /// watch in any case.
+    /// Do not add it to an operator that serves webhooks: the API server may need them for the lists that fill the
+    /// cache, and does not call them before the pod is ready. The metric `operator_runtime_watch_live` has the state of
+    /// each watch in any case.
     ///
     /// # Errors
-    /// As [`Manager::add_health_check`].
+    /// As for [`Manager::add_health_check`].
     pub fn add_cache_check(&self, name: &str, cache: &Cache) -> Result<(), ManagerError> {
         self.before_start("readyz")?;
         self.inner.checks.add_cache(name, cache.clone());
@@ -321,11 +320,11 @@ impl Manager {
         Ok(())
     }
 
-    /// Serves something else beside `/metrics`, under the same protection: debugging pages, for example. Where no
-    /// metrics are served, it is not served either, and the log says so.
+    /// Serves another path of the metrics server, with the same authentication: debugging pages, for example. If
+    /// metrics are not served, neither is the path, and a warning is logged.
     ///
     /// # Errors
-    /// If the path is `/metrics`, is served already, or the manager runs.
+    /// Returns an error if the path is `/metrics` or already served, or if the manager runs.
     pub fn add_metrics_handler<F, R>(&self, path: &str, handler: F) -> Result<(), ManagerError>
     where
         F: Fn(Request<()>) -> R + Send + Sync + 'static,
@@ -338,16 +337,16 @@ impl Manager {
                 let added = server.clone().handler(path, handler);
                 *server = added.map_err(|error| ManagerError::MetricsHandler(error.to_string()))?;
             }
-            None => tracing::warn!(path, "No metrics are served, and so this is not either"),
+            None => tracing::warn!(path, "Path not served: the metrics server is disabled"),
         }
         Ok(())
     }
 
-    /// Adds something to run beside the controllers, a [`Runnable`] or a [`Server`]. While the manager runs
-    /// it is started at once: what needs the leader as soon as this instance leads.
+    /// Adds a [`Runnable`] or a [`Server`]. If the manager runs, it is started at once; a runnable of the leader waits
+    /// for leadership.
     ///
     /// # Errors
-    /// If the manager stops already.
+    /// Returns an error if the manager is stopping.
     pub fn add(&self, runnable: impl Into<Runnable>) -> Result<(), ManagerError> {
         self.add_member(Member::Runnable(runnable.into()))
     }
@@ -363,14 +362,14 @@ impl Manager {
         }
     }
 
-    /// Adds another cluster under a name, with a configuration or a client ([`Connect`]). Its cache is started and stopped with that of the manager, at once where the
-    /// manager runs already. Writes to it have the name of the operator as well, and requests to it are counted with its own
-    /// as `host`. [`Manager::add_cache_check`] adds the state of its cache to `/readyz`.
+    /// Adds another cluster with a configuration or a client ([`Connect`]). Its cache is started and stopped with that
+    /// of the manager. Writes to it have the name of the operator, and its requests are counted with the name of the
+    /// cluster as `host`. [`Manager::add_cache_check`] adds the state of its cache to `/readyz`.
     ///
-    /// Objects of it that cannot be decoded are logged and told as Events there, as elsewhere, and are in no metric.
+    /// Objects of it that cannot be decoded are logged and reported as Events in that cluster, but not in a metric.
     ///
     /// # Errors
-    /// If there is a cluster of this name, its configuration cannot be used, or the manager stops already.
+    /// Returns an error if a cluster with this name exists, its configuration is invalid, or the manager is stopping.
     pub fn add_cluster(
         &self,
         name: &str,
@@ -411,11 +410,11 @@ impl Manager {
         })
     }
 
-    /// Runs a controller: as soon as the manager runs, and only on the leader unless
+    /// Adds a controller. It runs while the manager runs, and only on the leader unless
     /// [`ControllerOptions::needs_leader_election`] is `false`.
     ///
     /// # Errors
-    /// If the controller has no sources, another controller has its name, or the manager is stopping.
+    /// Returns an error if the controller has no sources, another controller has its name, or the manager is stopping.
     pub fn add_controller<K>(&self, controller: Controller<K>) -> Result<ControllerHandle, ControllerError> {
         let (host, needs) = (self.host(controller.primary()), controller.needs());
         let (worker, handle) = controller.build(host)?;
@@ -432,7 +431,7 @@ impl Manager {
         Ok(handle)
     }
 
-    /// The parts of the manager that a controller of this kind uses.
+    /// Returns the parts of the manager that a controller of this kind uses.
     fn host(&self, kind: Option<&Kind>) -> Host {
         let options = &self.inner.options;
         let count = kind.and_then(|kind| options.group_kind_concurrency.get(&kind.to_string()));
@@ -449,22 +448,22 @@ impl Manager {
         }
     }
 
-    /// Waits until this instance leads. Without leader election that is as soon as the manager runs.
+    /// Waits until this instance leads. Without leader election it leads when the manager runs.
     pub async fn elected(&self) {
         let mut elected = self.inner.elected.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
         let _ = elected.wait_for(|elected| *elected).await;
     }
 
-    /// Runs until SIGINT or SIGTERM, or until something fails, and stops in order; a second signal ends the process at
-    /// once, with exit code 1. Other handles to the manager stay usable, but it does not run twice.
+    /// Runs until SIGINT or SIGTERM, or until a part fails, and then stops in order. A second signal ends the process
+    /// at once with exit code 1. Other handles stay usable, but the manager cannot run again.
     ///
-    /// A reconcile or a runnable that blocks its thread without awaiting cannot be aborted, and would keep the process from
-    /// ending. If there is one when this returns, the process is given a second and then ended with exit code 1.
+    /// A reconcile or a runnable that blocks its thread cannot be aborted. If there is one when this returns, the
+    /// process is ended after one second with exit code 1.
     ///
     /// # Errors
-    /// The first error of a runnable or of a controller that could not start, the loss of leadership,
-    /// [`ManagerError::GracePeriod`] where something did not end in time, or [`ManagerError::AlreadyStarted`].
+    /// Returns the first error of a runnable or of a controller that could not start, the loss of leadership,
+    /// [`ManagerError::GracePeriod`] if a part did not stop in time, or [`ManagerError::AlreadyStarted`].
     pub async fn run(self) -> Result<()> {
         let inner = self.inner.clone();
         let mut signals = signals::Listener::start();
@@ -475,17 +474,17 @@ impl Manager {
         ended
     }
 
-    /// Runs until `shutdown` is ready, or until something fails. No signal is listened to: for tests, and for programs
-    /// in which the manager is one part of several.
+    /// Runs until `shutdown` is ready or a part fails. It does not listen to signals: for tests, and for programs in
+    /// which the manager is one of several parts.
     ///
     /// # Errors
-    /// As [`Manager::run`].
+    /// As for [`Manager::run`].
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let (setup, added) = self.inner.phase.lock().begin()?;
         lifecycle::run(&self.inner, setup, added, shutdown).await
     }
 
-    /// Returns the kinds that the controllers use, and the rules that they need beside them.
+    /// Returns the kinds that the controllers use, and their additional rules.
     pub(crate) fn needs(&self) -> (Vec<Use>, Vec<PolicyRule>) {
         self.inner.needs.lock().clone()
     }
@@ -494,7 +493,7 @@ impl Manager {
 // === impl Phase ===
 
 impl Phase {
-    /// What can be added only before the manager runs.
+    /// Returns the parts that can be added only before the manager runs.
     fn setup(&mut self) -> Result<&mut Setup, ManagerError> {
         match self {
             Self::Setup(setup) => Ok(setup),
@@ -502,7 +501,7 @@ impl Phase {
         }
     }
 
-    /// Starts to run: what was set up, and what will be added.
+    /// Starts the running phase and returns the parts that were added, and the receiver of later ones.
     fn begin(&mut self) -> Result<(Setup, mpsc::UnboundedReceiver<Member>), ManagerError> {
         let (members, added) = mpsc::unbounded_channel();
         match std::mem::replace(self, Self::Stopping) {

@@ -5,20 +5,19 @@
 //! the controllers are the only source.
 //!
 //! # The JSON
-//! An object with these fields, each a list; readers ignore fields that they do not know:
-//! * `crds`: CustomResourceDefinitions, one version each; versions of one kind are to be merged.
-//! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type with
-//!   a definition in `$defs` for each type in it, from which a reader learns which type and field a part of a definition
-//!   comes from.
+//! An object with these fields, each a list. Readers ignore unknown fields:
+//!
+//! * `crds`: CustomResourceDefinitions, one version each, to be merged by kind.
+//! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type
+//!   with a definition in `$defs` for each nested type. It relates the parts of a definition to types and fields.
 //! * `rules`: see [`PolicyRule`].
-//! * `impliedRules`: rules that follow from what the controllers watch and own; each has the `reason` beside its fields.
-//! * `problems`: `{"type": TYPE, "message": TEXT}`, what could not be said: a type that has no definition, or a `setup`
-//!   that failed.
-//! * `mutatingWebhooks` and `validatingWebhooks`: entries for the `webhooks` of a `MutatingWebhookConfiguration` and of a
-//!   `ValidatingWebhookConfiguration`, complete but for `caBundle`. Their Service is `webhook-service` in the namespace
-//!   `system`, which kustomize replaces by those of the project.
-//! * `conversions`: `{"crd": NAME, "conversion": {...}}`, the name of a CRD such as `memcacheds.cache.example.com` and its
-//!   `spec.conversion`, with the same Service.
+//! * `impliedRules`: rules that follow from the kinds that controllers watch and own, each with a `reason`.
+//! * `problems`: `{"type": TYPE, "message": TEXT}`: types without a definition, and a `setup` that failed.
+//! * `mutatingWebhooks` and `validatingWebhooks`: entries for the `webhooks` of a `MutatingWebhookConfiguration` and of
+//!   a `ValidatingWebhookConfiguration`, complete but for `caBundle`. Their Service is `webhook-service` in the
+//!   namespace `system`, which kustomize replaces.
+//! * `conversions`: `{"crd": NAME, "conversion": {...}}`, the name of a CRD such as `memcacheds.cache.example.com` and
+//!   its `spec.conversion`, with the same Service.
 
 use kube::CustomResourceExt;
 use schemars::JsonSchema;
@@ -51,7 +50,7 @@ pub(crate) struct Manifests {
     webhooks: Description,
 }
 
-/// The schema of a kind by its types, before it is a definition.
+/// The JSON Schema of a type with definitions.
 #[derive(Clone, Debug, Serialize)]
 struct TypeSchema {
     crd: String,
@@ -61,7 +60,7 @@ struct TypeSchema {
     schema: Value,
 }
 
-/// What cannot be said of the operator.
+/// A part of the operator that could not be described.
 #[derive(Clone, Debug, Serialize)]
 struct Problem {
     #[serde(rename = "type")]
@@ -72,9 +71,8 @@ struct Problem {
 // === impl Manifests ===
 
 impl Manifests {
-    /// Adds the CustomResourceDefinition of `K`. Where the derive of kube panics, because a field has no structural
-    /// schema, the JSON has a problem in its place that names the type, and `operator-sdk generate manifests` shows
-    /// it.
+    /// Adds the CustomResourceDefinition of `K`. If the derive of kube panics because a field has no structural schema,
+    /// adds a problem that names the type, which `operator-sdk generate manifests` reports.
     pub(crate) fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         let type_name = std::any::type_name::<K>();
         self.schemas.push(TypeSchema {
@@ -84,7 +82,7 @@ impl Manifests {
             schema: schema_of::<K>(),
         });
         match std::panic::catch_unwind(K::crd) {
-            // A CRD that a derive made is plain data: it has no map whose keys are not strings, so it always serializes.
+            // Derived CRDs have no maps with keys other than strings, so they always serialize.
             Ok(crd) => self.crds.push(serde_json::to_value(crd).unwrap_or_default()),
             Err(panic) => self.problems.push(Problem {
                 type_name: type_name.to_owned(),
@@ -94,8 +92,7 @@ impl Manifests {
         self
     }
 
-    /// Adds the rules that the controllers need. `setup` adds the controllers to a manager that has no cluster and never
-    /// runs.
+    /// Adds the rules of the controllers. `setup` adds them to a manager that has no cluster and never runs.
     pub(crate) fn controllers(mut self, setup: impl FnOnce(&Manager) -> Result<()>) -> Self {
         match implied::uses_of(setup) {
             Ok((uses, rules)) => {
@@ -123,8 +120,8 @@ impl Manifests {
         self
     }
 
-    /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates), for the webhooks that were
-    /// added before: to keep a Secret in the namespace `system`, where scaffolds have the operator, and to write the
+    /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates) for the webhooks that were
+    /// added before: to write a Secret in the namespace `system`, which is that of the operator in scaffolds, and the
     /// `caBundle` of webhook configurations and converted CRDs.
     pub(crate) fn managed_certificates(mut self) -> Self {
         const VERBS: [&str; 3] = ["list", "watch", "patch"];
@@ -152,7 +149,7 @@ impl Manifests {
         self
     }
 
-    /// The JSON that the [module](self) describes, indented: what the operator prints for the argument `manifests`.
+    /// Returns the JSON that the [module](self) describes, indented.
     pub(crate) fn to_json(&self) -> String {
         let mut all = serde_json::json!(self);
         let implied = implied::rules(&self.uses, &self.crds);
@@ -163,13 +160,13 @@ impl Manifests {
     }
 }
 
-/// The schema with a definition for each type, none of which is changed for the API server.
+/// Returns the schema with a definition for each type, without the changes for the API server.
 fn schema_of<K: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     generator.into_root_schema_for::<K>().to_value()
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

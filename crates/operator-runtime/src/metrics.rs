@@ -1,8 +1,8 @@
-//! What an operator counts of itself, under the names, labels and buckets of controller-runtime, so that the
-//! dashboards written for it work unchanged.
+//! Metrics of an operator, with the names, labels and buckets of controller-runtime, so that its dashboards work
+//! unchanged.
 //!
-//! A [`Metrics`] is the registry of one manager: two managers in a process never share a number. [`Metrics::register`] adds
-//! metrics of the operator's own.
+//! [`Metrics`] is the registry of one manager: two managers in a process share nothing. [`Metrics::register`] adds
+//! metrics of the operator.
 
 use std::sync::Arc;
 
@@ -30,19 +30,19 @@ pub use self::election::LeaderMetrics;
 pub(crate) use self::queue::{QueueMetrics, Running};
 pub(crate) use self::rest_client::RestClientLayer;
 pub(crate) use self::webhook::{CertificateMetrics, WebhookMetrics};
-/// The crate that an operator makes its own metrics with; see [`Metrics::register`].
+/// The crate for metrics of the operator; see [`Metrics::register`].
 pub use prometheus_client;
 
 type Label = (&'static str, String);
 
-/// The metrics of one manager. Copies share the registry.
+/// The metrics of one manager. Clones share the registry.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Arc<Families>,
 }
 
-/// Every family, registered once; the names and help texts stand where each group is made.
+/// All metric families. Each module defines the names and help texts of its own.
 #[derive(Debug)]
 struct Families {
     controller: controller::Families,
@@ -56,9 +56,9 @@ struct Families {
 // === impl Metrics ===
 
 impl Default for Metrics {
-    /// Makes a registry. It shows the `process_*` metrics of this process, which exist on Linux only, the
-    /// `operator_runtime_tokio_*` of the runtime in which it is read, and the metrics of a whole operator, such as panics of
-    /// webhooks, as 0.
+    /// Creates a registry with the `process_*` metrics of this process (Linux only), the `operator_runtime_tokio_*`
+    /// metrics of the runtime in which it is read, and the metrics of a whole operator, such as panics of webhooks, as
+    /// 0.
     fn default() -> Self {
         let mut registry = Registry::default();
         let families = Families {
@@ -79,23 +79,23 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The handle of a controller. Everything that can be counted of it shows as 0 from now on, and
-    /// `controller_runtime_max_concurrent_reconciles` as the number given.
+    /// Returns the metrics of a controller. Its counters start as 0, and `controller_runtime_max_concurrent_reconciles`
+    /// is set.
     pub(crate) fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
         self.families.controller.handle(name, max_concurrent_reconciles)
     }
 
-    /// The handle of a work queue; controller-runtime gives the queue the name of its controller.
+    /// Returns the metrics of a work queue. As in controller-runtime, the queue has the name of its controller.
     pub(crate) fn queue(&self, name: &str) -> QueueMetrics {
         self.families.queue.handle(name)
     }
 
-    /// The handle of the [`Client`](crate::Client) that reconcilers use, and counts with.
+    /// Returns the metrics of a [`Client`](crate::Client).
     pub(crate) fn client(&self) -> ClientMetrics {
         self.families.client.client_handle()
     }
 
-    /// The handle of the cache.
+    /// Returns the metrics of the cache.
     pub(crate) fn cache(&self) -> CacheMetrics {
         self.families.client.cache_handle()
     }
@@ -106,36 +106,35 @@ impl Metrics {
         self.families.rest_client.layer(host)
     }
 
-    /// The handle of a leader election; `name` is the name of the lock.
+    /// Returns the metrics of a leader election. `name` is the name of the lock.
     pub fn leader(&self, name: &str) -> LeaderMetrics {
         self.families.election.handle(name)
     }
 
-    /// The handle of the webhook at `path`. Its answers with the codes 200 and 500 show as 0 from now on.
+    /// Returns the metrics of the webhook at `path`. Its counters for the codes 200 and 500 start as 0.
     pub(crate) fn webhook(&self, path: &str) -> WebhookMetrics {
         self.families.webhook.handle(path)
     }
 
-    /// The handle of whoever reads certificates from files: `certwatcher_read_certificate_total` and
+    /// Returns the metrics of certificate files: `certwatcher_read_certificate_total` and
     /// `certwatcher_read_certificate_errors_total`.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.families.webhook.certificates.clone()
     }
 
-    /// Registers metrics of the operator's own.
+    /// Registers metrics of the operator.
     ///
     /// prometheus-client adds `_total` to the names of counters.
     pub fn register(&self, register: impl FnOnce(&mut Registry)) {
         register(&mut self.registry.lock());
     }
 
-    /// The metrics in Prometheus' text format, version 0.0.4, as Go programs expose them.
+    /// Returns the metrics in the Prometheus text format, version 0.0.4, as Go programs do.
     pub fn to_text(&self) -> String {
         exposition::to_text(&self.to_open_metrics())
     }
 
-    /// The metrics in the OpenMetrics text format, version 1.0.0, in which counters are described without their
-    /// `_total`.
+    /// Returns the metrics in the OpenMetrics text format, version 1.0.0, which describes counters without `_total`.
     pub(crate) fn to_open_metrics(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -144,13 +143,13 @@ impl Metrics {
     }
 }
 
-/// Registers `metric`, and gives it back.
+/// Registers `metric` and returns it.
 fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric
 }
 
-/// A family of counters with `N` labels; `name` goes without its `_total`.
+/// Creates a family of counters with `N` labels. `name` has no `_total`.
 fn counters<const N: usize>(registry: &mut Registry, name: &str, help: &str) -> Family<[Label; N], Counter> {
     registered(registry, name, help, Family::default())
 }
@@ -178,7 +177,7 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
-/// Powers of ten from 10 ns to 1000 s, with the rounding of repeated multiplication that the Go client has too.
+/// Powers of ten from 10 ns to 1000 s, with the rounding errors of the Go client.
 const DECADES: Buckets = Buckets(&[
     1e-8,
     1e-7,

@@ -1,4 +1,4 @@
-//! `/metrics` over HTTP or HTTPS, for everybody or for those whom the API server lets.
+//! The server of `/metrics` over HTTP or HTTPS, open or with authentication by the API server: [`MetricsServer`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub(crate) struct MetricsServer {
     handlers: BTreeMap<String, Handler>,
 }
 
-/// A path that cannot be served twice.
+/// A path that is already served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DuplicatePath {
-    /// That of the metrics themselves.
+    /// The path of the metrics.
     #[error("overriding builtin {METRICS} endpoint is not allowed")]
     Builtin,
-    /// That of another handler.
+    /// The path of another handler.
     #[error("can't register extra handler by duplicate path {0:?} on metrics http server")]
     Taken(String),
 }
@@ -50,7 +50,7 @@ pub(crate) enum DuplicatePath {
 // === impl MetricsServer ===
 
 impl MetricsServer {
-    /// Serves `/metrics` over plain HTTP, to everybody, unless more is said.
+    /// Creates a server of `/metrics` over plain HTTP without authentication.
     pub(crate) fn new(metrics: Metrics) -> Self {
         Self {
             metrics,
@@ -61,38 +61,39 @@ impl MetricsServer {
         }
     }
 
-    /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
+    /// Serves HTTPS. The certificate files are checked every ten seconds.
     pub(crate) fn secure(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(self.metrics.certificates().count(certificates));
         self
     }
 
-    /// Lets in only those whose bearer token the API server knows (401 for others), and who may `get` the path as a
-    /// non-resource URL (403 for others).
+    /// Requires a bearer token that the API server accepts (401 otherwise) and permission to `get` the path as a
+    /// non-resource URL (403 otherwise).
     ///
-    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`; while the API server does
-    /// not answer them, scrapes get 500. Tokens are remembered for a minute, permissions for five, refusals for 30 s.
+    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`. If the API server does not
+    /// answer them, scrapes get 500. Tokens are cached for a minute, permissions for five minutes, and rejections for
+    /// 30 s.
     pub(crate) fn authorize(mut self, client: kube::Client) -> Self {
         self.access = Some(Access::new(client));
         self
     }
 
-    /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
+    /// Offers HTTP/2 too. Default: false, because of its history of denial-of-service attacks.
     pub(crate) fn http2(mut self, http2: bool) -> Self {
         self.tls.http2 = http2;
         self
     }
 
-    /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
+    /// Sets the minimum TLS version. Default: 1.2.
     pub(crate) fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self
     }
 
-    /// Serves something else beside the metrics, under the same protection.
+    /// Serves another path with the same authentication.
     ///
     /// # Errors
-    /// If the path is `/metrics` or is served already.
+    /// Returns an error if the path is `/metrics` or already served.
     pub(crate) fn handler<F, R>(mut self, path: &str, handler: F) -> Result<Self, DuplicatePath>
     where
         F: Fn(Request<()>) -> R + Send + Sync + 'static,
@@ -109,7 +110,7 @@ impl MetricsServer {
         Ok(self)
     }
 
-    /// Serves until `stop`; scrapes under way have a second to finish. Scrapers that accept OpenMetrics get
+    /// Serves until `stop`. Running scrapes have a second to finish. Scrapers that accept OpenMetrics get
     /// [`Metrics::to_open_metrics`], others [`Metrics::to_text`].
     pub(crate) async fn serve(
         self,

@@ -1,5 +1,4 @@
-//! What the runtime asks of a type: to be a Kubernetes resource. Kinds and keys name types and objects.
-//! It never talks to a server.
+//! The traits of Kubernetes types, and the names of kinds ([`Kind`]) and objects ([`ObjectKey`]).
 
 use std::any::TypeId;
 use std::fmt;
@@ -12,11 +11,10 @@ use kube::discovery::{ApiCapabilities, Scope};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What objects can be read as: every type of `k8s-openapi`, every custom resource that derives
-/// `kube::CustomResource`, `PartialObjectMeta` for the metadata alone, and `DynamicObject` for what has no Rust type.
+/// A type that objects can be read as: every type of `k8s-openapi`, every custom resource that derives
+/// `kube::CustomResource`, `PartialObjectMeta` for metadata only, and `DynamicObject` for kinds without a Rust type.
 ///
-/// There is nothing to implement or to register. A type that knows its kind is an [`Object`] as well; for the others a
-/// [`Kind`] says which one is meant.
+/// It is implemented for all of them. A type that knows its kind is also an [`Object`]; the others need a [`Kind`].
 pub trait View: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K> View for K where
@@ -24,10 +22,10 @@ impl<K> View for K where
 {
 }
 
-/// A type that knows its kind, and can be watched, cached and written: every type of `k8s-openapi`, and every custom
-/// resource that derives `kube::CustomResource`. There is nothing to implement or to register.
+/// A type that knows its kind and can be watched, cached and written: every type of `k8s-openapi`, and every custom
+/// resource that derives `kube::CustomResource`. It is implemented for all of them.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no Kubernetes object that knows its kind",
+    message = "`{Self}` is not a Kubernetes object type that knows its kind",
     note = "derive kube::CustomResource, Clone, Debug, Serialize and Deserialize, or use a type of k8s-openapi; \
             for DynamicObject use the functions that take a Kind"
 )]
@@ -35,9 +33,9 @@ pub trait Object: View + Resource<DynamicType: Clone + Default + fmt::Debug, Sco
 
 impl<K> Object for K where K: View + Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static> {}
 
-/// What every object has, whatever its type; predicates and handlers that look at nothing else work for all kinds.
+/// The metadata of an object of any type. Predicates and handlers that need nothing else work for all kinds.
 pub trait Meta: Send + Sync {
-    /// The `metadata` of the object.
+    /// Returns the `metadata` of the object.
     fn metadata(&self) -> &ObjectMeta;
 }
 
@@ -47,10 +45,10 @@ impl<K: Resource + Send + Sync> Meta for K {
     }
 }
 
-/// Names a kind of objects: group, version, kind, plural and scope.
+/// A kind of objects: group, version, kind, plural and scope.
 ///
-/// [`Kind::of`] is the kind of a Rust type. The others are for objects that have none in the operator, which are read
-/// as `DynamicObject` or `PartialObjectMeta`:
+/// [`Kind::of`] returns the kind of a Rust type. The other functions are for kinds without a type in the operator,
+/// whose objects are read as `DynamicObject` or `PartialObjectMeta`:
 ///
 /// ```
 /// use kube::api::ApiResource;
@@ -74,13 +72,12 @@ pub struct Kind {
     pub kind: String,
     /// The plural name, such as `deployments`.
     pub plural: String,
-    /// True if its objects live in namespaces.
+    /// True if the kind is namespaced.
     pub namespaced: bool,
 }
 
-/// Names one object of a kind: its namespace, unless the kind is cluster-scoped, and its name.
-///
-/// Copies share their text.
+/// The key of an object of a kind: its name, and its namespace unless the kind is cluster-scoped. Clones share the
+/// text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     namespace: Option<Arc<str>>,
@@ -90,7 +87,7 @@ pub struct ObjectKey {
 // === impl Kind ===
 
 impl Kind {
-    /// The kind of `K`.
+    /// Returns the kind of `K`.
     pub fn of<K: Object>() -> Self {
         let dynamic = K::DynamicType::default();
         Self {
@@ -102,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// A kind whose objects live in namespaces: its API version such as `apps/v1`, kind and plural.
+    /// Creates a namespaced kind from its API version, such as `apps/v1`, its kind and its plural.
     pub fn in_namespaces(api_version: &str, kind: &str, plural: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
@@ -114,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// A kind whose objects live in no namespace; otherwise as [`Kind::in_namespaces`].
+    /// Creates a cluster-scoped kind; see [`Kind::in_namespaces`].
     pub fn in_cluster(api_version: &str, kind: &str, plural: &str) -> Self {
         let namespaced = false;
         Self {
@@ -123,12 +120,12 @@ impl Kind {
         }
     }
 
-    /// What tells the kind from all others on the server.
+    /// Returns a path that is unique to the kind on the server.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}/{}", self.group, self.version, self.plural)
     }
 
-    /// `group/version`, or the version alone in the core group.
+    /// Returns `group/version`, or the version in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -144,7 +141,7 @@ impl From<&Kind> for Kind {
     }
 }
 
-/// kube's dynamic type, which does not have the scope, and the scope.
+/// Converts kube's dynamic type, which does not have the scope, and the scope.
 impl From<(&ApiResource, Scope)> for Kind {
     fn from((resource, scope): (&ApiResource, Scope)) -> Self {
         Self {
@@ -169,7 +166,7 @@ impl From<&Kind> for ApiResource {
     }
 }
 
-/// The kind and its capabilities, as kube's discovery returns them.
+/// Converts the kind and the capabilities that kube's discovery returns.
 impl From<(ApiResource, ApiCapabilities)> for Kind {
     fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
         let ApiCapabilities { scope, .. } = capabilities;
@@ -184,7 +181,7 @@ impl From<(ApiResource, ApiCapabilities)> for Kind {
 }
 
 impl fmt::Display for Kind {
-    /// `Deployment.apps`, or the kind alone in the core group.
+    /// Writes `Deployment.apps`, or the kind in the core group.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.group.as_str() {
             "" => formatter.write_str(&self.kind),
@@ -196,7 +193,7 @@ impl fmt::Display for Kind {
 // === impl ObjectKey ===
 
 impl ObjectKey {
-    /// The key of an object in a namespace.
+    /// Creates the key of a namespaced object.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         Self {
             namespace: Some(namespace.into()),
@@ -204,7 +201,7 @@ impl ObjectKey {
         }
     }
 
-    /// The key of a cluster-scoped object.
+    /// Creates the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self {
             namespace: None,
@@ -212,7 +209,7 @@ impl ObjectKey {
         }
     }
 
-    /// The key of `object`. The name is empty where the object has none yet.
+    /// Returns the key of `object`. The name is empty if the object has none yet.
     pub fn of(object: &(impl Meta + ?Sized)) -> Self {
         let meta = object.metadata();
         Self::new(
@@ -228,12 +225,12 @@ impl ObjectKey {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace; `None` for cluster-scoped objects.
+    /// Returns the namespace, or `None` for cluster-scoped objects.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -267,8 +264,8 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-/// The resource version as the number that it is on every conforming API server since Kubernetes 1.35, where versions
-/// of one resource may be compared. Zero, the oldest, where it is none.
+/// Returns the resource version as a number. Kubernetes 1.35 and later guarantee numbers that can be compared within a
+/// resource. Returns 0, the oldest, for other formats.
 pub(crate) fn revision(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     version

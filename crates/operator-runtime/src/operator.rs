@@ -1,4 +1,4 @@
-//! The operator: its controllers, webhooks and definitions, and the program around them.
+//! [`Operator`]: controllers, webhooks, definitions and the `main` function of an operator.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::manifests::Manifests;
 use crate::object::Object;
 use crate::webhook::Webhook;
 
-/// The parts of an operator, and the program that runs them.
+/// An operator: its parts and the program that runs them.
 ///
 /// [`Operator::main`] is the whole `main` function: it parses the command line, sets up logging, and runs a [`Manager`]
 /// until a signal stops it. With the argument `manifests` it prints the custom resource definitions, permissions and
@@ -68,7 +68,7 @@ enum Command {
 // === impl Operator ===
 
 impl Operator {
-    /// Begins an operator. The name is the field manager of its writes, the source of its events, and the name of its
+    /// Creates an operator. The name is the field manager of its writes, the source of its events, and the name of its
     /// Lease; usually `env!("CARGO_PKG_NAME")`.
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Operator {
         self
     }
 
-    /// Adds a controller. The manifests have the rules that it needs:
+    /// Adds a controller. The manifests contain the rules that it needs:
     ///
     /// | use of a kind | rules |
     /// |---|---|
@@ -111,23 +111,23 @@ impl Operator {
         self.part(move |manager| Ok(manager.add_webhook(webhook)?))
     }
 
-    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind become one definition. If the
-    /// derive of kube panics, because a field has no structural schema, the manifests have a problem instead, which
-    /// `operator-sdk generate manifests` shows.
+    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind become one definition. If
+    /// the derive of kube panics because a field has no structural schema, the manifests contain a problem, which
+    /// `operator-sdk generate manifests` reports.
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         self.manifests = self.manifests.crd::<K>();
         self
     }
 
-    /// Adds the permissions for [`ManagedCertificates`](crate::certificates::ManagedCertificates) to the manifests: to keep a
-    /// Secret in the namespace `system`, where scaffolds have the operator, and to write the `caBundle` of webhook
-    /// configurations and converted CRDs.
+    /// Adds the permissions for [`ManagedCertificates`](crate::certificates::ManagedCertificates) to the manifests: to
+    /// write a Secret in the namespace `system`, which is that of the operator in scaffolds, and the `caBundle` of
+    /// webhook configurations and converted CRDs.
     pub fn managed_certificates(mut self) -> Self {
         self.manages_certificates = true;
         self
     }
 
-    /// Adds any other part to the manager: runnables, health checks, other clusters, indexes.
+    /// Adds other parts to the manager: runnables, health checks, clusters, indexes.
     ///
     /// The function is also called to derive the manifests, with a manager that has no cluster and never runs.
     pub fn part(mut self, add: impl FnOnce(&Manager) -> Result<()> + 'static) -> Self {
@@ -135,16 +135,16 @@ impl Operator {
         self
     }
 
-    /// Changes the options of the manager. The function gets the options of the command line; its changes take precedence.
+    /// Changes the options of the manager, after those of the command line are applied.
     pub fn manager(mut self, change: impl FnOnce(&mut ManagerOptions) + 'static) -> Self {
         self.changes.push(Box::new(change));
         self
     }
 
-    /// Adds all parts to a manager that exists, such as that of a test.
+    /// Adds all parts to an existing manager, such as that of a test.
     ///
     /// # Errors
-    /// If a part cannot be added: two controllers have the same name, for example.
+    /// Returns an error if a part cannot be added, for example because two controllers have the same name.
     pub fn add_to(self, manager: &Manager) -> Result<()> {
         self.parts.into_iter().try_for_each(|add| add(manager))
     }
@@ -163,10 +163,10 @@ impl Operator {
         manifests.to_json()
     }
 
-    /// Runs the operator until a signal stops it or a part of it fails.
+    /// Runs the operator until a signal stops it or a part fails.
     ///
     /// # Errors
-    /// If the manager cannot be built, a part cannot be added, or a part fails.
+    /// Returns an error if the manager cannot be built, a part cannot be added, or a part fails.
     pub async fn run(mut self, args: &Args) -> Result<()> {
         let mut options = ManagerOptions::from(args);
         for change in std::mem::take(&mut self.changes) {
@@ -183,7 +183,7 @@ impl Operator {
     /// blocking calls and long computations into `tokio::task::spawn_blocking`, or call [`Operator::run`] from a
     /// `#[tokio::main]` function of your own.
     pub fn main(self) -> ExitCode {
-        // Errors of the command line, --help and --version end the process here.
+        // Errors of the command line, `--help` and `--version` end the process here.
         let command = Cli::command().name(self.name);
         let command = match self.version {
             Some(version) => command.version(version),

@@ -1,4 +1,4 @@
-//! Owner references: who an object belongs to, so that the garbage collector removes it with its owner.
+//! Owner references, by which the garbage collector deletes an object with its owner.
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -24,12 +24,12 @@ use kube::Resource;
 
 use crate::object::{Kind, Meta, Object, ObjectKey};
 
-/// Why an owner cannot own an object.
+/// A reason why an owner cannot own an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
-    /// Another object controls it already; an object has one controller.
+    /// Another object controls it. An object has at most one controller.
     #[error(
-        "Object {object} is already owned by another {kind} controller {name}: give it another name, or remove that owner reference"
+        "Object {object} is already owned by another {kind} controller {name}: choose another name, or remove that owner reference"
     )]
     AlreadyOwned {
         /// The object.
@@ -39,9 +39,9 @@ pub enum OwnerError {
         /// The name of its controller.
         name: String,
     },
-    /// Owner and object live in different namespaces.
+    /// Owner and object are in different namespaces.
     #[error(
-        "cross-namespace owner references are disallowed: {owner} cannot own {object}; set_owner_annotations names it all the same"
+        "cross-namespace owner references are disallowed: {owner} cannot own {object}; use set_owner_annotations instead"
     )]
     OtherNamespace {
         /// The owner.
@@ -49,9 +49,9 @@ pub enum OwnerError {
         /// The object.
         object: String,
     },
-    /// The owner lives in a namespace and the object in none.
+    /// The owner is namespaced and the object is cluster-scoped.
     #[error(
-        "cluster-scoped resource must not have a namespace-scoped owner: {owner} cannot own {object}; set_owner_annotations names it all the same"
+        "cluster-scoped resource must not have a namespace-scoped owner: {owner} cannot own {object}; use set_owner_annotations instead"
     )]
     ClusterScoped {
         /// The owner.
@@ -59,15 +59,15 @@ pub enum OwnerError {
         /// The object.
         object: String,
     },
-    /// The owner was not read from the API server: it has no uid.
-    #[error("{owner} cannot own anything: it has no name or no uid, so it was not read from the API server")]
+    /// The owner has no UID because it was not read from the API server.
+    #[error("{owner} cannot be an owner: it has no name or no uid because it was not read from the API server")]
     NotStored {
         /// The owner.
         owner: String,
     },
 }
 
-/// An object that may own others: of a type that knows its kind, by `From`, or of any kind, by [`Owner::of`].
+/// An owner of other objects: of a type that knows its kind, by `From`, or of any kind, by [`Owner::of`].
 #[derive(Clone, Debug)]
 pub struct Owner {
     kind: Kind,
@@ -85,7 +85,7 @@ impl<K: Object> From<&K> for Owner {
 // === impl Owner ===
 
 impl Owner {
-    /// An object of a kind.
+    /// Returns an object of a kind as an owner.
     pub fn of(kind: &Kind, object: &impl Meta) -> Self {
         Self {
             kind: kind.clone(),
@@ -95,23 +95,20 @@ impl Owner {
         }
     }
 
-    /// Whether the owner, when it is deleted in the foreground, stays until the object is gone. That of a controller does
-    /// unless said otherwise, any other one does not.
+    /// Sets `blockOwnerDeletion`: deleting the owner in the foreground waits until the object is gone. Default: true
+    /// for the controller, false for other owners.
     #[must_use]
     pub fn block_owner_deletion(mut self, blocks: bool) -> Self {
         self.blocks = Some(blocks);
         self
     }
 
-    /// The namespace of the owner, to which all that it owns is confined; `None` where its kind is cluster-scoped.
+    /// Returns the namespace of the owner, in which the objects that it owns must be. `None` if it is cluster-scoped.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.key.namespace().filter(|_| self.kind.namespaced)
     }
 
-    /// [`set_controller_reference`], for an object of a kind that its type does not know.
-    ///
-    /// # Errors
-    /// As there.
+    /// Sets a controller reference on an object whose type does not know its kind; see [`set_controller_reference`].
     pub(crate) fn control(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         let reference = OwnerReference {
             controller: Some(true),
@@ -129,10 +126,7 @@ impl Owner {
         self.control(kind, object)
     }
 
-    /// [`set_owner_reference`], for an object of a kind that its type does not know.
-    ///
-    /// # Errors
-    /// As there.
+    /// Sets an owner reference on an object whose type does not know its kind; see [`set_owner_reference`].
     pub(crate) fn own(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         self.set(kind, object.meta_mut(), self.reference()?)
     }
@@ -192,12 +186,12 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Makes `owner` the controller of `object`, which the garbage collector deletes with it.
+/// Makes `owner` the controller of `object`. The garbage collector deletes `object` with it.
 ///
 /// The reference replaces an older one to the same owner (same group, kind and name).
 ///
 /// # Errors
-/// If another object controls `object`, if their namespaces forbid it, or if `owner` has no uid.
+/// Returns an error if another object controls `object`, their namespaces forbid it, or `owner` has no UID.
 pub fn set_controller_reference<K: Object>(
     owner: impl Into<Owner>,
     object: &mut K,
@@ -205,19 +199,20 @@ pub fn set_controller_reference<K: Object>(
     owner.into().control(&Kind::of::<K>(), object)
 }
 
-/// Makes `owner` one of the owners of `object`, which the garbage collector deletes when the last of them is gone.
+/// Makes `owner` one of the owners of `object`. The garbage collector deletes `object` when the last owner is gone.
 ///
-/// A reference to the same owner (same group, kind and name) is replaced, also one that made it the controller.
+/// The reference replaces one to the same owner (same group, kind and name), even a controller reference.
 ///
 /// # Errors
-/// If their namespaces forbid it, or if `owner` has no uid.
+/// Returns an error if their namespaces forbid it, or if `owner` has no UID.
 pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -> Result<(), OwnerError> {
     owner.into().own(&Kind::of::<K>(), object)
 }
 
-/// Names the owner of `object` in annotations, where references cannot: from another namespace, or from a namespace to
-/// an object that is in none. The garbage collector does not know them: the operator deletes `object` itself, mostly in
-/// a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) hears of its changes.
+/// Records the owner of `object` in annotations, if an owner reference is impossible: across namespaces, or for a
+/// cluster-scoped object of a namespaced owner. The garbage collector ignores them: the operator deletes `object`
+/// itself, usually in a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) maps
+/// its events to the owner.
 ///
 /// ```
 /// use k8s_openapi::api::apps::v1::Deployment;
@@ -244,10 +239,10 @@ pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource
     );
 }
 
-/// The annotation that names an owner: `namespace/name`, or `name` of one that is in no namespace.
+/// The annotation with the owner: `namespace/name`, or `name` if it is cluster-scoped.
 pub(crate) const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
 
-/// The annotation that names the kind of an owner: `Kind.group`, or `Kind` in the core group.
+/// The annotation with the kind of the owner: `Kind.group`, or `Kind` in the core group.
 pub(crate) const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
 
 fn is_same(left: &OwnerReference, right: &OwnerReference) -> bool {

@@ -18,22 +18,23 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyRule {
-    /// API groups; the core group is the empty string, and not `core` as in [`#[rbac]`](crate::rbac).
+    /// The API groups. The core group is the empty string, not `core` as in [`#[rbac]`](crate::rbac).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
-    /// Plural names; subresources as `pods/log`.
+    /// The plural names; subresources as in `pods/log`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*` for all.
+    /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*` for all.
     pub verbs: Vec<String>,
-    /// The names of the objects that the rule is limited to; all if it is empty. Such a rule cannot allow `create`, of which
-    /// the API server does not know the name, and `list` and `watch` only of clients that select the name.
+    /// The names of the objects that the rule is limited to. Empty means all. Such a rule cannot allow `create`,
+    /// because the API server does not know the name, and allows `list` and `watch` only to clients that select the
+    /// name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// Paths such as `/metrics`, instead of groups and resources; `*` at the end stands for any rest.
+    /// The paths, such as `/metrics`, instead of groups and resources. A `*` at the end matches any suffix.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
     pub non_resource_urls: Vec<String>,
-    /// The namespace of the Role that the rule belongs to; `None` for the ClusterRole.
+    /// The namespace of the Role. `None` for the ClusterRole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -41,7 +42,7 @@ pub struct PolicyRule {
 // === impl PolicyRule ===
 
 impl PolicyRule {
-    /// A rule for resources.
+    /// Creates a rule for resources.
     pub(crate) fn of(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Self {

@@ -1,9 +1,8 @@
-//! Predicates: which events reach the handler. They see updates with the old and the new state.
-//! They never change anything.
+//! Predicates filter the events of a watch: [`Predicate`].
 //!
-//! Every closure `Fn(&Event<K>) -> bool` is a predicate. Those here that end in `changed` judge updates only and let
-//! the rest pass, as controller-runtime's do. Those that look at metadata alone are predicates of every kind at once,
-//! too, for [`Controller::filter_events`](crate::Controller::filter_events).
+//! Every closure `Fn(&Event<K>) -> bool` is a predicate. Those of this module whose names end in `changed` filter only
+//! updates and accept all other events, as in controller-runtime. Those that use only metadata apply to every kind, as
+//! [`Controller::filter_events`](crate::Controller::filter_events) requires.
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -20,12 +19,13 @@ use serde_json::Value;
 use crate::event::Event;
 use crate::object::Meta;
 
-/// Decides whether an event matters. Every closure `Fn(&Event<K>) -> bool` does.
+/// Filters events. Every closure `Fn(&Event<K>) -> bool` is a predicate.
 pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
-    /// Returns true if the event goes on to the handler.
+    /// Returns true if the handler receives the event.
     fn test(&self, event: &Event<K>) -> bool;
 
-    /// Passes what both pass. The second one is not asked where the first says no.
+    /// Returns a predicate that accepts the events that both accept. The second is not called if the first rejects an
+    /// event.
     fn and(self, other: impl Predicate<K>) -> impl Predicate<K>
     where
         Self: Sized,
@@ -33,7 +33,7 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
         move |event: &Event<K>| self.test(event) && other.test(event)
     }
 
-    /// Passes what at least one of the two passes.
+    /// Returns a predicate that accepts the events that at least one accepts.
     fn or(self, other: impl Predicate<K>) -> impl Predicate<K>
     where
         Self: Sized,
@@ -41,10 +41,9 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
         move |event: &Event<K>| self.test(event) || other.test(event)
     }
 
-    /// Passes what this one does not.
+    /// Returns a predicate that accepts the events that this one rejects.
     ///
-    /// Mind that the predicates whose name ends in `changed` pass everything that is no update: turned around they
-    /// drop it.
+    /// Predicates whose names end in `changed` accept everything that is not an update, so their negation rejects it.
     fn not(self) -> impl Predicate<K>
     where
         Self: Sized,
@@ -59,7 +58,7 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
     }
 }
 
-/// Judges updates by the old and the new state; all other events pass.
+/// Returns a predicate of the old and the new state of updates. It accepts all other events.
 ///
 /// ```
 /// use k8s_openapi::api::apps::v1::Deployment;
@@ -80,15 +79,15 @@ pub fn on_update<K: ?Sized + 'static>(
     }
 }
 
-/// Passes updates that change `metadata.generation`: of the spec, or the beginning of a deletion.
+/// Accepts updates that change `metadata.generation`: changes of the spec, and the start of a deletion.
 ///
-/// Changes of the status, labels, annotations and finalizers are dropped; and so is every update of a kind that has
-/// no generation, such as ConfigMap: combine it with [`no_generation`] for those.
+/// It rejects changes of the status, labels, annotations and finalizers, and all updates of kinds without a generation,
+/// such as ConfigMap: combine it with [`no_generation`] for those.
 pub fn generation_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().generation != new.metadata().generation)
 }
 
-/// Passes updates of objects that have no `metadata.generation`.
+/// Accepts updates of objects that have no `metadata.generation`.
 pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| {
         [old, new]
@@ -97,22 +96,22 @@ pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     })
 }
 
-/// Passes updates that change the labels.
+/// Accepts updates that change the labels.
 pub fn labels_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().labels != new.metadata().labels)
 }
 
-/// Passes updates that change the annotations.
+/// Accepts updates that change the annotations.
 pub fn annotations_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().annotations != new.metadata().annotations)
 }
 
-/// Passes updates that change `metadata.resourceVersion`: every real one, and no resync, which repeats what is known.
+/// Accepts updates that change `metadata.resourceVersion`, and rejects resyncs.
 pub fn resource_version_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().resource_version != new.metadata().resource_version)
 }
 
-/// Drops every event of objects whose annotation `key` is `true` (or `1`, `t`, `T`, `TRUE`, `True`).
+/// Rejects all events of objects whose annotation `key` is `true` (or `1`, `t`, `T`, `TRUE`, `True`).
 pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
     let key = key.to_owned();
     move |event: &Event<K>| {
@@ -122,10 +121,10 @@ pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
     }
 }
 
-/// Passes events of objects of which `wanted` says so; of updates the new state counts.
+/// Accepts the events of objects for which `wanted` returns true. For updates it gets the new state.
 ///
-/// An object that is not wanted any more is not heard of at all: to hear of it as of a deletion, select by
-/// [`KindOptions`](crate::cache::KindOptions).
+/// No event reports that an object is no longer wanted. [`KindOptions`](crate::cache::KindOptions) selects objects so
+/// that this appears as a deletion.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -141,7 +140,7 @@ pub fn filter<K: ?Sized + 'static>(wanted: impl Fn(&K) -> bool + Send + Sync + '
     move |event: &Event<K>| wanted(event.object())
 }
 
-/// Passes events of objects whose labels match; of updates the new state counts, as with [`filter`].
+/// Accepts the events of objects whose labels match. For updates the new state counts, as in [`filter`].
 pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Predicate<K> {
     filter(move |object: &K| match &object.metadata().labels {
         Some(labels) => selector.matches(labels),
@@ -149,10 +148,10 @@ pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Pred
     })
 }
 
-/// For objects that the operator made of others: passes their deletion, and updates that change something other than
-/// the status and the resource version; neither creations nor generic events.
+/// Filters the events of objects that the operator created for others: accepts deletions, and updates that change more
+/// than the status and the resource version; rejects creations and generic events.
 ///
-/// It needs the whole object, whatever its kind, so it is a predicate of `DynamicObject`.
+/// It needs the whole object of any kind, so it is a predicate of `DynamicObject`.
 ///
 /// ```
 /// use kube::api::{ApiResource, DynamicObject};

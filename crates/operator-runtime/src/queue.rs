@@ -1,7 +1,7 @@
-//! The work queue of a controller: which key is reconciled next, and when.
+//! The work queue of a controller, which decides on the next key and its time. [`Requests`] adds keys to it.
 //!
-//! The queue itself decides and is pure: time comes in as an argument. A [`RateLimiter`](crate::controller::RateLimiter) says
-//! how long failures wait. The driver waits. None of them knows what a key stands for.
+//! The state of the queue is pure: time is an argument. A [`RateLimiter`](crate::controller::RateLimiter) computes the
+//! backoff, and the driver waits.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ pub(crate) mod state;
 pub use requests::{Add, Requests};
 pub(crate) use state::Queue;
 
-/// The priority of keys from the first list and from resyncs; fresh events have 0, and so are served first.
+/// The priority of keys from the first list and from resyncs. Other events have 0.
 pub(crate) const LOW_PRIORITY: i32 = -100;
 
-/// The time after which ready keys get a share of the workers whatever their priority.
+/// The age from which ready keys get a share of the workers regardless of their priority.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

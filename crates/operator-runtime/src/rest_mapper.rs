@@ -1,4 +1,4 @@
-//! What the API server serves: from the name of a kind or of a resource to the [`Kind`], with version, plural and scope.
+//! [`RestMapper`], which finds kinds of the API server by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 
 use crate::object::Kind;
 
-/// Finds kinds that the operator knows by name only, as `kubectl` does; made by
-/// [`Client::rest_mapper`](crate::Client::rest_mapper). Clones share what they know.
+/// Finds kinds that the operator knows only by name, as `kubectl` does; see
+/// [`Client::rest_mapper`](crate::Client::rest_mapper). Clones share the discovered kinds.
 ///
-/// Nothing is asked before the first question, which costs two requests for everything that the server serves. They are
-/// repeated when a kind is not among it: its definition may have come since.
+/// The first call discovers all kinds with two requests. They are repeated if a kind is unknown, because its CRD may
+/// have been installed since.
 ///
 /// ```no_run
 /// # use kube::api::DynamicObject;
@@ -32,29 +32,29 @@ pub struct RestMapper {
     served: Arc<Mutex<Option<Vec<Served>>>>,
 }
 
-/// Why there is no kind of a name.
+/// An error of finding a kind.
 #[derive(Debug, thiserror::Error)]
 pub enum RestMapperError {
-    /// The server serves no such kind.
-    #[error("no matches for kind {kind:?} in {place}: install its CRD, or mend the name")]
+    /// The server does not serve the kind.
+    #[error("no matches for kind {kind:?} in {place}: install its CRD, or correct the name")]
     NoKind {
         /// The kind.
         kind: String,
-        /// `group "GROUP"`, or `version "GROUP/VERSION"` where one was named.
+        /// `group "GROUP"`, or `version "GROUP/VERSION"`.
         place: String,
     },
-    /// The server serves no such resource.
-    #[error("no matches for resource {name:?}: install its CRD, or mend the name")]
+    /// The server does not serve the resource.
+    #[error("no matches for resource {name:?}: install its CRD, or correct the name")]
     NoResource {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// The server does not say what it serves.
-    #[error("cannot find out what the API server serves")]
+    /// Discovery failed.
+    #[error("cannot discover the kinds of the API server")]
     Discovery(#[source] kube::Error),
 }
 
-/// One kind in one version. A group's versions are in the order in which the server prefers them.
+/// One kind in one version. The versions of a group are in the order of the server's preference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Served {
     kind: Kind,
@@ -70,10 +70,10 @@ impl RestMapper {
         Self { client, served }
     }
 
-    /// The kind of a group, in the version that the server prefers; the core group is `""`.
+    /// Returns a kind of a group in the preferred version. The core group is `""`.
     ///
     /// # Errors
-    /// If the server serves no such kind, or does not answer.
+    /// Returns an error if the server does not serve the kind or does not answer.
     pub async fn kind(&self, group: &str, kind: &str) -> Result<Kind, RestMapperError> {
         let is_it = |served: &Served| served.kind.group == group && served.kind.kind == kind;
         let found = self.find(is_it).await?;
@@ -83,10 +83,10 @@ impl RestMapper {
         })
     }
 
-    /// The kind of an API version, such as `apps/v1` or `v1`: what an object says of itself.
+    /// Returns a kind of an API version, such as `apps/v1` or `v1`.
     ///
     /// # Errors
-    /// As [`RestMapper::kind`].
+    /// As for [`RestMapper::kind`].
     pub async fn kind_in(&self, api_version: &str, kind: &str) -> Result<Kind, RestMapperError> {
         let is_it = |served: &Served| served.kind.api_version() == api_version && served.kind.kind == kind;
         let found = self.find(is_it).await?;
@@ -96,11 +96,11 @@ impl RestMapper {
         })
     }
 
-    /// The kind of a resource, as `kubectl` takes it: plural, singular or short name, alone, with its group
-    /// (`deployments.apps`), or with version and group (`deployments.v1.apps`).
+    /// Returns the kind of a resource in the forms that `kubectl` accepts: plural, singular or short name, alone, with
+    /// its group (`deployments.apps`), or with version and group (`deployments.v1.apps`).
     ///
     /// # Errors
-    /// As [`RestMapper::kind`].
+    /// As for [`RestMapper::kind`].
     pub async fn resource(&self, name: &str) -> Result<Kind, RestMapperError> {
         let (resource, place) = name.split_once('.').unwrap_or((name, ""));
         let found = self.find(|served| served.is_named(resource, place)).await?;
@@ -109,7 +109,7 @@ impl RestMapper {
     }
 
     async fn find(&self, is_it: impl Fn(&Served) -> bool) -> Result<Option<Kind>, RestMapperError> {
-        // Held while the server is asked, so that many who ask at once cost no more than one.
+        // The lock is held during discovery, so that concurrent calls cause only one.
         let mut served = self.served.lock().await;
         let find = |served: &[Served]| {
             let found = served.iter().find(|served| is_it(served));
@@ -134,7 +134,7 @@ impl fmt::Debug for RestMapper {
 // === impl Served ===
 
 impl Served {
-    /// What aggregated discovery says of a resource; nothing of what is no kind of object.
+    /// Converts a resource of aggregated discovery. Returns `None` for one that has no kind of objects.
     fn of(group: &str, version: &str, resource: APIResourceDiscovery) -> Option<Self> {
         let kind = resource.response_kind?.kind?;
         let singular = resource.singular_resource.filter(|singular| !singular.is_empty());
@@ -167,7 +167,7 @@ async fn discover(client: &kube::Client) -> kube::Result<Vec<Served>> {
     let core = client.list_core_api_versions_aggregated().await?;
     let groups = client.list_api_groups_aggregated().await?;
     if core.items.is_empty() {
-        // A server that cannot say it at once answers with what older ones say.
+        // Older servers answer without aggregation.
         return discover_by_group(client).await;
     }
     let in_list = |list: APIGroupDiscoveryList| list.items.into_iter().flat_map(in_group);

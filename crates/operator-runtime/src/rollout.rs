@@ -1,4 +1,4 @@
-//! Conditions from the rollout of a workload, as `kubectl rollout status` judges it.
+//! Conditions from the rollout of a workload, as `kubectl rollout status` evaluates it: [`conditions`].
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -58,7 +58,7 @@ pub struct Rollout {
     pub failure: Option<(String, String)>,
 }
 
-/// A kind whose rollout can be judged.
+/// A kind with a rollout.
 pub trait Workload {
     /// Returns the state of the rollout.
     fn rollout(&self) -> Rollout;
@@ -103,7 +103,7 @@ impl Workload for StatefulSet {
         let updated = status.updated_replicas.unwrap_or(0);
         let is_observed = status.observed_generation >= self.metadata.generation;
         let is_updated = match partition {
-            // Pods before the partition keep their revision.
+            // A StatefulSet keeps the revision of the pods below the partition.
             Some(partition) if partition > 0 => updated >= desired - partition,
             _ => status.update_revision == status.current_revision,
         };
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// The truth of the conditions `Available`, `Progressing` and `Degraded`.
+    /// Returns the values of the conditions `Available`, `Progressing` and `Degraded`.
     fn judged<W: Workload + DeserializeOwned>(workload: Value) -> [bool; 3] {
         let workload: W = serde_json::from_value(workload).unwrap();
         conditions(&workload).map(|condition| condition.is_true())

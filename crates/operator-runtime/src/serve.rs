@@ -1,5 +1,5 @@
-//! The HTTP server that the servers of an operator share: plain or TLS, HTTP/1.1 and on request HTTP/2, with limits, and
-//! an end that lets requests finish. It never knows what it serves.
+//! The HTTP [`Server`] of health checks, metrics, webhooks and added servers: plain or TLS, HTTP/1.1 and optionally
+//! HTTP/2, with limits and a graceful shutdown.
 
 use std::error::Error as StdError;
 use std::panic::AssertUnwindSafe;
@@ -32,23 +32,23 @@ mod patience;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_MAX: usize = 1 << 20;
-/// How long a client that has asked nothing yet may take to do so once the server stops.
+/// Time after the stop for clients that have sent no request yet.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How often a client of HTTP/2 is asked whether it is still there.
+/// The interval of HTTP/2 pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(32);
-/// The wait before the next attempt when no connection can be accepted, for want of file descriptors for example.
+/// The pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) type Answer = Response<Full<Bytes>>;
 pub(crate) type Handler<B = Full<Bytes>> =
     Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<B>> + Send + Sync>;
 
-/// What to serve, and how.
+/// The handler of a server and its options.
 pub(crate) struct Server<B = Full<Bytes>> {
     pub(crate) handler: Handler<B>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) http2: bool,
-    /// How long requests may take to finish after the stop; `None` is for ever.
+    /// Time after the stop for running requests. `None` means no limit.
     pub(crate) grace: Option<Duration>,
     pub(crate) limits: Limits,
 }
@@ -64,7 +64,7 @@ impl<B> Server<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
 {
-    /// Serves until `stop`, and then until the last request is answered or the grace is over.
+    /// Serves until `stop`, and then until the last request is answered or the grace period is over.
     pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let connections = TaskTracker::new();
         let (end, grace) = (CancellationToken::new(), self.grace);
@@ -85,7 +85,7 @@ where
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "Cannot accept a connection");
+                    tracing::warn!(%error, "Failed to accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -153,7 +153,7 @@ where
         server
             .http1()
             .timer(TokioTimer::new())
-            // `Patient` has a shorter one for headers than for pauses.
+            // `Patient` has separate limits for headers and pauses.
             .header_read_timeout(None)
             .max_buf_size(HEADERS_MAX);
         server
@@ -179,7 +179,7 @@ where
     }
 }
 
-/// A text as answer.
+/// Returns a text response.
 pub(crate) fn text(code: http::StatusCode, text: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = code;
@@ -199,7 +199,7 @@ mod tests {
     const HEADERS: Duration = Duration::from_millis(300);
     const IDLE: Duration = Duration::from_millis(900);
 
-    /// A connection to a server of little patience.
+    /// Returns a connection to a server with short time limits.
     async fn connection(http2: bool) -> (TcpStream, tokio_util::sync::DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -218,11 +218,11 @@ mod tests {
         (TcpStream::connect(address).await.unwrap(), stop.drop_guard())
     }
 
-    /// How long the server takes to end the connection.
+    /// Returns the time until the server closes the connection.
     async fn ends(stream: &mut TcpStream) -> Duration {
         let since = Instant::now();
         let mut rest = Vec::new();
-        // It may be an end or an error.
+        // The result is an end or an error.
         let _ = stream.read_to_end(&mut rest).await;
         since.elapsed()
     }
@@ -330,7 +330,7 @@ mod tests {
             .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n")
             .await
             .unwrap();
-        // The server may be gone before it is all there.
+        // The server may close the connection before everything is written.
         let _ = client.write_all(line.as_bytes()).await;
         let mut answer = String::new();
         let _ = client.read_to_string(&mut answer).await;

@@ -1,5 +1,4 @@
-//! Webhooks: defaults and checks that run while the API server handles a write, and conversion between the versions of
-//! a custom resource.
+//! Admission webhooks and the conversion between versions of a custom resource: [`Webhook`].
 //!
 //! ```
 //! # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
@@ -41,24 +40,25 @@
 //! }
 //! ```
 //!
-//! # Others
-//! An [`AdmissionHandler`] answers requests about several kinds or about subresources; it is served by
-//! [`Manager::add_admission_handler`](crate::Manager::add_admission_handler).
-//! [`Manager::add_webhook_handler`](crate::Manager::add_webhook_handler) serves anything else, such as the token reviews of
-//! `operator-lib`.
+//! # Other requests
+//! An [`AdmissionHandler`] answers requests of several kinds or of subresources;
+//! [`Manager::add_admission_handler`](crate::Manager::add_admission_handler) serves it.
+//! [`Manager::add_webhook_handler`](crate::Manager::add_webhook_handler) serves all other requests, such as the token
+//! reviews of `operator-lib`.
 //!
 //! # Certificates
-//! The API server calls webhooks over TLS and must trust whoever answers. A manager looks after that:
+//! The API server calls webhooks over TLS and must trust their certificate:
 //! * With `--webhook-cert-path`, certificate and key are read from that directory, where cert-manager's Secret is
-//!   mounted, and read again when they change. cert-manager tells the API server whom to trust.
-//! * Without, the operator is its own authority: see [`ManagedCertificates`](crate::certificates::ManagedCertificates).
+//!   mounted, and read again when they change. cert-manager configures the trust.
+//! * Otherwise the operator is its own authority: see
+//!   [`ManagedCertificates`](crate::certificates::ManagedCertificates).
 //!
 //! # Tests
-//! What a [`Defaulter`] or a [`Validator`] does is tested by calling it, with an [`AdmissionRequest`] that the test
-//! makes. That the API server calls it is tested with `TestEnv::install_webhooks` of operator-envtest, which needs
+//! Unit tests call a [`Defaulter`] or a [`Validator`] with an [`AdmissionRequest`]. `TestEnv::install_webhooks` of
+//! operator-envtest makes the API server call them; it needs
 //! [`Manager::webhook_address`](crate::Manager::webhook_address) and
-//! [`Certificates::authority`](crate::certificates::Certificates::authority); that conversions lose nothing, with
-//! [`round_trip`] and [`hub_round_trip`].
+//! [`Certificates::authority`](crate::certificates::Certificates::authority). [`round_trip`] and [`hub_round_trip`]
+//! test that conversions lose nothing.
 
 mod admission;
 mod body;
@@ -85,12 +85,12 @@ pub(crate) use self::server::WebhookServer;
 
 use crate::object::{Kind, Object};
 
-/// The path of the defaulting webhook of `K`: `/mutate-cache-example-com-v1-memcached`.
+/// Returns the path of the defaulting webhook of `K`, such as `/mutate-cache-example-com-v1-memcached`.
 pub(crate) fn mutate_path<K: Object>() -> String {
     path("mutate", &Kind::of::<K>())
 }
 
-/// The path of the validating webhook of `K`: `/validate-cache-example-com-v1-memcached`.
+/// Returns the path of the validating webhook of `K`, such as `/validate-cache-example-com-v1-memcached`.
 pub(crate) fn validate_path<K: Object>() -> String {
     path("validate", &Kind::of::<K>())
 }

@@ -1,8 +1,8 @@
-//! Lets other tasks run during long work on a thread that they share.
+//! Cooperative yielding during long work.
 
 use std::time::{Duration, Instant};
 
-/// Longest time that work goes on without a pause. Health probes and lease renewals wait on the same threads.
+/// Maximum time of work without a yield. Health probes and lease renewals run on the same threads.
 const STRETCH: Duration = Duration::from_millis(2);
 
 /// Long work in small steps.
@@ -18,7 +18,7 @@ impl Breath {
         Self { since }
     }
 
-    /// Yields if the work has gone on for some time. No lock may be held.
+    /// Yields if enough time has passed. No lock may be held.
     pub(crate) async fn pause(&mut self) {
         if self.since.elapsed() >= STRETCH {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The objects of a kind that a list may want, at one time.
+//! [`Candidates`], the objects of a kind that a list may return, at one time.
 
 use std::collections::HashMap;
 use std::vec;
@@ -12,8 +12,8 @@ use super::store::Slot;
 use super::table::{Snapshot, Table};
 use crate::object::ObjectKey;
 
-/// The objects in the namespace and of the name that are wanted, in no order. Labels are not compared. Very many objects that
-/// an index has come in parts: [`Store::find_more`](super::store::Store::find_more).
+/// The objects with the namespace and the name of a list, unordered. Labels are not compared. The results of a large
+/// index come in parts: [`Store::find_more`](super::store::Store::find_more).
 pub(crate) struct Candidates<'a> {
     pub(super) options: &'a ListOptions,
     pub(super) watched: Watched,
@@ -24,24 +24,24 @@ pub(crate) struct Candidates<'a> {
 /// Objects from the watches.
 pub(super) enum Watched {
     All(Snapshot<Slot>),
-    /// Some of the objects that indexes have.
+    /// A part of the objects in indexes.
     Found(Found),
 }
 
-/// Objects that indexes have, in the order of their keys.
+/// Objects in indexes, in the order of their keys.
 pub(super) struct Found {
     pub(super) objects: vec::IntoIter<Packed>,
-    /// The last one that was looked up, if there may be more after it.
+    /// The last object of this part, if there may be more.
     pub(super) last: Option<Packed>,
-    /// The table of the store when they were looked up.
+    /// The table of the store at the time of the lookup.
     pub(super) table: Table<Slot>,
 }
 
-/// Why an object that a watch brought is not a candidate.
+/// The reason why an object from a watch is not a candidate.
 pub(super) enum Hidden {
-    /// It was overwritten, or does not fit its type.
+    /// An own write replaced it, or it does not fit its type.
     Replaced,
-    /// The operator deleted it; another object of its name is shown.
+    /// The operator deleted it. Another object with its name is a candidate.
     Deleted(Deletion),
 }
 
@@ -61,8 +61,8 @@ impl Candidates<'_> {
 }
 
 impl Iterator for Candidates<'_> {
-    /// An object, or `None` for one that is not wanted: there may be many of those in a row, among which a caller wants to
-    /// pause.
+    /// An object, or `None` for one that is not a candidate. There may be many of those in a row, between which the
+    /// caller can yield.
     type Item = Option<Stored>;
 
     fn next(&mut self) -> Option<Option<Stored>> {

@@ -1,5 +1,5 @@
-//! Objects as they arrive: read one by one, so that one that does not decode breaks nothing but itself, and without
-//! `managedFields`, of which only what the operator applied itself is kept.
+//! Decoding of incoming objects: one by one, so that an object that does not decode affects no other, and without
+//! `managedFields`, of which only the fields of the operator are kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,8 +19,8 @@ use super::packed::{Corrupt, Identity, Packed, Reader, Writer};
 use crate::error::panic_text;
 use crate::object::View;
 
-/// An object from the API server. It is not decoded before it is its turn, so that a page of a list does not take the
-/// memory of as many decoded objects.
+/// An object from the API server. It is decoded when it is processed, so that a page of a list never is in memory as
+/// decoded objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Ingested<K> {
     /// The identity of the object, read without its type.
@@ -32,8 +32,8 @@ pub(crate) struct Ingested<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// The fields that a field manager applied, for a [`Reader`]. Trees that lived until the end of a list would leave holes
-/// between the objects that stay.
+/// The fields that a field manager applied, for a [`Reader`]. As text, because trees that live until the end of a list
+/// would fragment the heap.
 #[derive(Clone, Debug)]
 struct Applied {
     manager: String,
@@ -60,7 +60,7 @@ struct ManagedFields {
 /// Any value, for a [`Reader`].
 struct Loose(Box<[u8]>);
 
-/// An object that does not fit its type: its schema and the operator's type disagree.
+/// An object that does not fit its type, because its schema and the operator's type differ.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Malformed {
@@ -71,9 +71,9 @@ pub(crate) struct Malformed {
 // === impl Ingested ===
 
 impl<K: View> Ingested<K> {
-    /// The object as its store keeps it, beside the fields that the operator applied to it.
+    /// Returns the object in the form of the store, with the fields that the operator applied to it.
     pub(crate) fn finish(self, intake: &Intake) -> Incoming {
-        // The type may be the user's, and so may the code that reads and writes it.
+        // The type and its serialization may be the user's code.
         let finished = guarded(|| {
             let mut object = self.decode()?;
             prepare(&mut object, intake);
@@ -105,7 +105,7 @@ impl<K: View> Ingested<K> {
         K::deserialize(&mut Reader::new(&self.body, &[]))
     }
 
-    /// What came is kept, not what `K` makes of it; unless somebody changed that.
+    /// Packs the received bytes, which may have more than `K`, unless a transform changed the object.
     fn pack(&self, object: &K, intake: &Intake) -> Result<Packed, Corrupt> {
         if intake.transforms.change::<K>() {
             let value = serde_json::to_value(object).map_err(Corrupt::custom)?;
@@ -124,7 +124,7 @@ impl<K: View> Ingested<K> {
     }
 }
 
-/// Runs code that may be the user's; a panic in it is an error of this object alone.
+/// Runs code that may be the user's. A panic is an error of this object only.
 pub(super) fn guarded<T, E: fmt::Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
@@ -143,7 +143,7 @@ fn identity(metadata: &ObjectMeta) -> Identity<'_> {
 }
 
 impl Applied {
-    /// Reads an entry of `managedFields`, if it is about an apply to the object itself.
+    /// Reads an entry of `managedFields` of an apply to the main resource.
     fn of(entry: ManagedFields) -> Option<Self> {
         let is_apply = entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none();
         let manager = entry.manager.filter(|_| is_apply)?;
@@ -154,7 +154,7 @@ impl Applied {
         })
     }
 
-    /// API version and field set in one text.
+    /// Returns API version and field set as text.
     fn to_text(&self) -> String {
         let fields = Value::deserialize(&mut Reader::new(&self.fields, &[]));
         format!("{} {}", self.version, fields.unwrap_or_default())
@@ -169,8 +169,7 @@ impl<'de> Deserialize<'de> for Loose {
     }
 }
 
-/// The uids of owners, which are all that differs between objects that are made alike, stand as [`owner_mark`]s, so
-/// that these objects share the text.
+/// Replaces the UIDs of owners in field sets by [`owner_mark`]s, so that similar objects share the text.
 fn with_marks(fields: &str, metadata: &ObjectMeta) -> Arc<str> {
     let mut text = fields.to_owned();
     let owners = metadata.owner_references.iter().flatten().enumerate();
@@ -190,7 +189,7 @@ pub(crate) fn with_owners(applied: &str, object: &Value) -> String {
     text
 }
 
-/// No field of an object is named like this.
+/// A name that no field has.
 fn owner_mark(index: usize) -> String {
     format!("$(owner {index})")
 }
@@ -213,7 +212,7 @@ impl<'de, K: View> Deserialize<'de> for Ingested<K> {
     }
 }
 
-/// An object while it is read.
+/// An object that is being read.
 struct Arriving {
     body: Writer<'static>,
     metadata: Box<ObjectMeta>,
@@ -242,7 +241,7 @@ enum Level {
 }
 
 impl Members<'_> {
-    /// Reads the value of a member; whether it becomes part of the object.
+    /// Reads the value of a member. Returns true if it becomes part of the object.
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<bool, A::Error> {
         let Self(arriving, level) = self;
         if *level == Level::Metadata && name == "managedFields" {
@@ -267,7 +266,7 @@ impl Members<'_> {
     }
 }
 
-/// The members of an object that do not depend on its type.
+/// Reads the members of an object that do not depend on its type.
 trait Note {
     fn note(&mut self, name: &str, value: &[u8]);
 }
@@ -315,7 +314,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// The kind is known at run time, so that one function serves every kind; whether its metadata is enough is not.
+/// The kind is known at run time, so one function serves every kind. Metadata-only or not is static.
 impl<K: Resource> Resource for Ingested<K> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;

@@ -1,7 +1,7 @@
-//! Field selectors, as `kubectl get --field-selector` takes them, of which the cache answers those that ask for a value.
+//! [`FieldSelector`], in the form of `kubectl get --field-selector`. The cache supports only `=`.
 
-/// Requirements on fields. A text in the form of `kubectl get --field-selector` converts into it, and a tuple of a field and
-/// its value. An invalid text is an error of the list.
+/// Requirements on fields. A text in the form of `kubectl get --field-selector`, and a tuple of a field and a value,
+/// convert into it. An invalid text is an error of the list.
 #[derive(Clone, Debug, Default)]
 pub struct FieldSelector {
     text: Vec<String>,
@@ -30,10 +30,10 @@ impl FieldSelector {
         self.requirements.push((field.to_owned(), value.to_owned()));
     }
 
-    /// The fields and their values.
+    /// Returns the fields and their values.
     ///
     /// # Errors
-    /// If a selector is none, or asks for anything but a value.
+    /// Returns an error for an invalid selector and for operators other than `=`.
     pub(super) fn requirements(&self) -> Result<&[(String, String)], String> {
         match &self.error {
             Some(error) => Err(error.clone()),
@@ -41,7 +41,7 @@ impl FieldSelector {
         }
     }
 
-    /// The selector as the API server takes it, if there is one.
+    /// Returns the selector for the API server.
     pub(super) fn text(&self) -> Option<String> {
         (!self.text.is_empty()).then(|| self.text.join(","))
     }
@@ -83,7 +83,7 @@ fn parse_term(selector: &str, term: &str) -> Result<(String, String), String> {
     Ok((field.trim().to_owned(), value))
 }
 
-/// The terms between commas that nothing escapes.
+/// Splits at commas that are not escaped.
 fn split(selector: &str) -> Vec<String> {
     let mut terms = vec![String::new()];
     let mut is_escaped = false;
@@ -100,7 +100,7 @@ fn split(selector: &str) -> Vec<String> {
     terms
 }
 
-/// A backslash makes a text of a backslash, a comma and an equals sign; nothing else needs one.
+/// Escapes backslashes, commas and equals signs.
 fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for character in value.chars() {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// What one says of a field is what the other reads.
+        /// Escaping and parsing are inverse.
         #[test]
         fn any_value_survives(value in any::<String>()) {
             let mut said = FieldSelector::default();

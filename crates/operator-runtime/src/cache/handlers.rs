@@ -1,12 +1,12 @@
-//! The event handlers of one kind. A handler that is added late first gets the objects that are there; the events that come
-//! meanwhile wait for it.
+//! The event [`Handlers`] of one kind. A handler that is added late first gets the existing objects; newer events wait
+//! for it.
 
 use std::sync::Arc;
 
 use super::item::Item;
 use crate::event::Event;
 
-/// Gets every event of a kind.
+/// Receives every event of a kind.
 pub(super) type Handler = Arc<dyn Fn(&Event<dyn Item>) + Send + Sync>;
 
 /// The handlers, in the order in which they were added.
@@ -19,14 +19,14 @@ pub(super) struct Handlers {
 pub(super) struct Entry {
     id: u64,
     handler: Handler,
-    /// The events that wait until the handler has caught up.
+    /// The events that wait until the handler has got the existing objects.
     backlog: Option<Vec<Event<dyn Item>>>,
 }
 
 // === impl Handlers ===
 
 impl Handlers {
-    /// Adds a handler whose events wait until [`Handlers::backlog`] finds none left.
+    /// Adds a handler. Its events wait until [`Handlers::backlog`] finds none.
     pub(super) fn add(&mut self, handler: Handler) -> u64 {
         self.added += 1;
         self.entries.push(Entry {
@@ -37,7 +37,7 @@ impl Handlers {
         self.added
     }
 
-    /// Takes the events that wait for a handler. If there are none, it gets later ones directly.
+    /// Takes the waiting events of a handler. If there are none, the handler gets later events directly.
     pub(super) fn backlog(&mut self, id: u64) -> Option<Vec<Event<dyn Item>>> {
         let entry = self.entries.iter_mut().find(|entry| entry.id == id)?;
         let backlog = entry.backlog.take().filter(|backlog| !backlog.is_empty())?;
@@ -45,14 +45,14 @@ impl Handlers {
         Some(backlog)
     }
 
-    /// Removes a handler if it has not caught up.
+    /// Removes a handler that still has a backlog.
     pub(super) fn remove_incomplete(&mut self, id: u64) -> Option<Entry> {
         let is_it = |entry: &Entry| entry.id == id && entry.backlog.is_some();
         let place = self.entries.iter().position(is_it)?;
         Some(self.entries.remove(place))
     }
 
-    /// The handlers to call with an event; for the others it waits.
+    /// Returns the handlers to call with an event, and adds it to the backlog of the others.
     pub(super) fn take(&mut self, event: &Event<dyn Item>) -> impl Iterator<Item = &Handler> {
         for entry in &mut self.entries {
             if let Some(backlog) = &mut entry.backlog {

@@ -1,4 +1,4 @@
-//! The objects that were decoded lately, so that those who read the same one share it.
+//! [`Hot`], the recently decoded objects, which concurrent readers share.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use super::item::Item;
 use super::packed::Packed;
 use crate::object::View;
 
-/// So many objects, or so many bytes of packed ones, are a generation; what they take decoded is some twenty times as
-/// much. Workers read the objects of a reconcile several times, but few at once.
+/// Number of objects in a generation, and the size of their packed form; decoded they take about twenty times as much.
+/// Workers read the objects of a reconcile several times, but few at once.
 const OBJECTS: usize = 16;
 const BYTES: usize = 16 * 1024;
 
-/// Two generations of decoded objects: what is read is in the young one; when that is full it becomes the old one, and
-/// what was in the old one and not read meanwhile is let go.
+/// Two generations of decoded objects. Read objects are in the young one. When it is full it becomes the old one, and
+/// the previous old one is dropped.
 #[derive(Default)]
 pub(super) struct Hot {
-    /// Returns true if every object stays until it changes.
+    /// True if every object stays until it changes.
     keeps_all: bool,
     generations: Mutex<Generations>,
     filled: Notify,
@@ -31,18 +31,18 @@ pub(super) struct Hot {
 struct Generations {
     young: Generation,
     old: Generation,
-    /// Where every object stays until it changes: how many there may be before those are dropped that have changed.
+    /// If every object stays until it changes: the number of objects at which replaced states are dropped.
     limit: usize,
 }
 
-/// By the addresses of what is packed, which nobody else can have as long as it is held here.
+/// By the address of the packed object, which is unique as long as this holds it.
 #[derive(Default)]
 struct Generation {
     objects: HashMap<usize, Decoded>,
     bytes: usize,
 }
 
-/// One object, as each of the types that it was read as.
+/// One object as each type that it was read as.
 struct Decoded {
     packed: Packed,
     views: Vec<Arc<dyn Item>>,
@@ -86,21 +86,21 @@ impl Hot {
         self.renew(&mut generations, decoded);
     }
 
-    /// Lets go of an object that is another one now.
+    /// Drops a replaced object.
     pub(super) fn forget(&self, packed: &Packed) {
         let mut generations = self.generations.lock();
         generations.young.remove(packed);
         generations.old.remove(packed);
     }
 
-    /// Lets go of what was not read since the last time; whether anything is left.
+    /// Drops the objects that were not read since the last call. Returns true if any are left.
     pub(super) fn cool(&self) -> bool {
         let mut generations = self.generations.lock();
         generations.age();
         !generations.old.objects.is_empty()
     }
 
-    /// Waits until there is something to let go of.
+    /// Waits until there are objects to drop.
     pub(super) async fn filled(&self) {
         self.filled.notified().await;
     }
@@ -132,8 +132,8 @@ impl fmt::Debug for Hot {
 // === impl Generations ===
 
 impl Generations {
-    /// Drops states that nobody else holds any more, once there are twice as many as there were after the last time: a
-    /// reader that was slow may have put back a state that was replaced meanwhile.
+    /// Drops states that nothing else holds, if the number of objects has doubled since the last time: a slow reader
+    /// may have put back a replaced state.
     fn drop_replaced(&mut self) {
         if self.young.objects.len() < self.limit {
             return;
@@ -243,7 +243,7 @@ mod tests {
         let kept = packed(0);
         hot.put(&kept, Arc::new(ConfigMap::default()));
         for number in 1..100 * OBJECTS {
-            // A reader decodes a state that the store has replaced already.
+            // A reader decodes a state that was already replaced.
             hot.put(&packed(number), Arc::new(ConfigMap::default()));
         }
         let objects = hot.generations.lock().young.objects.len();

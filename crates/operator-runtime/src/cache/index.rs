@@ -1,4 +1,4 @@
-//! Indexes: the objects of a kind by a value that a function makes of them.
+//! An [`Index`] of the objects of a kind by values that a function returns.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -9,11 +9,11 @@ use super::item::{Arrived, Item};
 use super::keyed::{ByKey, Keyed};
 use super::packed::Packed;
 
-/// The values of an object, of which there may be none.
+/// Returns the values of an object, possibly none.
 pub(super) type Values = Arc<dyn Fn(&Arc<dyn Item>) -> Vec<String> + Send + Sync>;
 
-/// One index of one kind. The objects of a value are a tree: a hash table of very many would be hashed anew in one step
-/// when it grows.
+/// One index of one kind. The objects of a value are a tree, because a large hash table would be rehashed in one long
+/// step.
 pub(super) struct Index {
     values: Values,
     objects: HashMap<String, BTreeSet<ByKey<Packed>>>,
@@ -47,12 +47,12 @@ impl Index {
         }
     }
 
-    /// The number of objects with a value.
+    /// Returns the number of objects with a value.
     pub(super) fn count(&self, value: &str) -> usize {
         self.objects.get(value).map_or(0, BTreeSet::len)
     }
 
-    /// The objects with a value in the order of their keys, beginning after one.
+    /// Returns the objects with a value in the order of their keys, after `last`.
     pub(super) fn after(&self, value: &str, last: Option<&Packed>) -> impl Iterator<Item = &Packed> {
         let start = last.map_or(Bound::Unbounded, |last| Bound::Excluded(last as &dyn Keyed));
         let objects = self.objects.get(value).into_iter();

@@ -1,4 +1,4 @@
-//! One kind: its watches, its store and the event handlers. Each watch fails and backs off alone.
+//! An [`Informer`] is one kind: its watches, its store and its event handlers. Each watch has its own backoff.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +36,7 @@ mod tasks;
 pub use backoff::WatchBackoff;
 pub(crate) use tasks::{BoxedRun, Connection};
 
-/// The newest state of an object that the cache knows, for deciding whether a write would change it.
+/// The newest known state of an object, for deciding whether a write changes it.
 pub(crate) struct CachedState<K> {
     /// The object.
     pub(crate) object: Arc<K>,
@@ -52,16 +52,16 @@ pub(crate) struct CachedState<K> {
 pub(crate) struct Informer {
     intake: Arc<Intake>,
     store: Arc<RwLock<Store>>,
-    /// Locked while an event is stored and handled, so that each handler gets all events, in order and once.
+    /// Locked while an event is stored and handled, so that each handler gets all events once and in order.
     handlers: Mutex<Handlers>,
     watches: Vec<(Planned, Mutex<Health>)>,
-    /// As what the objects are kept; it becomes wider as readers come, and then everything is listed anew.
+    /// The representation of the objects. New readers may widen it, which lists everything again.
     representation: watch::Sender<Representation>,
-    /// As what all watches have brought their objects.
+    /// The representation that all watches have listed.
     listed: watch::Sender<Option<Representation>>,
     quarantine: Arc<Quarantine>,
     metrics: CacheMetrics,
-    /// The number of indexes that are being filled with the objects that were there before them.
+    /// The number of indexes that are being filled with existing objects.
     indexing: watch::Sender<usize>,
     stop: CancellationToken,
 }
@@ -69,12 +69,12 @@ pub(crate) struct Informer {
 /// The health of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// The first list is under way.
+    /// The first list is not complete.
     #[default]
     Starting,
-    /// It follows the server.
+    /// The watch is running.
     Live,
-    /// It failed, and will try again.
+    /// The watch failed and will be retried.
     Failing(String),
 }
 
@@ -118,14 +118,14 @@ impl Informer {
         &self.intake.kind
     }
 
-    /// Notes whether a watch follows the server, in the store and as a metric.
+    /// Records in the store and as a metric whether a watch is live.
     fn set_live(&self, scope: &Scope, is_live: bool) {
         let kind = self.kind().to_string();
         self.metrics.watch_live(&kind, scope.as_deref(), is_live);
         self.store.write().set_live(scope, is_live);
     }
 
-    /// Removes the metrics of watches that have ended.
+    /// Removes the metrics of the watches.
     pub(crate) fn remove_metrics(&self) {
         let kind = self.kind().to_string();
         for (planned, _) in &self.watches {
@@ -133,12 +133,12 @@ impl Informer {
         }
     }
 
-    /// Ends its watches.
+    /// Returns the token that ends the watches.
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Makes sure that objects are kept so that they can be read as `K`; if they are not yet, they are listed again.
+    /// Ensures that objects can be read as `K`, by listing them again if necessary.
     pub(crate) fn widen<K: View>(&self) {
         let wanted = Representation::of::<K>();
         self.representation.send_if_modified(|current| {
@@ -148,7 +148,7 @@ impl Informer {
         });
     }
 
-    /// The object as the store has it.
+    /// Returns the object in the store.
     pub(crate) fn stored(
         &self,
         key: &ObjectKey,
@@ -157,7 +157,7 @@ impl Informer {
         self.store.read().get(key, consistency)
     }
 
-    /// The object as a `K`.
+    /// Returns the object as a `K`.
     pub(crate) fn get<K: View>(
         &self,
         key: &ObjectKey,
@@ -173,8 +173,8 @@ impl Informer {
         Ok(Some(object))
     }
 
-    /// The newest known state of the object, if it can decide whether a write changes anything: the watch that covers it
-    /// is live, the whole object is kept as the server has it, and its revision is a number.
+    /// Returns the newest known state of the object if it can decide whether a write changes it: the watch is live, the
+    /// whole object is kept as the server has it, and its revision is a number.
     pub(crate) fn known<K: View>(&self, key: &ObjectKey) -> Option<CachedState<K>> {
         let stored = {
             let store = self.store.read();
@@ -195,17 +195,18 @@ impl Informer {
         })
     }
 
-    /// Records that a write was skipped because of the state with this revision; `false` if the write must be sent.
+    /// Records a write that was skipped because of the state with this revision. Returns `false` if the write must be
+    /// sent.
     pub(crate) fn skip(&self, key: &ObjectKey, revision: u64, origin: Origin, interest: Interest) -> bool {
         self.store.write().skip(key, revision, origin, interest)
     }
 
-    /// Forgets the skips that a write of the same request decides about.
+    /// Removes the skips that a sent write of the same request supersedes.
     pub(crate) fn sent(&self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
         self.store.write().sent(key, origin, interest);
     }
 
-    /// Reconciles the requests of all skipped writes again: nothing will be heard of the objects any more.
+    /// Reconciles the requests of all skipped writes again, because no more events will come.
     pub(crate) fn give_up_skips(&self) {
         self.watches
             .iter()
@@ -229,7 +230,7 @@ impl Informer {
         due.into_iter().for_each(Origin::requeue);
     }
 
-    /// The object as a `K`; one that is none stays in quarantine only while it is there.
+    /// Returns the object as a `K`. An object that does not fit is in quarantine only while it exists.
     fn view<K: View>(&self, stored: &Stored, read: Read<K>) -> Result<Arc<K>, String> {
         let seen = self.quarantine.read(stored, read);
         if seen.is_err() {
@@ -242,10 +243,10 @@ impl Informer {
         seen
     }
 
-    /// The objects as `K`, without those that do not fit.
+    /// Returns the objects as `K`, without those that do not fit.
     ///
     /// # Errors
-    /// The name of an index that does not exist.
+    /// Returns the name of an index that does not exist.
     pub(crate) async fn list<K: View>(
         &self,
         options: &ListOptions,
@@ -258,7 +259,7 @@ impl Informer {
         }
         let mut breath = Breath::new();
         let mut candidates = self.store.read().candidates(options, consistency)?;
-        // Sorted one by one, since sorting many at once takes long.
+        // Inserted one by one, because sorting many at once is a long step.
         let mut wanted = BTreeMap::new();
         while let Some(stored) = candidates.next().or_else(|| {
             let has_more = self.store.read().find_more(&mut candidates);
@@ -281,14 +282,13 @@ impl Informer {
         Ok(objects)
     }
 
-    /// The objects that do not fit their type, of a namespace or of all.
+    /// Returns the objects that do not fit their type, in a namespace or in all.
     pub(crate) fn malformed(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Malformed)> {
         self.store.read().malformed_in(namespace)
     }
 
-    /// Adds an index of the values that a function makes of each object; `false` if there is one of that name. Objects
-    /// that are there already are added in the background, by the task that is returned; lists that need the index wait
-    /// for it.
+    /// Adds an index of the values that a function returns for each object. Returns `false` if there is one of that
+    /// name. Existing objects are added in the background, by the returned task; lists that need the index wait for it.
     pub(crate) fn add_index<K: View>(
         self: &Arc<Self>,
         name: &str,
@@ -300,10 +300,10 @@ impl Informer {
             let Ok(object) = view::<K>(object, &intake) else {
                 return Vec::new();
             };
-            // It runs while the store is being changed, which must not be left half done.
+            // It runs during a change of the store, which must be completed.
             catch_unwind(AssertUnwindSafe(|| values(&object))).unwrap_or_else(|panic| {
                 let panic = panic_text(&*panic);
-                tracing::error!(kind = %intake.kind, index, error = panic, "The function of an index panicked");
+                tracing::error!(kind = %intake.kind, index, error = panic, "Index function panicked");
                 Vec::new()
             })
         };
@@ -329,7 +329,7 @@ impl Informer {
         Some(Some(fill.boxed()))
     }
 
-    /// Takes the answer to a write: the object as the server has it now.
+    /// Stores the answer to a write.
     pub(crate) fn write(&self, answer: Value) {
         let take = self.representation.borrow().take;
         // The watch reports an object that does not fit the type.
@@ -338,13 +338,13 @@ impl Informer {
         }
     }
 
-    /// The object as a `K`, if the watch has brought this state of it already.
+    /// Returns the object as a `K` if the watch has already delivered this state.
     pub(crate) fn watched_as<K: View>(&self, metadata: &ObjectMeta) -> Option<Arc<K>> {
         let stored = self.store.read().watched_at(metadata).cloned()?;
         self.intake.read(&stored).ok()
     }
 
-    /// Takes an answer that came in as what the store keeps.
+    /// Stores an answer that has the representation of the store.
     pub(crate) fn write_arrived(&self, written: Arrived) {
         self.store.write().write(written);
     }
@@ -358,8 +358,8 @@ impl Informer {
         &self.intake
     }
 
-    /// Takes note that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
-    /// the deletion, if the answer says it.
+    /// Records that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
+    /// the deletion, if the answer has it.
     pub(crate) fn deleted(&self, key: &ObjectKey, uid: &str, at: Option<u64>) {
         self.store.write().deleted(key, uid, at);
     }
@@ -370,13 +370,13 @@ impl Informer {
         self.watches.iter().any(|(planned, _)| covers(&planned.scope))
     }
 
-    /// Returns true if every object is there, as something that can be read as `K`.
+    /// Returns true if all objects are listed and can be read as `K`.
     pub(crate) fn is_synced<K: View>(&self) -> bool {
         let wanted = Representation::of::<K>();
         self.listed.borrow().is_some_and(|listed| listed.serves(&wanted))
     }
 
-    /// Waits until every watch has brought its first list, and each handler has heard of it.
+    /// Waits until every watch has its first list and each handler has received it.
     pub(crate) async fn synced<K: View>(&self) {
         let wanted = Representation::of::<K>();
         let mut listed = self.listed.subscribe();
@@ -385,8 +385,8 @@ impl Informer {
         let _ = listed.wait_for(serves).await;
     }
 
-    /// Adds a handler of events of `K`. It gets the objects that are there already as if they came with the first list;
-    /// events that come meanwhile follow after them.
+    /// Adds a handler of events of `K`. It first gets the existing objects as if they came from the first list, then
+    /// the newer events.
     pub(crate) async fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
         let quarantine = self.quarantine.clone();
         let handler: Handler = Arc::new(move |event| {
@@ -418,9 +418,9 @@ impl Informer {
         }
     }
 
-    /// Forgets all handlers.
+    /// Removes all handlers.
     pub(crate) fn remove_handlers(&self) {
-        // They are dropped after the lock: what they hold may be anything.
+        // Dropped after the lock is released, because they may hold anything.
         let handlers = std::mem::take(&mut *self.handlers.lock());
         drop(handlers);
     }
@@ -445,7 +445,7 @@ impl Informer {
         self.requeue(due);
     }
 
-    /// Ends a list. The objects that it did not bring are removed one by one: there may be many.
+    /// Ends a list. The objects that it did not contain are removed one by one, because there may be many.
     async fn end_list(&self, scope: &Scope, representation: Representation) {
         let (written, malformed, due) = {
             let mut store = self.store.write();
@@ -485,7 +485,7 @@ impl Informer {
         }
     }
 
-    /// Hands events to all handlers.
+    /// Sends events to all handlers.
     fn tell(&self, handlers: &mut Handlers, events: &[Event<dyn Item>]) {
         for event in events {
             for handler in handlers.take(event) {
@@ -495,7 +495,7 @@ impl Informer {
         self.quarantine.follow(events);
     }
 
-    /// Says that an object is left out, once for each complaint.
+    /// Reports once that an object is omitted.
     fn leave_out(&self, malformed: &Malformed) {
         let (metadata, error) = (&malformed.metadata, &malformed.error);
         let name = metadata.name.as_deref().unwrap_or_default();
@@ -505,17 +505,17 @@ impl Informer {
         }
     }
 
-    /// A handler that panics loses this event; the watch and the other handlers go on.
+    /// Calls a handler. If it panics it loses this event; the watch and the other handlers are not affected.
     fn call(&self, handler: &Handler, event: &Event<dyn Item>) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
             let key = ObjectKey::of(event.object().as_ref());
             let panic = panic_text(&*panic);
-            tracing::error!(kind = %self.kind(), object = %key, error = panic, "A predicate or an event handler panicked");
+            tracing::error!(kind = %self.kind(), object = %key, error = panic, "Predicate or event handler panicked");
         }
     }
 }
 
-/// A handler that has not caught up with the objects that were there before it; it is removed if it never does.
+/// A handler with a backlog. It is removed if this is dropped before the backlog is empty.
 struct Incomplete<'a> {
     informer: &'a Informer,
     id: u64,
@@ -524,12 +524,12 @@ struct Incomplete<'a> {
 impl Drop for Incomplete<'_> {
     fn drop(&mut self) {
         let removed = self.informer.handlers.lock().remove_incomplete(self.id);
-        // Dropped after the lock: what it holds may be anything.
+        // Dropped after the lock is released, because it may hold anything.
         drop(removed);
     }
 }
 
-/// The event as one of `K`; `None` if its newest state does not fit.
+/// Returns the event as one of `K`, or `None` if its newest state does not fit.
 fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option<Event<K>> {
     match event {
         Event::Create { object, initial } => {
@@ -542,7 +542,7 @@ fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option
             Some(match quarantine.peek(old) {
                 Some(old) => Event::Update { old, new },
                 None => match quarantine.last_good(old) {
-                    // It did not fit for a while; the handler knows it from before.
+                    // It did not fit temporarily. The handler has seen it before.
                     Some(old) => Event::Update { old, new },
                     None => Event::Create {
                         object: new,

@@ -1,8 +1,8 @@
-//! Objects of any type behind one pointer, and how each is read as the type that somebody wants.
+//! Objects of any type behind one pointer, and their conversion to the types of readers. The main type is [`Intake`].
 //!
-//! Each kind has one watch and one store, whoever reads it and as what. Objects come in as the narrowest type that all
-//! readers can be served from: metadata alone, one Rust type, or the whole object as `DynamicObject`. The store keeps
-//! them packed; they are decoded as what a reader asks for, and shared while they are [`Hot`].
+//! Each kind has one watch and one store. Objects are decoded as the narrowest type that serves all readers: metadata
+//! only, one Rust type, or the whole object as `DynamicObject`. The store keeps them packed; they are decoded as the
+//! type of a reader, and shared while they are [`Hot`].
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -28,9 +28,9 @@ use crate::object::{Kind, Meta, View};
 
 /// An object of any type.
 pub(crate) trait Item: Any + Meta {
-    /// The whole object, as far as its type knows it.
+    /// Returns the whole object, as far as its type knows it.
     fn to_value(&self) -> serde_json::Result<Value>;
-    /// The type, as a representation of its kind.
+    /// Returns the type as a representation of its kind.
     fn representation(&self) -> Representation;
 }
 
@@ -44,7 +44,7 @@ impl<K: View> Item for K {
     }
 }
 
-/// An object as its store keeps it.
+/// An object in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) packed: Packed,
@@ -53,24 +53,24 @@ pub(crate) struct Stored {
     form: Form,
 }
 
-/// An object as it comes in, and as its store keeps it.
+/// An incoming object, decoded and in the form of the store.
 #[derive(Clone)]
 pub(crate) struct Arrived {
     pub(crate) object: Arc<dyn Item>,
     pub(crate) stored: Stored,
 }
 
-/// The number of a representation among those that the objects of a kind have had.
+/// The number of a representation among those of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form(u8);
 
-/// An object from the server, or why it is none of the type.
+/// An incoming object, or the reason why it does not fit its type.
 pub(crate) type Incoming = Result<Arrived, Malformed>;
 
 /// An object from a watch.
 pub(crate) type Incomings = BoxStream<'static, watcher::Result<WatchEvent<Incoming>>>;
 
-/// Decoding and transforming of the objects of a kind, as they come in and as they are read.
+/// Decodes and transforms the objects of a kind, when they arrive and when they are read.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) kind: Kind,
@@ -79,11 +79,11 @@ pub(crate) struct Intake {
     pub(super) transforms: Transforms,
     pub(super) dictionary: Dictionary,
     pub(super) hot: Hot,
-    /// They only become wider, so they are few.
+    /// Representations only become wider, so there are few.
     forms: RwLock<Vec<Representation>>,
 }
 
-/// As what a store keeps its objects.
+/// The type in which a store keeps its objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Representation {
     type_id: TypeId,
@@ -93,7 +93,7 @@ pub(crate) struct Representation {
     unpack: Unpack,
 }
 
-/// Finds the answer to the write of the operator that made this state of an object.
+/// Finds the answer to the own write that produced a state of an object.
 pub(crate) type FindOwnWrite = Box<dyn Fn(&ObjectMeta) -> Option<Arrived> + Send + Sync>;
 
 type Unpack = fn(&Stored, &Intake) -> Result<Arc<dyn Item>, String>;
@@ -119,7 +119,7 @@ impl Intake {
         }
     }
 
-    /// The number of a representation, which it gets when it is first asked for.
+    /// Returns the number of a representation, which is assigned on first use.
     pub(super) fn form(&self, representation: Representation) -> Form {
         let place = |forms: &[Representation]| forms.iter().position(|form| *form == representation);
         let known = place(&self.forms.read());
@@ -145,10 +145,10 @@ impl Intake {
         }
     }
 
-    /// The object as a `K`, which those share who read it at about the same time.
+    /// Returns the object as a `K`. Concurrent readers share it.
     ///
     /// # Errors
-    /// If the object does not fit `K`, or is kept as something narrower.
+    /// Returns an error if the object does not fit `K` or is kept as a narrower type.
     pub(crate) fn read<K: View>(&self, stored: &Stored) -> Result<Arc<K>, String> {
         if let Some(object) = self.hot.get(&stored.packed) {
             return Ok(object);
@@ -158,10 +158,10 @@ impl Intake {
         Ok(object)
     }
 
-    /// The same, of one of many that are read once: they do not displace what is read again and again.
+    /// Returns the object as a `K` without displacing frequently read objects; for lists.
     ///
     /// # Errors
-    /// As [`Intake::read`].
+    /// As for [`Intake::read`].
     pub(crate) fn look_at<K: View>(&self, stored: &Stored) -> Result<Arc<K>, String> {
         if self.hot.keeps_all() {
             return self.read(stored);
@@ -172,8 +172,8 @@ impl Intake {
         }
     }
 
-    /// The whole object as it was kept, with its kind; `None` if it was changed on its way in, or only its metadata was
-    /// kept: then it does not show what the server has.
+    /// Returns the whole object with its kind as the server has it, or `None` if it was transformed or only its
+    /// metadata is kept.
     pub(crate) fn whole<K: View>(&self, stored: &Stored) -> Option<Value> {
         let kept = self.representation(stored.form)?;
         let is_whole = kept.width != Width::Metadata || K::metadata_api();
@@ -193,8 +193,8 @@ impl Intake {
         kept.is_some_and(|kept| kept.serves(&Representation::of::<K>()))
     }
 
-    /// The UID of an object in the answer to a write which shows that nothing is left of it, and its revision: it was being
-    /// deleted, and the write has removed the last thing that kept it.
+    /// Returns the UID of an object and the revision of its deletion, if the answer to a write proves that nothing is
+    /// left of it: it was being deleted, and the write removed the last finalizer.
     pub(crate) fn deletion(&self, arrived: &Arrived) -> Option<(String, Option<u64>)> {
         let (metadata, packed) = (arrived.object.metadata(), &arrived.stored.packed);
         let is_namespace = self.kind.group.is_empty() && self.kind.kind == "Namespace";
@@ -214,12 +214,12 @@ impl Intake {
         options.matches(|| labels().unwrap_or_default())
     }
 
-    /// The object as it came in.
+    /// Returns the object in the form in which it arrived.
     pub(super) fn unpack(&self, stored: &Stored) -> Option<Arc<dyn Item>> {
         let unpacked = (self.representation(stored.form)?.unpack)(stored, self);
         let complain = |error: &String| {
             let (kind, name) = (&self.kind, stored.packed.name());
-            tracing::error!(%kind, namespace = stored.packed.namespace(), name, error, "Object cannot be read again");
+            tracing::error!(%kind, namespace = stored.packed.namespace(), name, error, "Object cannot be decoded again");
         };
         unpacked.inspect_err(complain).ok()
     }
@@ -233,7 +233,7 @@ impl Intake {
         let is_enough =
             |kept: Representation| kept.width != Width::Metadata || wanted.width == Width::Metadata;
         if !kept.is_some_and(is_enough) {
-            return Err(format!("{} is not in the cache as a whole yet", self.kind));
+            return Err(format!("{} is not completely in the cache yet", self.kind));
         }
         let mut object: K = if kept != Some(wanted) && wanted.width == Width::Metadata {
             let metadata: Option<Value> = stored.packed.find(&["metadata"], &self.dictionary);
@@ -243,7 +243,7 @@ impl Intake {
             decoded.map_err(|error| error.to_string())?
         };
         name_kind(&mut object, &self.kind);
-        // An object that is kept as `K` was transformed before.
+        // An object that is kept as `K` is already transformed.
         if kept != Some(wanted) {
             self.transforms.apply(&mut object);
         }
@@ -259,7 +259,7 @@ impl Intake {
 // === impl Stored ===
 
 impl Stored {
-    /// Returns true if both came in as the same type.
+    /// Returns true if both arrived as the same type.
     pub(super) fn is_of_form_of(&self, other: &Self) -> bool {
         self.form == other.form
     }
@@ -286,12 +286,12 @@ impl Representation {
         }
     }
 
-    /// Returns true if objects that are kept as this can be read as `other`.
+    /// Returns true if objects in this representation can be read as `other`.
     pub(crate) fn serves(&self, other: &Self) -> bool {
         self == other || self.width == Width::Dynamic || other.width == Width::Metadata
     }
 
-    /// The narrowest representation that serves both.
+    /// Returns the narrowest representation that serves both.
     pub(crate) fn join(self, other: Self) -> Self {
         if self.serves(&other) {
             self
@@ -309,7 +309,7 @@ impl PartialEq for Representation {
     }
 }
 
-/// Types need not print their objects for this: that would be code for every field of every type.
+/// Independent of `Debug` of the types, which would be code for every field of every type.
 impl fmt::Debug for Arrived {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.stored, formatter)
@@ -341,7 +341,7 @@ fn open<K: View>(
         WatchEvent::Init => WatchEvent::Init,
         WatchEvent::InitApply(object) => WatchEvent::InitApply(finish(object)),
         WatchEvent::InitDone => WatchEvent::InitDone,
-        // The answer to a write of the operator is the same object: it is decoded and packed once.
+        // The answer to an own write is the same object, which is already decoded and packed.
         WatchEvent::Apply(object) => WatchEvent::Apply(match own_write(object.meta()) {
             Some(arrived) if arrived.stored.form == form => Ok(arrived),
             _ => finish(object),
@@ -351,13 +351,13 @@ fn open<K: View>(
     events.boxed()
 }
 
-/// Takes one object from the server.
+/// Decodes one object from the server.
 fn take<K: View>(value: Value, intake: &Intake) -> Result<Incoming, serde_json::Error> {
     let ingested: Ingested<K> = serde_json::from_value(value)?;
     Ok(ingested.finish(intake))
 }
 
-/// Finishes an object that was decoded: says its kind, which items of lists do not, and lets the user transform it.
+/// Completes a decoded object: sets its kind, which items of lists lack, and applies the transform.
 pub(crate) fn prepare<K: View>(object: &mut K, intake: &Intake) {
     name_kind(object, &intake.kind);
     intake.transforms.apply(object);
@@ -372,17 +372,17 @@ fn name_kind<K: View>(object: &mut K, kind: &Kind) {
     }
 }
 
-/// An object that came in, as a `K`: the same pointer if it came as one, else a value made for the reader.
+/// Returns an incoming object as a `K`: the same pointer if it is one, else a new value.
 ///
 /// # Errors
-/// If the object does not fit `K`, or came as something narrower.
+/// Returns an error if the object does not fit `K` or arrived as a narrower type.
 pub(crate) fn view<K: View>(item: &Arc<dyn Item>, intake: &Intake) -> Result<Arc<K>, String> {
     let any: Arc<dyn Any + Send + Sync> = item.clone();
     if let Ok(object) = any.downcast::<K>() {
         return Ok(object);
     }
     if !item.representation().serves(&Representation::of::<K>()) {
-        return Err(format!("{} is not in the cache as a whole yet", intake.kind));
+        return Err(format!("{} is not completely in the cache yet", intake.kind));
     }
     guarded(|| {
         let mut object: K = if K::metadata_api() {
@@ -395,11 +395,11 @@ pub(crate) fn view<K: View>(item: &Arc<dyn Item>, intake: &Intake) -> Result<Arc
     })
 }
 
-/// The value as a `K`, by way of the one reader that the cache has for `K` anyway: what reads a type from a tree as well
-/// is a large part of a program that has large types.
+/// Converts the value to a `K` with the deserializer that the cache uses for `K` anyway. A second one, for JSON trees,
+/// would be a large part of a program with large types.
 ///
 /// # Errors
-/// If the value does not fit `K`.
+/// Returns an error if the value does not fit `K`.
 pub(crate) fn from_value<K: DeserializeOwned>(value: Value) -> Result<K, String> {
     let mut loose = Writer::loose();
     let read = loose.value(value).map_err(|error| error.to_string());

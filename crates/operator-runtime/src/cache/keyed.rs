@@ -1,4 +1,4 @@
-//! Sets of objects by namespace and name, which they carry themselves: no key is kept beside an object.
+//! Sets of objects by the namespace and name that they contain, without separate keys: [`ByKey`].
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -29,7 +29,7 @@ impl Keyed for ObjectKey {
     }
 }
 
-/// Keys hash and equal field by field, namespace first, which is what `dyn Keyed` does.
+/// Must hash and compare as `dyn Keyed`: field by field, namespace first.
 impl<'a> Borrow<dyn Keyed + 'a> for ObjectKey {
     fn borrow(&self) -> &(dyn Keyed + 'a) {
         self

@@ -26,13 +26,13 @@ pub(super) fn has_same_applied_fields(applied: &str, before: &Value, after: &Val
     applied.unwrap_or(false)
 }
 
-/// The API version and the field set of an apply.
+/// Returns the API version and the field set of an apply.
 fn parse(applied: &str) -> Option<(&str, Value)> {
     let (version, fields) = applied.split_once(' ')?;
     Some((version, serde_json::from_str(fields).ok()?))
 }
 
-/// The part of an object that a field set names; `None` if the object lacks some of it.
+/// Returns the part of an object in a field set, or `None` if the object lacks a field of it.
 fn part_of(fields: &Value, object: &Value) -> Option<Value> {
     let fields = fields.as_object()?;
     let children = || fields.iter().filter(|(path, _)| path.as_str() != ".");
@@ -65,8 +65,8 @@ fn part_of(fields: &Value, object: &Value) -> Option<Value> {
     }
 }
 
-/// Compares values as a Kubernetes client does: `1` and `1.0` are the same number, and a member that is null is the same
-/// as one that is missing.
+/// Compares values as a Kubernetes client does: `1` and `1.0` are the same number, and null is the same as a missing
+/// member.
 pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -97,7 +97,7 @@ pub(crate) fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// The configuration without the fields that identify the object, which no manager owns.
+/// Returns the configuration without the fields that identify the object, which no manager owns.
 fn owned_part(configuration: &Value) -> Value {
     let mut part = configuration.clone();
     if let Some(object) = part.as_object_mut() {
@@ -152,7 +152,7 @@ fn member_is_unchanged(
     members.is_some_and(|(desired, live)| is_unchanged(fields, desired, live))
 }
 
-/// Each item by its keys, and the items of `desired` in the same order among those of `live`.
+/// Compares items by their keys; those of `desired` must have the same order in `live`.
 fn items_are_unchanged<'a>(
     items: impl Iterator<Item = (&'a String, &'a Value)>,
     desired: &[Value],
@@ -182,7 +182,7 @@ fn item_keys(path: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(path.strip_prefix("k:")?).ok()
 }
 
-/// `protocol` is the one key that Kubernetes' own types omit and default.
+/// `protocol` is the only key that built-in types omit and default.
 fn has_keys(item: &Value, keys: &Map<String, Value>) -> bool {
     keys.iter().all(|(key, value)| match item.get(key) {
         Some(own) => own == value,
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// A Deployment as the server has it: defaulted, with fields of others.
+    /// A defaulted Deployment with fields of other managers.
     fn live() -> Value {
         json!({
             "apiVersion": "apps/v1",

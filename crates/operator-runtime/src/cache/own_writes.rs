@@ -1,4 +1,4 @@
-//! Writes and deletions of the operator, until the watches have passed them.
+//! The operator's own writes and deletions that the watches have not delivered yet: [`OwnWrites`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,11 +8,11 @@ use super::packed::Packed;
 use super::store::Scope;
 use crate::object::ObjectKey;
 
-/// The operator's last write of an object, as long as the watch has not passed it.
+/// The last own write of an object.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) scope: Scope,
-    /// The number of lists begun at the time of the write.
+    /// The number of lists that had begun at the time of the write.
     pub(super) lists: u32,
     pub(super) change: Change,
 }
@@ -24,18 +24,18 @@ pub(super) enum Change {
     Deleted(Deletion),
 }
 
-/// A deletion by the operator that left nothing of the object.
+/// An own deletion that left nothing of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deletion {
     /// The UID of the object.
     pub(crate) uid: String,
     /// The revision of its last known state.
     pub(crate) last: u64,
-    /// The revision of the deletion; `None` if the answer does not say it.
+    /// The revision of the deletion. `None` if the answer does not contain it.
     pub(crate) at: Option<u64>,
 }
 
-/// The last write of each object that a watch has not passed.
+/// The last own write of each object that a watch has not passed.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     by_object: BTreeMap<ObjectKey, Written>,
@@ -61,7 +61,7 @@ impl OwnWrites {
         self.by_object.get(key).map(|written| &written.change)
     }
 
-    /// The number of lists that were begun when an object was written.
+    /// Returns the number of lists that had begun when an object was written.
     pub(super) fn lists_at(&self, key: &ObjectKey) -> Option<u32> {
         self.by_object.get(key).map(|written| written.lists)
     }
@@ -70,14 +70,14 @@ impl OwnWrites {
         self.by_object.iter().map(|(key, written)| (key, &written.change))
     }
 
-    /// The revision of the oldest write or deletion that a watch has to pass.
+    /// Returns the revision of the oldest write or deletion that a watch has to pass.
     pub(super) fn oldest(&self, scope: &Scope) -> Option<u64> {
         let order = self.order.get(scope)?;
         let first = [order.stored.first(), order.deleted.first()];
         first.into_iter().flatten().map(|(revision, _)| *revision).min()
     }
 
-    /// Adds a write; returns the earlier one of the same object.
+    /// Adds a write and returns the previous one of the same object.
     pub(super) fn insert(&mut self, key: ObjectKey, written: Written) -> Option<Written> {
         let before = self.remove(&key);
         let place = (written.change.revision(), key.clone());
@@ -96,7 +96,7 @@ impl OwnWrites {
         Some(written)
     }
 
-    /// Takes the written objects up to a revision.
+    /// Removes and returns the written objects up to a revision.
     pub(super) fn take_passed(&mut self, scope: &Scope, at: u64) -> Vec<(ObjectKey, Written)> {
         let Some(order) = self.order.get_mut(scope) else {
             return Vec::new();
@@ -114,7 +114,7 @@ impl OwnWrites {
         passed
     }
 
-    /// Takes the writes for which `is_wanted` is true.
+    /// Removes and returns the writes for which `is_wanted` returns true.
     pub(super) fn extract_if(&mut self, is_wanted: impl Fn(&Written) -> bool) -> Vec<(ObjectKey, Written)> {
         let wanted = self.by_object.iter().filter(|(_, written)| is_wanted(written));
         let keys: Vec<_> = wanted.map(|(key, _)| key.clone()).collect();
@@ -140,7 +140,7 @@ impl Order {
 // === impl Change ===
 
 impl Change {
-    /// The revision that the watch has to pass.
+    /// Returns the revision that the watch has to pass.
     fn revision(&self) -> u64 {
         match self {
             Self::Stored(_, revision) => *revision,
@@ -152,7 +152,7 @@ impl Change {
 // === impl Deletion ===
 
 impl Deletion {
-    /// Returns true for a state of the deleted object, or of an earlier one of its name.
+    /// Returns true for a state of the deleted object, or of an earlier one with its name.
     pub(super) fn is_of(&self, packed: &Packed) -> bool {
         packed.has_uid(&self.uid) || (packed.revision() > 0 && packed.revision() <= self.last)
     }

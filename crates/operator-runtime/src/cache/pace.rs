@@ -1,9 +1,9 @@
-//! A client for one watch, which asks as client-go does where kube's `watcher` asks otherwise.
+//! A client for one watch that requests it as client-go does, where kube's `watcher` differs:
 //!
-//! * The watcher opens a watch that ended without an error again immediately. A server, or a proxy before it, that ends
-//!   watches as fast as they are opened would keep both sides busy for nothing.
-//! * It lets every watch last 290 s. Watches that were opened together end together then, and all come back at once.
-//! * It takes any state, however old, for a list that is streamed. A reader would see what was before its own writes.
+//! * kube's watcher reopens a watch that ended without an error at once. If a server or proxy ends watches as fast as
+//!   they are opened, both sides would be busy.
+//! * It limits every watch to 290 s, so watches that were opened together are reopened together.
+//! * It accepts any old state for a streamed list. A reader would see a state before its own writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,10 @@ use tower::service_fn;
 
 use crate::metrics::RestClientLayer;
 
-/// How long the server is asked to let a watch last: this long, and up to as much again at random.
+/// Minimum timeout of a watch. Up to the same time is added at random.
 const WATCH_SECONDS: f64 = 300.0;
 
-/// `client`, with at least `pause` from the opening of one watch to that of the next. How long each was held back is
-/// told to `requests`.
+/// Returns `client` with at least `pause` between two watch requests. The delays are reported to `requests`.
 pub(super) fn paced(client: kube::Client, pause: Duration, requests: RestClientLayer) -> kube::Client {
     let namespace = client.default_namespace().to_owned();
     let earliest = Arc::new(Mutex::new(Instant::now()));
@@ -52,9 +51,9 @@ pub(super) fn paced(client: kube::Client, pause: Duration, requests: RestClientL
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opened {
     Nothing,
-    /// A watch that goes on where another one ended.
+    /// A watch that is resumed.
     Watch,
-    /// A list that is streamed, and the watch after it.
+    /// A streamed list followed by a watch.
     List,
 }
 
@@ -76,7 +75,7 @@ fn pairs(uri: &Uri) -> impl Iterator<Item = &str> {
     query.split('&').filter(|pair| !pair.is_empty())
 }
 
-/// The request for a watch that lasts so long; and, if it streams a list, of the newest state.
+/// Returns the URI of a watch with this timeout. A streamed list gets the newest state.
 fn as_client_go(uri: &Uri, seconds: f64) -> Option<Uri> {
     let is_list = Opened::of(uri) == Opened::List;
     let pair = |pair: &str| match pair.split_once('=') {

@@ -1,14 +1,14 @@
-//! Objects as short strings of bytes: what the cache keeps of them between reads. It is pure.
+//! Objects as short byte strings, for the cache between reads. Pure.
 //!
-//! A value of JSON is one byte that says what it is, and what follows from that; lists and maps are followed by their
-//! members. Small numbers, short texts, and counts of members are in that byte. What makes objects of one kind small:
+//! A JSON value is one byte for its type, followed by its content; lists and maps are followed by their members. Small
+//! numbers, short texts and the number of members fit in that byte. Objects of one kind become small because
 //!
-//! * texts that other objects have too, among them the names of the fields, are numbers of a [`Dictionary`];
-//! * a text that the object has had already is the place where it stands;
-//! * UUIDs, times and numbers that are written as text are kept as what they are.
+//! * texts of several objects, such as the names of fields, are numbers of a [`Dictionary`];
+//! * a text that occurs again in an object is a reference to the first occurrence;
+//! * UUIDs, times and decimal numbers in texts are stored in binary form.
 //!
-//! Before the object itself stand its namespace, name, uid and resource version, which are read without decoding it.
-//! Decoding gives back exactly what was packed, texts and floats to the last bit.
+//! The namespace, name, UID and resource version precede the object and are read without decoding it. Decoding returns
+//! exactly the packed value, including the bits of texts and floats.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,7 +32,7 @@ const TRUE: u8 = 0x02;
 const FLOAT: u8 = 0x03;
 /// The number.
 const NUMBER: u8 = 0x04;
-/// The number less one, without its sign.
+/// The number minus one, without its sign.
 const NEGATIVE: u8 = 0x05;
 /// The length, and the text.
 const TEXT: u8 = 0x06;
@@ -44,7 +44,7 @@ const SECONDS: u8 = 0x08;
 const MICROSECONDS: u8 = 0x09;
 /// A text that is a number: the number.
 const DECIMAL: u8 = 0x0a;
-/// A text that stands in these bytes already: where.
+/// The position of the same text.
 const AGAIN: u8 = 0x0b;
 /// The items, and [`END`].
 const LIST: u8 = 0x0c;
@@ -52,7 +52,7 @@ const LIST: u8 = 0x0c;
 const MAP: u8 = 0x0d;
 const END: u8 = 0x0e;
 
-/// A range of first bytes that carry a small number: the first of them, and how many there are.
+/// A range of type bytes that contain a small number: the first byte and the size.
 #[derive(Clone, Copy)]
 struct Small(u8, u8);
 
@@ -62,17 +62,17 @@ const SMALL_NUMBER: Small = Small(0x40, 0x20);
 const SHORT_TEXT: Small = Small(0x60, 0x20);
 /// The first words of the dictionary.
 const WORD: Small = Small(0x80, 0x40);
-/// The high part of the number of a later word, less the count of the first ones; the low part follows.
+/// The high part of the number of a later word minus the number of first words; the low part follows.
 const LATER_WORD: Small = Small(0xc0, 0x40);
 
 /// The capacity of a dictionary, in words.
 const WORDS: usize = WORD.1 as usize + LATER_WORD.1 as usize * 256;
 
-/// An object, packed.
+/// A packed object.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Packed(Arc<[u8]>);
 
-/// The identity of an object and of its state.
+/// The identity of an object and its state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identity<'a> {
     pub(super) namespace: Option<&'a str>,
@@ -84,13 +84,13 @@ pub(super) struct Identity<'a> {
 // === impl Small ===
 
 impl Small {
-    /// The byte that carries `number`, if it is small enough.
+    /// Returns the byte for `number` if it is small enough.
     fn byte(self, number: usize) -> Option<u8> {
         let small = u8::try_from(number).ok().filter(|small| *small < self.1)?;
         Some(self.0 + small)
     }
 
-    /// The number that `byte` carries, if it is one of these bytes.
+    /// Returns the number in `byte` if it is in this range.
     fn number(self, byte: u8) -> Option<u8> {
         byte.checked_sub(self.0).filter(|number| *number < self.1)
     }
@@ -99,10 +99,10 @@ impl Small {
 // === impl Packed ===
 
 impl Packed {
-    /// Packs the object that `body` holds.
+    /// Packs the object in `body`.
     ///
     /// # Errors
-    /// If `body` cannot be read, or is none that JSON can hold.
+    /// Returns an error if `body` cannot be read or is not JSON.
     pub(super) fn new<'de, D: Deserializer<'de>>(
         identity: &Identity<'_>,
         body: D,
@@ -130,7 +130,7 @@ impl Packed {
         header.plain().unwrap_or_default()
     }
 
-    /// The resource version as a number; zero where it is none.
+    /// Returns the resource version as a number, or zero if it is not one.
     pub(super) fn revision(&self) -> u64 {
         let mut header = self.header();
         (0..3).for_each(|_| header.skip());
@@ -146,7 +146,7 @@ impl Packed {
         self.text_of_header(2) == other.text_of_header(2)
     }
 
-    /// Its identity, as metadata.
+    /// Returns its identity as metadata.
     pub(super) fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name().to_owned()),
@@ -174,15 +174,15 @@ impl Packed {
         }
     }
 
-    /// The object as a `K`.
+    /// Decodes the object as a `K`.
     ///
     /// # Errors
-    /// If the object does not fit `K`.
+    /// Returns an error if the object does not fit `K`.
     pub(super) fn decode<K: DeserializeOwned>(&self, dictionary: &Dictionary) -> Result<K, Corrupt> {
         dictionary.read(|words| K::deserialize(&mut self.body(words)))
     }
 
-    /// Decodes the value at a path of names as a `T`; `None` if there is none.
+    /// Decodes the value at a path of names as a `T`. Returns `None` if it is missing.
     pub(super) fn find<T: DeserializeOwned>(&self, path: &[&str], dictionary: &Dictionary) -> Option<T> {
         dictionary.read(|words| {
             let mut reader = self.body(words);
@@ -198,12 +198,12 @@ impl Packed {
         self.0.len()
     }
 
-    /// Returns true if somebody else holds these bytes too.
+    /// Returns true if the bytes have another holder.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Its identity among all that exist at the same time.
+    /// Returns an address that is unique among all existing objects.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }

@@ -1,4 +1,4 @@
-//! The watches of a kind, merged from the options for it, for its namespaces and for everything. Pure.
+//! The watches of a kind, from the options of the kind, of its namespaces and of the cache: [`Plan`]. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::watch_options::{Namespaces, SyncPeriod, WatchOptions};
 use super::{CacheError, CacheOptions, KindOptions};
 use crate::object::Kind;
 
-/// The watches of a kind, and what is done to their objects.
+/// The watches of a kind and the transforms of its objects.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) watches: Vec<Planned>,
     pub(super) transforms: Transforms,
 }
 
-/// One watch of a kind: what it covers, and what it keeps of that.
+/// One watch of a kind: its scope and its selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Planned {
     pub(super) scope: Scope,
@@ -33,7 +33,7 @@ pub(super) struct Planned {
 
 impl CacheOptions {
     /// # Errors
-    /// If a kind that lives in no namespace is to be watched in some.
+    /// Returns an error if a cluster-scoped kind has namespaces.
     pub(crate) fn check(&self) -> Result<(), CacheError> {
         let is_mistaken =
             |(kind, options): &(&Kind, &KindOptions)| !kind.namespaced && options.namespaces.is_some();
@@ -45,7 +45,7 @@ impl CacheOptions {
         }
     }
 
-    /// The watches that a kind needs.
+    /// Returns the watches that a kind needs.
     pub(super) fn plan(&self, kind: &Kind) -> Plan {
         let of_kind = self.kinds.get(kind).cloned().unwrap_or_default();
         let defaults = self.defaults();
@@ -92,7 +92,7 @@ impl CacheOptions {
     }
 }
 
-/// A field selector of the namespaces that are not named, and of what else is asked for.
+/// Returns a field selector that excludes the named namespaces, combined with `fields`.
 fn all_but(namespaces: &Namespaces, fields: Option<String>) -> Option<String> {
     let named = namespaces.0.keys().filter(|name| !name.is_empty());
     let others = named.map(|name| format!("metadata.namespace!={name}"));
@@ -309,7 +309,7 @@ mod tests {
         let error = options.check().unwrap_err().to_string();
         assert_eq!(
             error,
-            "type Node is not namespaced, but its namespaces setting is not empty: take it out of KindOptions::namespaces"
+            "type Node is not namespaced, but its namespaces setting is not empty: remove it from KindOptions::namespaces"
         );
         assert!(CacheOptions::default().check().is_ok());
     }

@@ -1,6 +1,6 @@
-//! Objects that do not fit a type: told once in the log and as an Event of the object, and counted until they are
-//! repaired or gone. Some do not fit the type that their store keeps and are left out of it; others fit that one and not
-//! the type of some reader, who does without them.
+//! [`Quarantine`]: objects that do not fit a type. They are reported once in the log and as an Event, and counted until
+//! they are repaired or deleted. Some do not fit the type of their store and are omitted from it. Others do not fit the
+//! type of one reader, which does not get them.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const REASON: &str = "DecodeFailed";
 /// A way to read an object from the store.
 pub(super) type Read<K> = fn(&Intake, &Stored) -> Result<Arc<K>, String>;
 
-/// The objects of one kind that somebody cannot read.
+/// The objects of one kind that a reader cannot decode.
 pub(super) struct Quarantine {
     intake: Arc<Intake>,
     metrics: CacheMetrics,
@@ -31,18 +31,18 @@ pub(super) struct Quarantine {
 
 #[derive(Default)]
 struct State {
-    /// The number of objects that the store leaves out.
+    /// The number of objects that the store omits.
     left_out: usize,
     /// Objects that readers could not decode.
     complaints: BTreeMap<ObjectKey, Vec<Complaint>>,
 }
 
-/// A reader's type, and why an object is none.
+/// The type of a reader and the error.
 struct Complaint {
     type_id: TypeId,
     error: String,
     check: fn(&Arc<dyn Item>, &Intake) -> Result<(), String>,
-    /// The last state that fitted, which is what event handlers know of the object.
+    /// The last state that fits, which event handlers know.
     last_good: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -63,10 +63,10 @@ impl Quarantine {
         &self.intake.kind
     }
 
-    /// The object in the store as a `K`, as `read` reads it.
+    /// Reads the object in the store as a `K` with `read`.
     ///
     /// # Errors
-    /// If it is none, which is told the first time; or if it is not kept as a whole.
+    /// Returns an error if the object does not fit, which is reported the first time, or is not kept completely.
     pub(super) fn read<K: View>(&self, stored: &Stored, read: Read<K>) -> Result<Arc<K>, String> {
         let seen = read(&self.intake, stored);
         if let Err(error) = seen.as_ref()
@@ -77,10 +77,10 @@ impl Quarantine {
         seen
     }
 
-    /// The object of an event as a `K`; `before` is its state before the event.
+    /// Returns the object of an event as a `K`. `before` is its state before the event.
     ///
     /// # Errors
-    /// As [`Quarantine::read`].
+    /// As for [`Quarantine::read`].
     pub(super) fn view<K: View>(
         &self,
         object: &Arc<dyn Item>,
@@ -101,7 +101,7 @@ impl Quarantine {
         seen
     }
 
-    /// The last state of the object that fitted `K`, if a later one does not.
+    /// Returns the last state of the object that fits `K`, if a later one does not.
     pub(super) fn last_good<K: View>(&self, object: &Arc<dyn Item>) -> Option<Arc<K>> {
         let state = self.state.lock();
         let complaints = state.complaints.get(&ObjectKey::of(object.as_ref()))?;
@@ -111,24 +111,24 @@ impl Quarantine {
         own?.last_good.clone()?.downcast().ok()
     }
 
-    /// The object as a `K`, if it is one, of a state that is past.
+    /// Returns an earlier state of the object as a `K`, if it fits.
     pub(super) fn peek<K: View>(&self, object: &Arc<dyn Item>) -> Option<Arc<K>> {
         view(object, &self.intake).ok()
     }
 
-    /// Says that the store leaves an object out.
+    /// Reports an object that the store omits.
     pub(super) fn leave_out(&self, malformed: &Malformed) {
         self.tell(&malformed.metadata, &malformed.error);
     }
 
-    /// Counts what the store leaves out.
+    /// Sets the number of objects that the store omits.
     pub(super) fn count_left_out(&self, left_out: usize) {
         let mut state = self.state.lock();
         state.left_out = left_out;
         self.count(&state);
     }
 
-    /// Drops the complaints about an object that is gone.
+    /// Removes the complaints about a deleted object.
     pub(super) fn forget(&self, key: &ObjectKey) {
         let mut state = self.state.lock();
         if state.complaints.remove(key).is_some() {
@@ -136,7 +136,7 @@ impl Quarantine {
         }
     }
 
-    /// Takes note of what became of objects that somebody complained about.
+    /// Updates the complaints after events of their objects.
     pub(super) fn follow(&self, events: &[Event<dyn Item>]) {
         let mut state = self.state.lock();
         if state.complaints.is_empty() {
@@ -181,7 +181,7 @@ impl Quarantine {
             .iter_mut()
             .find(|known| known.type_id == complaint.type_id);
         match known {
-            // A reader of an earlier state of the object may be late, and it does not know the state before.
+            // A reader of an earlier state may be late, and does not know the state before.
             Some(known) => {
                 if known.last_good.is_none() {
                     known.last_good = complaint.last_good;
@@ -201,15 +201,15 @@ impl Quarantine {
         self.metrics.quarantined(&self.kind().to_string(), count);
     }
 
-    /// In the log, and as an Event of the object.
+    /// Reports in the log and as an Event of the object.
     fn tell(&self, metadata: &ObjectMeta, error: &str) {
         let kind = self.kind();
         let name = metadata.name.as_deref().unwrap_or_default();
         let namespace = metadata.namespace.as_deref();
         tracing::error!(%kind, namespace, name, error,
-            "Object does not fit its type and is left out until it changes");
+            "Object does not fit its type and is omitted until it changes");
         let note =
-            format!("The operator cannot read this object and leaves it alone until it changes: {error}");
+            format!("The operator cannot decode this object and ignores it until it changes: {error}");
         let event = self.recorder.about_object(kind, metadata).action("Quarantine");
         event.warning(REASON, note);
     }

@@ -1,4 +1,4 @@
-//! Selection of objects: those of a kind that the cache keeps, and those of the cache that a reader gets.
+//! Selection of objects: [`KindOptions`] for those that the cache keeps, [`ListOptions`] for those that a list returns.
 
 use std::collections::BTreeMap;
 
@@ -25,23 +25,20 @@ pub struct ListOptions {
     pub namespace: Option<String>,
     /// Lists only objects whose labels match.
     pub labels: Selector,
-    /// Lists only objects whose fields match. The cache knows `metadata.name` and `metadata.namespace`; it looks any other
-    /// field up in the index of its name, such as `spec.nodeName`, which must be added. It answers only requirements of a
-    /// value: `!=` is an error of the list.
+    /// Lists only objects whose fields match. The cache knows `metadata.name` and `metadata.namespace`. Other fields,
+    /// such as `spec.nodeName`, need an index of the same name. The cache supports only `=`: `!=` is an error.
     pub fields: FieldSelector,
     /// Lists only objects that have a value (second) in an index (first), which
     /// [`Cache::add_index`](super::Cache::add_index) added. The most selective index should come first.
     pub indexes: Vec<(String, String)>,
-    /// Maximum number of objects. It is not defined which objects are returned, and the rest cannot be requested: this is
-    /// no paging.
+    /// Maximum number of objects. The selection is undefined, and the rest cannot be requested: this is not paging.
     pub limit: Option<usize>,
 }
 
 /// The options of one kind in the cache.
 ///
-/// The API server sends only the objects that are selected, so that others cost no memory. For the operator they do not
-/// exist, neither for reads nor for events. An object that changes so that it is not selected any more is deleted, for the
-/// operator.
+/// The API server sends only the selected objects, so that others need no memory. For the operator the others do not
+/// exist, neither for reads nor for events. An object that is no longer selected appears as deleted.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -65,8 +62,8 @@ pub struct KindOptions {
     pub watch: WatchOptions,
     /// The namespaces to watch instead of those of [`CacheOptions::namespaces`](super::CacheOptions::namespaces).
     pub namespaces: Option<Namespaces>,
-    /// If true, the objects are kept decoded instead of packed: for kinds that are listed as a whole again and again. An
-    /// object takes about ten times as much memory then, and reading it costs nothing.
+    /// Keeps the objects decoded instead of packed, for kinds that are frequently listed as a whole. An object then
+    /// takes about ten times as much memory, and is read without decoding. Default: false.
     pub unpacked: bool,
 }
 
@@ -88,13 +85,13 @@ impl ListOptions {
         self.namespace.as_deref()
     }
 
-    /// The same of a namespace, or of all.
+    /// Returns the options limited to a namespace, or to all.
     pub(crate) fn within(mut self, namespace: Option<&str>) -> Self {
         self.namespace = namespace.map(str::to_owned);
         self
     }
 
-    /// The names of indexes, and the values to look up in them.
+    /// Returns the names of indexes and the values to look up in them.
     pub(super) fn lookups(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.known_fields().filter(|(field, _)| !is_identity(field));
         let indexes = self
@@ -123,7 +120,7 @@ impl ListOptions {
     }
 
     /// # Errors
-    /// If the field selector is none, or none that the cache can answer.
+    /// Returns an error if the field selector is invalid or not supported by the cache.
     pub(super) fn check(&self) -> Result<(), String> {
         self.fields.requirements().map(drop)
     }
@@ -152,7 +149,7 @@ impl ListOptions {
     }
 }
 
-/// The fields that every object has, without an index.
+/// The fields that every object has without an index.
 const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 

@@ -1,7 +1,7 @@
-//! Records of skipped writes. A write is skipped if the cached object shows that it would change nothing. The cache may be
-//! behind the server, so each skip is recorded with the reconcile request that made it, the state that it was compared
-//! with, and the part of the object that mattered. When the watch brings a state in which that part is different, the
-//! request is reconciled again, whatever the predicates of the controller say. Pure.
+//! [`Skips`], the records of skipped writes. A write is skipped if the cached object shows that it would change
+//! nothing. The cache may be older than the server, so each skip is recorded with its reconcile request, the state that
+//! it was compared with, and the part of the object that mattered. If the watch delivers a state in which that part
+//! differs, the request is reconciled again, regardless of the predicates of the controller. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use super::keyed::{ByKey, Keyed};
 use super::noop;
 use crate::object::ObjectKey;
 
-/// Skips that are recorded for one object. Further writes to that object are sent.
+/// Maximum number of skips that are recorded for one object. Further writes to that object are sent.
 const LIMIT: usize = 256;
 
-/// Distinct interests that are shared between the records of one kind.
+/// Maximum number of distinct interests that the records of one kind share.
 const SHARED: usize = 64;
 
 /// Adds a request to the queue of a controller again.
@@ -25,7 +25,7 @@ pub(crate) trait Requeue: Send + Sync {
     fn requeue(&self, request: ObjectKey);
 }
 
-/// The reconcile request on whose behalf a client writes.
+/// The reconcile request of a client's write.
 #[derive(Clone)]
 pub(crate) struct Origin {
     queue: Arc<dyn Requeue>,
@@ -60,16 +60,16 @@ pub(super) struct State {
     pub(super) applied: Option<String>,
 }
 
-/// The skipped writes of one kind that may have to be repeated.
+/// The skipped writes of one kind.
 #[derive(Default)]
 pub(super) struct Skips {
     by_object: BTreeMap<ByKey<ObjectKey>, Vec<Skip>>,
     interests: Vec<Arc<Interest>>,
-    /// The requests that have to be reconciled again.
+    /// The requests to reconcile again.
     due: Vec<Origin>,
 }
 
-/// News of an object from the watch.
+/// A change of an object that the watch delivered.
 pub(super) enum Change<'a> {
     /// A state of the same object.
     State {
@@ -81,7 +81,7 @@ pub(super) enum Change<'a> {
         /// Returns the new state.
         after: &'a dyn Fn() -> Option<State>,
     },
-    /// It is gone, or is another object now, or cannot be read.
+    /// The object is gone, replaced by another, or cannot be read.
     Lost,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Debug for Origin {
 // === impl Interest ===
 
 impl Interest {
-    /// The interest of a merge patch. A patch that names a resource version depends on every change.
+    /// Returns the interest of a merge patch. A patch with a resource version depends on every change.
     pub(crate) fn of_merge_patch(patch: &Value) -> Self {
         match patch.pointer("/metadata/resourceVersion") {
             None | Some(Value::Null) => Self::Members(leaves(patch)),
@@ -136,7 +136,7 @@ impl Interest {
     }
 }
 
-/// The member names of a merge patch, with null for values.
+/// Returns the member names of a merge patch, with null for values.
 fn leaves(patch: &Value) -> Value {
     match patch {
         Value::Object(members) if !members.is_empty() => {
@@ -163,7 +163,7 @@ impl Skips {
         self.by_object.is_empty()
     }
 
-    /// Records a skip; `false` if there is no room for it, so that the write has to be sent.
+    /// Records a skip. Returns `false` if the limit is reached, so that the write must be sent.
     pub(super) fn add(&mut self, key: &ObjectKey, revision: u64, origin: Origin, interest: Interest) -> bool {
         let interest = self.share(interest);
         let skips = self.by_object.entry(ByKey(key.clone())).or_default();
@@ -199,7 +199,7 @@ impl Skips {
         interest
     }
 
-    /// Drops the records that a write of the same request supersedes: it was sent, so the server has decided.
+    /// Removes the records that a write of the same request supersedes: it was sent, so the server has decided.
     pub(super) fn supersede(&mut self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
         self.retain(key, |skip| skip.origin != *origin || *interest != *skip.interest);
     }
@@ -213,8 +213,8 @@ impl Skips {
         }
     }
 
-    /// Compares the records of an object with what the watch brought. Those for which nothing changed go on from the new
-    /// state; the requests of the others are due.
+    /// Compares the records of an object with a change. Records without a difference continue with the new state; the
+    /// requests of the others become due.
     pub(super) fn settle(&mut self, key: &dyn Keyed, change: &Change<'_>) {
         let Some((key, skips)) = self.by_object.remove_entry(key) else {
             return;
@@ -232,7 +232,7 @@ impl Skips {
         let mut kept = Vec::new();
         let mut after_state = None;
         for mut skip in skips {
-            // An older event: the skip was compared with the answer to a later write of the operator.
+            // An older event: the skip was compared with the answer to a later own write.
             if *revision == skip.revision || (*revision < skip.revision && !went_back) {
                 kept.push(skip);
                 continue;
@@ -255,12 +255,12 @@ impl Skips {
         }
     }
 
-    /// The objects that have records.
+    /// Returns the objects that have records.
     pub(super) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
         self.by_object.keys().map(|ByKey(key)| key)
     }
 
-    /// Takes the requests that have to be reconciled again.
+    /// Removes and returns the requests to reconcile again.
     pub(super) fn take_due(&mut self) -> Vec<Origin> {
         std::mem::take(&mut self.due)
     }

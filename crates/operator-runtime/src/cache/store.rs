@@ -1,19 +1,17 @@
-//! The objects of one kind: the state from the watches, the operator's own writes since then, and the events that follow.
-//! Pure: it never waits and never talks to a server.
+//! The [`Store`] of one kind: the objects from the watches, the own writes since then, and the resulting events. Pure.
 //!
-//! # The operator's own writes
-//! The answer to a write is the object that the watch will bring later. It is kept beside the object from the watch
-//! until the watch has passed its revision, and reads prefer it: a reconciler always reads what it wrote, and no read
-//! waits. Events come from the watches alone, so handlers see each change once and with the right old state.
+//! # Own writes
+//! The answer to a write is the object that the watch will deliver later. It is kept beside the object from the watch
+//! until the watch has passed its revision, and reads prefer it: reads see own writes without waiting. Events come only
+//! from the watches, so handlers see each change once and with the right old state.
 //!
 //! # Skipped writes
-//! A write that would change nothing is skipped only while the watch that covers the object is live, and is recorded: see
+//! A write that would change nothing is skipped only while the watch of the object is live, and is recorded: see
 //! [`skips`](super::skips). Each event of the object is compared with the record before it replaces the state.
 //!
 //! # Memory
-//! An object costs what it takes when it is packed, and a slot of six words in a hash table. The table finds it by the
-//! namespace and the name that it carries itself. What the operator applied is one text for all objects that are made
-//! alike.
+//! An object takes its packed size and a slot of six words in a hash table, which finds it by the namespace and the
+//! name that it contains. The applied fields are one text for all similar objects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -42,13 +40,13 @@ mod written;
 pub(super) use list::Gone;
 use memory::{Dead, Interned};
 
-/// The scope of one watch: a namespace, or everything.
+/// The scope of one watch: a namespace or all.
 pub(crate) type Scope = Option<Arc<str>>;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     intake: Arc<Intake>,
-    /// The applied fields, which are the same text for all objects that are made alike.
+    /// The applied fields, which are shared by similar objects.
     applied: Interned,
     objects: Table<Slot>,
     written: OwnWrites,
@@ -59,7 +57,7 @@ pub(crate) struct Store {
     skips: Skips,
 }
 
-/// An object from a watch, and the number of the list that brought it last.
+/// An object from a watch, and the number of the last list that contained it.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) stored: Stored,
@@ -69,27 +67,27 @@ pub(super) struct Slot {
 /// The progress of a watch.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Every change up to this revision has been seen.
+    /// All changes up to this revision are known.
     revision: u64,
-    /// The number of lists that were begun.
+    /// The number of lists that have begun.
     lists: u32,
-    /// The newest revision that the list that is under way has brought.
+    /// The newest revision in the current list.
     listing: Option<u64>,
-    /// As what the last complete list brought its objects.
+    /// The representation of the last complete list.
     listed: Option<Representation>,
-    /// True while the watch follows the server.
+    /// True while the watch is live.
     is_live: bool,
     /// True if the current list has shown that the server went back to older revisions.
     went_back: bool,
 }
 
-/// The visibility of own writes that no watch has brought yet.
+/// The visibility of own writes that no watch has delivered yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consistency {
     /// Reads see the operator's own writes.
     #[default]
     OwnWrites,
-    /// Reads see what the watch has brought.
+    /// Reads see the objects from the watch.
     Watched,
 }
 
@@ -121,10 +119,10 @@ impl Store {
         }
     }
 
-    /// The object, as the operator knows it.
+    /// Returns the object as the operator knows it.
     ///
     /// # Errors
-    /// If its newest state does not fit its type.
+    /// Returns an error if its newest state does not fit its type.
     pub(crate) fn get(&self, key: &ObjectKey, consistency: Consistency) -> Result<Option<Stored>, Malformed> {
         if let Some((malformed, _)) = self.malformed.get(key) {
             return Err(malformed.clone());
@@ -143,11 +141,11 @@ impl Store {
         })
     }
 
-    /// The objects that `options` name, in no order, labels aside: [`Intake::is_wanted`] decides about them. Malformed
-    /// objects are omitted: the reconcile of each reports it.
+    /// Returns the objects that `options` select, unordered, regardless of labels, which [`Intake::is_wanted`]
+    /// compares. Malformed objects are omitted: their own reconciles report them.
     ///
     /// # Errors
-    /// The name of an index that does not exist.
+    /// Returns the name of an index that does not exist.
     pub(crate) fn candidates<'a>(
         &self,
         options: &'a ListOptions,
@@ -186,7 +184,7 @@ impl Store {
         })
     }
 
-    /// Goes on with the objects that indexes have, when `candidates` has no more; false if there are none.
+    /// Continues with more objects of the indexes when `candidates` is empty. Returns false if there are none.
     pub(crate) fn find_more(&self, candidates: &mut Candidates<'_>) -> bool {
         let Watched::Found(Found { last: Some(last), .. }) = &candidates.watched else {
             return false;
@@ -201,7 +199,7 @@ impl Store {
         }
     }
 
-    /// The indexes that a list looks into, and the values; that with the fewest objects first.
+    /// Returns the indexes of a list and the values, the one with the fewest objects first.
     fn indexes_of<'a>(&self, options: &'a ListOptions) -> Result<Vec<(&Index, &'a str)>, String> {
         let find = |(name, value): (&str, _)| match self.indexes.get(name) {
             Some(index) => Ok((index, value)),
@@ -212,7 +210,7 @@ impl Store {
         Ok(indexes)
     }
 
-    /// Some of the objects that all indexes have, beginning after one; `None` without an index.
+    /// Returns a part of the objects that are in all indexes, after `after`, or `None` without an index.
     fn find_indexed(&self, indexes: &[(&Index, &str)], after: Option<&Packed>) -> Option<Found> {
         let ((index, value), others) = indexes.split_first()?;
         let looked_up: Vec<_> = index.after(value, after).take(INDEXED_AT_ONCE).collect();
@@ -231,8 +229,8 @@ impl Store {
         self.objects.get(key).map(|slot| &slot.stored)
     }
 
-    /// Adds an index, and returns the objects that have to be added to it with [`Store::index`]; `None` if there is an
-    /// index of that name.
+    /// Adds an index and returns the objects that must be added with [`Store::index`], or `None` if an index of that
+    /// name exists.
     pub(super) fn add_index(
         &mut self,
         name: &str,
@@ -254,18 +252,18 @@ impl Store {
         }
     }
 
-    /// Returns true if the watches have brought nothing newer for this object.
+    /// Returns true if the watches have delivered nothing newer for this object.
     pub(super) fn is_current(&self, stored: &Stored) -> bool {
         let known = self.watched(&stored.packed);
         known.is_some_and(|known| known.packed.address() == stored.packed.address())
     }
 
-    /// The oldest write that a watch has not brought yet, as a number that stays the same while it is the oldest.
+    /// Returns a number that identifies the oldest write that a watch has not delivered.
     pub(super) fn oldest_write(&self, scope: &Scope) -> Option<u64> {
         self.written.oldest(scope)
     }
 
-    /// The objects that the watches brought.
+    /// Returns the objects from the watches.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Stored> + use<> {
         self.objects.snapshot().map(|slot| slot.stored)
     }
@@ -287,7 +285,7 @@ impl Store {
         self.malformed.len()
     }
 
-    /// The objects that do not fit their type, of a namespace or of all.
+    /// Returns the objects that do not fit their type, in a namespace or in all.
     pub(crate) fn malformed_in(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Malformed)> {
         let is_in = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
         let malformed = self.malformed.iter().filter(|(key, _)| is_in(key));
@@ -303,20 +301,20 @@ impl Store {
             .map(|(malformed, _)| malformed.error.as_str())
     }
 
-    /// Returns true if every watch has brought its first list, with its objects as `representation` or as more.
+    /// Returns true if every watch has completed its first list in `representation` or a wider one.
     pub(crate) fn is_listed_as(&self, representation: &Representation) -> bool {
         let listed = |progress: &Progress| progress.listed.is_some_and(|listed| listed == *representation);
         self.watches.values().all(listed)
     }
 
-    /// Returns true if one watch has brought its first list.
+    /// Returns true if one watch has completed its first list.
     pub(crate) fn has_listed(&self, scope: &Scope) -> bool {
         self.watches
             .get(scope)
             .is_some_and(|progress| progress.listed.is_some())
     }
 
-    /// Takes what a watch of objects as `representation` brought and returns the events that follow from it.
+    /// Stores an event of a watch of objects in `representation`, and returns the resulting events.
     pub(crate) fn step(
         &mut self,
         scope: &Scope,
@@ -357,21 +355,21 @@ impl Store {
         gone.into_iter().filter_map(|gone| self.forget_gone(gone))
     }
 
-    /// Notes whether a watch follows the server.
+    /// Records whether a watch is live.
     pub(super) fn set_live(&mut self, scope: &Scope, is_live: bool) {
         if let Some(progress) = self.watches.get_mut(scope) {
             progress.is_live = is_live;
         }
     }
 
-    /// Returns true if the watch that covers an object follows the server, so that its next change will be seen.
+    /// Returns true if the watch that covers an object is live, so that its next change will be delivered.
     pub(super) fn is_live(&self, key: &ObjectKey) -> bool {
         self.watch_of(key)
             .is_some_and(|(_, progress)| progress.is_live && progress.listed.is_some())
     }
 
-    /// Records that a write was skipped because of the state with this revision; `false` if the write must be sent: the
-    /// state is not the newest known one, or nobody would hear of another one.
+    /// Records a write that was skipped because of the state with this revision. Returns `false` if the write must be
+    /// sent because the state is not the newest known one, or the watch is not live.
     pub(crate) fn skip(
         &mut self,
         key: &ObjectKey,
@@ -384,18 +382,17 @@ impl Store {
         is_current && self.is_live(key) && self.skips.add(key, revision, origin, interest)
     }
 
-    /// Forgets the skips that a write of the same request decides about.
+    /// Removes the skips that a sent write of the same request supersedes.
     pub(crate) fn sent(&mut self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
         self.skips.supersede(key, origin, interest);
     }
 
-    /// Takes the requests whose skipped writes have to be looked at again.
+    /// Removes and returns the requests whose skipped writes must be checked again.
     pub(super) fn take_due(&mut self) -> Vec<Origin> {
         self.skips.take_due()
     }
 
-    /// Makes the requests of all skipped writes due whose objects a watch covers: it may never show whether they were
-    /// right.
+    /// Makes the requests of all skipped writes of a watch due, because its events may be missed.
     pub(super) fn give_up_skips(&mut self, scope: &Scope) {
         let is_of = |key: &&ObjectKey| self.watch_of(key).is_some_and(|(of, _)| of == scope);
         let keys: Vec<_> = self.skips.objects().filter(is_of).cloned().collect();
@@ -404,7 +401,7 @@ impl Store {
         }
     }
 
-    /// Compares the skipped writes of an object with what the watch brings, before that replaces what is known.
+    /// Compares the skipped writes of an object with its new state before that replaces the known one.
     fn settle(&mut self, key: &ObjectKey, new: Option<&Arrived>, went_back: bool) {
         if self.skips.is_empty() {
             return;
@@ -431,7 +428,7 @@ impl Store {
         self.skips = skips;
     }
 
-    /// The known state of an object that has this revision: the watch brought it, or the operator wrote it.
+    /// Returns the known state of an object with this revision, from the watch or from an own write.
     fn known_at(&self, key: &ObjectKey, revision: u64) -> Option<&Stored> {
         let written = match self.written.get(key) {
             Some(Change::Stored(written, _)) => Some(&written.stored),
@@ -461,7 +458,8 @@ impl Store {
         self.watches.get(scope).map_or(0, |progress| progress.revision)
     }
 
-    /// Takes a state of an object from a watch or a list. A list that went back shows an older state than the known one.
+    /// Stores a state of an object from a watch or a list. After the server went back, it may be older than the known
+    /// one.
     fn put(&mut self, scope: &Scope, object: Incoming, went_back: bool) -> Option<Event<dyn Item>> {
         let (initial, list) = self
             .watches
@@ -513,7 +511,7 @@ impl Store {
         })
     }
 
-    /// Removes what is about to be replaced, or is gone, from everything but the table; it is returned as it came in.
+    /// Removes a replaced or deleted object from everything but the table, and returns it in its incoming form.
     fn forget(&mut self, stored: &Stored) -> Option<Arc<dyn Item>> {
         let object = self.intake.unpack(stored)?;
         self.intake.hot.forget(&stored.packed);
@@ -523,7 +521,7 @@ impl Store {
         Some(object)
     }
 
-    /// Notes that a list brought the object.
+    /// Records that a list contained the object.
     fn touch(&mut self, key: &dyn Keyed, list: u32) {
         if let Some(slot) = self.objects.get(key).cloned()
             && slot.list != list
@@ -556,7 +554,7 @@ impl Store {
     }
 }
 
-/// Objects that are looked up in an index under one lock.
+/// Number of objects that are looked up in an index under one lock.
 const INDEXED_AT_ONCE: usize = 1_000;
 
 fn revision_of(object: &Incoming) -> u64 {
@@ -580,7 +578,7 @@ fn meta_key(metadata: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(Keyed::namespace(metadata), Keyed::name(metadata))
 }
 
-/// Returns true if `new` is a newer state than `old`: versions compare as numbers where they are numbers.
+/// Returns true if `new` is a newer state than `old`. Resource versions compare as numbers if possible.
 fn is_newer(new: &Packed, old: &Packed) -> bool {
     let version = new.resource_version();
     if !new.has_uid_of(old) || version.is_none() {

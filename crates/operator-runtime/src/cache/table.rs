@@ -1,4 +1,4 @@
-//! Objects by namespace and name. A snapshot of all of them costs the same however many there are.
+//! A [`Table`] of objects by namespace and name, whose snapshots have a constant cost.
 
 use std::collections::{HashSet, hash_map::RandomState};
 use std::hash::BuildHasher;
@@ -7,20 +7,20 @@ use std::vec;
 
 use super::keyed::{ByKey, Keyed};
 
-/// Parts of a table. A part is copied when it is changed while a snapshot has it, which takes a fraction of a millisecond
-/// for a hundred thousand objects.
+/// Number of shards of a table. A shard is copied when it is changed while a snapshot holds it, which takes a fraction
+/// of a millisecond with a hundred thousand objects.
 pub(super) const SHARDS: usize = 64;
 
 type Shard<T> = HashSet<ByKey<T>>;
 
-/// Objects by the namespace and the name that they carry. A clone shares its parts with the original.
+/// Objects by the namespace and the name that they contain. Clones share the shards.
 #[derive(Clone, Debug)]
 pub(super) struct Table<T> {
     shards: Box<[Arc<Shard<T>>]>,
     hasher: RandomState,
 }
 
-/// The objects of a table at one time, in no order.
+/// The objects of a table at one time, unordered.
 pub(super) struct Snapshot<T> {
     shards: vec::IntoIter<Arc<Shard<T>>>,
     current: vec::IntoIter<T>,
@@ -41,7 +41,7 @@ impl<T: Keyed + Clone> Table<T> {
             .map(|ByKey(object)| object)
     }
 
-    /// Adds an object, in place of one of the same name.
+    /// Adds an object. It replaces one with the same name.
     pub(super) fn replace(&mut self, object: T) {
         let shard = self.shard_of(&object);
         Arc::make_mut(&mut self.shards[shard]).replace(ByKey(object));
@@ -56,7 +56,7 @@ impl<T: Keyed + Clone> Table<T> {
         Arc::make_mut(shard).take(key).map(|ByKey(object)| object)
     }
 
-    /// Takes the objects of one part, of [`SHARDS`], for which `is_wanted` is true.
+    /// Removes and returns the objects of one shard for which `is_wanted` returns true.
     pub(super) fn extract_if(&mut self, shard: usize, is_wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let is_wanted = |object: &ByKey<T>| is_wanted(&object.0);
         match self.shards.get_mut(shard) {
@@ -80,7 +80,7 @@ impl<T: Keyed + Clone> Table<T> {
     }
 
     fn shard_of(&self, key: &dyn Keyed) -> usize {
-        // The tables of the shards use the other bits of their own hashes.
+        // The hash tables of the shards use the other bits of the hash.
         (self.hasher.hash_one(key) >> 32) as usize % SHARDS
     }
 }
@@ -95,7 +95,7 @@ impl<T: Clone> Iterator for Snapshot<T> {
             if let Some(object) = self.current.next() {
                 return Some(object);
             }
-            // The shard is let go at once, so that it is not copied if it changes from now on.
+            // The shard is dropped at once, so that a later change does not copy it.
             let shard = self.shards.next()?;
             let objects: Vec<_> = shard.iter().map(|ByKey(object)| object.clone()).collect();
             self.current = objects.into_iter();

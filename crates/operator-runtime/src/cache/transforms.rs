@@ -1,4 +1,4 @@
-//! Changes of objects before the cache keeps them.
+//! [`Transforms`] change objects before the cache keeps them.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,13 +10,14 @@ use kube::core::ObjectMeta;
 
 use crate::object::{Kind, Object, View};
 
-/// Changes of objects before the cache keeps them, mostly the removal of fields that the operator never reads.
+/// Changes of objects before the cache keeps them, usually to remove fields that the operator never reads.
 ///
-/// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
-/// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes it.
+/// `metadata.managedFields` is removed in any case. A transform belongs to one kind, read as one type. It runs whenever
+/// the cache decodes an object of that type, including the answer to a write. The result is kept as the type serializes
+/// it.
 ///
-/// A field that the operator applies itself must stay, or the cache cannot tell that an apply would change nothing,
-/// and every apply is sent.
+/// Do not remove fields that the operator applies: the cache then cannot recognize an apply that changes nothing, and
+/// every apply is sent.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -32,7 +33,7 @@ use crate::object::{Kind, Object, View};
 pub struct Transforms {
     by_type: HashMap<(String, TypeId), Transform>,
     of_metadata: Option<MetadataTransform>,
-    /// In the transforms of one kind: those of the namespaces that have their own.
+    /// In the transforms of one kind: the transforms of single namespaces.
     by_namespace: HashMap<String, Transforms>,
 }
 
@@ -42,7 +43,7 @@ type MetadataTransform = Arc<dyn Fn(&mut ObjectMeta) + Send + Sync>;
 // === impl Transforms ===
 
 impl Transforms {
-    /// Changes each object of `K` before it is kept. A second transform of `K` takes the place of the first.
+    /// Changes each object of `K` before it is kept. It replaces an earlier transform of `K`.
     #[must_use]
     pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.of_kind(&Kind::of::<K>(), transform)
@@ -65,14 +66,14 @@ impl Transforms {
         self
     }
 
-    /// Changes the metadata of the objects of every kind, unless the kind has a transform of its own.
+    /// Changes the metadata of the objects of every kind that has no transform of its own.
     #[must_use]
     pub fn of_metadata(mut self, transform: impl Fn(&mut ObjectMeta) + Send + Sync + 'static) -> Self {
         self.of_metadata = Some(Arc::new(transform));
         self
     }
 
-    /// These, and where they say nothing, the others.
+    /// Returns these transforms, with those of `wider` for the kinds that have none.
     #[must_use]
     pub(super) fn or(mut self, wider: &Self) -> Self {
         for (key, transform) in &wider.by_type {
@@ -84,12 +85,12 @@ impl Transforms {
         self
     }
 
-    /// These, and others in some namespaces.
+    /// Returns these transforms with others for single namespaces.
     pub(super) fn with_namespaces(self, by_namespace: HashMap<String, Self>) -> Self {
         Self { by_namespace, ..self }
     }
 
-    /// The transforms of one kind alone.
+    /// Returns the transforms of one kind.
     pub(super) fn only(&self, kind: &Kind) -> Self {
         let path = kind.path();
         let of_kind = self.by_type.iter().filter(|((of, _), _)| *of == path);
@@ -105,7 +106,6 @@ impl Transforms {
         }
     }
 
-    /// Returns true if objects of a type are changed, if these are the transforms of its kind alone.
     /// Returns true if objects may be changed.
     pub(super) fn are_any(&self) -> bool {
         self.of_metadata.is_some()
@@ -119,7 +119,7 @@ impl Transforms {
             || self.by_namespace.values().any(Self::change::<K>)
     }
 
-    /// Changes an object, if these are the transforms of its kind alone. One that panics leaves it as it is then.
+    /// Changes an object with the transform of its kind. After a panic the object stays as it is at that point.
     pub(super) fn apply<K: View>(&self, object: &mut K) {
         let namespace = object.meta().namespace.as_deref();
         let own = namespace.and_then(|namespace| self.by_namespace.get(namespace));
@@ -129,7 +129,7 @@ impl Transforms {
             tracing::error!(
                 namespace = meta.namespace.as_deref(),
                 name = meta.name.as_deref(),
-                "A transform panicked"
+                "Transform panicked"
             );
         }
     }

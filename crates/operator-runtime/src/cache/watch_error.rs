@@ -1,4 +1,4 @@
-//! Handlers of failed watches, beside the log.
+//! [`WatchErrorHandler`], the handler of failed watches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,10 @@ use kube::runtime::watcher;
 
 use crate::object::Kind;
 
-/// Hears of each failure of a watch, in the place of the log; see [`CacheOptions::watch_errors`].
+/// Receives each failure of a watch instead of the log; see [`CacheOptions::watch_errors`].
 ///
-/// It is called for every attempt that fails, also where a watch goes on at once with a new list (410). It must not block.
+/// It is called for every failed attempt, including those that are followed by a new list at once (410). It must not
+/// block.
 ///
 /// ```
 /// use operator_runtime::cache::{CacheOptions, WatchErrorHandler};
@@ -33,11 +34,11 @@ type Handler = Arc<dyn Fn(&WatchFailure<'_>) + Send + Sync>;
 pub struct WatchFailure<'a> {
     /// The kind.
     pub kind: &'a Kind,
-    /// The namespace that the watch covers; `None` for all.
+    /// The namespace of the watch. `None` for all.
     pub namespace: Option<&'a str>,
-    /// The error, with a hint where one is known.
+    /// The error, with a hint if one is known.
     pub message: &'a str,
-    /// The error itself.
+    /// The error.
     pub error: &'a watcher::Error,
 }
 
@@ -49,7 +50,7 @@ impl WatchErrorHandler {
         Self(Some(Arc::new(handler)))
     }
 
-    /// Tells the handler, and says whether there is one.
+    /// Calls the handler. Returns false if there is none.
     pub(super) fn tell(&self, failure: &WatchFailure<'_>) -> bool {
         if let Some(handler) = &self.0 {
             handler(failure);

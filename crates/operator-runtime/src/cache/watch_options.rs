@@ -1,12 +1,12 @@
-//! Options of watches: for everything, a namespace, a kind, and a kind in a namespace.
+//! [`WatchOptions`], for the cache, a namespace, a kind, and a kind in a namespace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::transforms::Transforms;
 
-/// Options of the watches of a kind, of a namespace, or of a kind in a namespace. A field without a value has that of the
-/// next wider options:
+/// Options of the watches of a kind, of a namespace, or of a kind in a namespace. A field that is `None` has the value
+/// of the next of these options:
 ///
 /// 1. a namespace of [`KindOptions::namespaces`](super::KindOptions::namespaces), for the kinds that have namespaces of their own;
 /// 2. otherwise a namespace of [`CacheOptions::namespaces`](super::CacheOptions::namespaces);
@@ -17,28 +17,28 @@ use super::transforms::Transforms;
 pub struct WatchOptions {
     /// Keeps only objects whose labels match, in the form of `kubectl get -l`.
     pub labels: Option<String>,
-    /// Keeps only objects whose fields match, in the form of `kubectl get --field-selector`. The server decides which fields
-    /// can be selected: `metadata.name`, `metadata.namespace` and some of each kind.
+    /// Keeps only objects whose fields match, in the form of `kubectl get --field-selector`. The server supports
+    /// `metadata.name`, `metadata.namespace` and some fields of each kind.
     pub fields: Option<String>,
-    /// Transforms of objects before they are kept; a kind without one has that of the next wider options.
+    /// Transforms of objects before they are kept. A kind without one has that of the next options.
     pub transforms: Transforms,
     /// The interval of resyncs.
     pub sync_period: Option<SyncPeriod>,
-    /// If true, the server is asked for bookmark events.
+    /// Requests bookmarks.
     pub bookmarks: Option<bool>,
 }
 
-/// The interval at which every object is sent to every controller again.
+/// The interval of resyncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPeriod {
     /// No resyncs.
     Never,
-    /// This interval, give or take a tenth.
+    /// This interval, plus or minus 10 %.
     Every(Duration),
 }
 
-/// Namespaces, and the options of their watches. All namespaces are watched if it is empty. The empty name stands for
-/// the namespaces that are not named, in one watch, as controller-runtime's `AllNamespaces`.
+/// Namespaces and the options of their watches. Empty means all namespaces. The empty name is one watch of the
+/// namespaces that are not named, as controller-runtime's `AllNamespaces`.
 ///
 /// ```
 /// use operator_runtime::cache::{Namespaces, WatchOptions};
@@ -54,7 +54,7 @@ pub struct Namespaces(pub BTreeMap<String, WatchOptions>);
 // === impl WatchOptions ===
 
 impl WatchOptions {
-    /// These, and where they say nothing, the wider ones.
+    /// Returns these namespaces with the options of `wider` for fields that are `None`.
     #[must_use]
     pub(super) fn or(self, wider: &Self) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl SyncPeriod {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// These namespaces with the options that they have here; unchanged if there are no names.
+    /// Returns only the given namespaces, with their options here. Unchanged if `names` is empty.
     pub(crate) fn limited_to(self, names: &[String]) -> Self {
         if names.is_empty() {
             return self;
