@@ -60,7 +60,9 @@ pub enum OwnerError {
         object: String,
     },
     /// The owner has no UID because it was not read from the API server.
-    #[error("{owner} cannot be an owner: it has no name or no uid because it was not read from the API server")]
+    #[error(
+        "{owner} cannot be an owner: it has no name or no uid because it was not read from the API server"
+    )]
     NotStored {
         /// The owner.
         owner: String,

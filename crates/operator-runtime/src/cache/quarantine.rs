@@ -208,8 +208,7 @@ impl Quarantine {
         let namespace = metadata.namespace.as_deref();
         tracing::error!(%kind, namespace, name, error,
             "Object does not fit its type and is omitted until it changes");
-        let note =
-            format!("The operator cannot decode this object and ignores it until it changes: {error}");
+        let note = format!("The operator cannot decode this object and ignores it until it changes: {error}");
         let event = self.recorder.about_object(kind, metadata).action("Quarantine");
         event.warning(REASON, note);
     }

@@ -1,31 +1,31 @@
-//! Why a request of the client failed.
+//! [`ClientError`].
 
 use crate::cache::CacheError;
 use crate::owner::OwnerError;
 
-/// Why a request of the client failed.
+/// An error of a request of the client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The cache has no answer.
+    /// The cache cannot answer.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// The owner cannot own the object.
     #[error(transparent)]
     Owner(#[from] OwnerError),
-    /// The object cannot be written because it has no name, or no namespace though its kind has them.
+    /// The object has no name, or no namespace although its kind is namespaced.
     #[error("cannot {verb} {kind}: metadata.{field} is empty")]
     Incomplete {
-        /// What was to be done.
+        /// The verb.
         verb: &'static str,
         /// The kind.
         kind: String,
         /// The empty field of the metadata.
         field: &'static str,
     },
-    /// The client is for another namespace.
-    #[error("cannot {what}: this client is for namespace {namespace}; take one for the other namespace")]
+    /// The client is limited to another namespace.
+    #[error("cannot {what}: this client is limited to namespace {namespace}")]
     OtherNamespace {
-        /// What was to be done, such as `get Deployment.apps default/web`.
+        /// The request, such as `get Deployment.apps default/web`.
         what: String,
         /// The namespace of the client.
         namespace: String,
@@ -36,41 +36,41 @@ pub enum ClientError {
         /// The request, such as `list Deployment.apps default/`.
         what: String,
     },
-    /// Metadata is not enough to create or replace an object.
-    #[error("cannot {what}: cannot create/update using only metadata; patch it, or use the whole type")]
+    /// Metadata is not sufficient to create or replace an object.
+    #[error("cannot {what}: cannot create/update using only metadata: send a patch, or use the whole type")]
     MetadataOnly {
-        /// What was to be done, such as `create Deployment.apps default/web`.
+        /// The request, such as `create Deployment.apps default/web`.
         what: String,
     },
-    /// `mutate` of `create_or_update`, or the new state of `patch_from`, made another object of it.
+    /// The function of `create_or_patch`, or the new state of `patch_from`, has another name or namespace.
     #[error("cannot {what}: mutate changed the name or the namespace")]
     Renamed {
-        /// What was to be done, such as `create or update Deployment.apps default/web`.
+        /// The request, such as `create or patch Deployment.apps default/web`.
         what: String,
     },
-    /// The object, or a value for its status, is no JSON.
-    #[error("cannot {what}: it does not serialize")]
+    /// The object or the value for its status cannot be serialized.
+    #[error("cannot {what}: failed to serialize the object")]
     Serialize {
-        /// What was to be done, such as `apply Deployment.apps default/web`.
+        /// The request, such as `apply Deployment.apps default/web`.
         what: String,
-        /// Why not.
+        /// The error of the serializer.
         #[source]
         source: serde_json::Error,
     },
-    /// This instance is not the leader, or has not renewed its leadership in time: another one may act already.
+    /// This instance is not the leader, or has not renewed its lease in time: another instance may lead.
     #[error("cannot {what}: {reason}")]
     NotLeader {
-        /// What was to be done, such as `apply Deployment.apps default/web`.
+        /// The request, such as `apply Deployment.apps default/web`.
         what: String,
-        /// Tells whether the request was sent.
+        /// Whether the request was sent.
         reason: String,
     },
-    /// The API server refused, or could not be reached.
+    /// The API server rejected the request, or could not be reached.
     #[error("cannot {what}")]
     Request {
-        /// What was to be done, such as `apply Deployment.apps default/web`.
+        /// The request, such as `apply Deployment.apps default/web`.
         what: String,
-        /// What the server or the network said.
+        /// The error of the request.
         #[source]
         source: kube::Error,
     },
@@ -79,7 +79,7 @@ pub enum ClientError {
 // === impl ClientError ===
 
 impl ClientError {
-    /// The `Status` that the API server refused with, if it did; `None` for what went wrong on this side or on the way.
+    /// Returns the `Status` with which the API server rejected the request.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self {
             Self::Request {
@@ -90,8 +90,8 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the server said that the object does not exist. A kind or a subresource that is not served is another
-    /// error, though its code is 404 as well: see [`ClientError::is_not_served`].
+    /// Returns true if the server answered that the object does not exist. An unknown kind or subresource is another
+    /// error, although its code is 404 too: see [`ClientError::is_not_served`].
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(|status| {
             let names_object = |details: &kube::core::response::StatusDetails| !details.name.is_empty();
@@ -99,18 +99,18 @@ impl ClientError {
         })
     }
 
-    /// Returns true if the server does not serve the kind or the subresource: its CRD is not installed, or the version is
-    /// not served.
+    /// Returns true if the server does not serve the kind or the subresource, because its CRD is not installed or its
+    /// version is not served.
     pub fn is_not_served(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404) && !self.is_not_found()
     }
 
-    /// Whether the server said that the object had changed meanwhile, so that what was written came from a stale state.
+    /// Returns true if the server answered that the object has changed, so that the write was based on a stale state.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }
 
-    /// Returns true if the server said that an object of that name exists.
+    /// Returns true if the server answered that an object with the name exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }

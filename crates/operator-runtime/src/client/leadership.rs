@@ -1,8 +1,8 @@
-//! Refuses writes while this instance is not the leader.
+//! Rejects writes while this instance is not the leader: [`LeaderLayer`].
 //!
-//! The check is the innermost layer of a client: it is made for each attempt of a request, and again whenever the request
-//! makes progress. A process that was stopped while a request waited for a connection, or between two attempts, therefore
-//! sends nothing after it has lost its leadership.
+//! The layer is the innermost one of a client. It checks each attempt of a request, and again whenever the request
+//! makes progress. A process that was stopped while a request waited for a connection, or between two attempts, sends
+//! nothing after it has lost its leadership.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use tower::{BoxError, Layer, Service};
 
 use crate::election::Leadership;
 
-/// API groups whose objects are questions to the API server: creating one changes nothing.
+/// API groups whose objects are queries: creating one changes nothing.
 const REVIEWS: [&str; 2] = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
 
-/// Lets writes pass only while this instance is the leader.
+/// Allows writes only while this instance is the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaderLayer(watch::Receiver<Leadership>);
 
@@ -30,7 +30,7 @@ pub(crate) struct LeaderOnly<S> {
     leadership: watch::Receiver<Leadership>,
 }
 
-/// A write was refused or abandoned.
+/// A write that was rejected or abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotLeader {
     /// Nothing was sent.
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// Tells whether a request may change something. An upgraded connection, such as that of `exec`, may.
+/// Returns true if a request may change something, as the connection of `exec` may.
 fn is_write<B>(request: &Request<B>) -> bool {
     match *request.method() {
         Method::GET | Method::HEAD | Method::OPTIONS => request.headers().contains_key(header::UPGRADE),
@@ -116,7 +116,7 @@ fn is_write<B>(request: &Request<B>) -> bool {
 // === impl NotLeader ===
 
 impl NotLeader {
-    /// The refusal in the error of a request.
+    /// Returns the reason in the error of a request.
     pub(crate) fn of(error: &kube::Error) -> Option<Self> {
         match error {
             kube::Error::Service(source) => source.downcast_ref().copied(),
@@ -163,7 +163,7 @@ mod tests {
         assert!(is_write(&exec.body(()).unwrap()));
     }
 
-    /// The sender of the leadership, a service that answers when it is told to, and the number of requests it began.
+    /// A write that waits for its connection when leadership ends.
     #[tokio::test]
     async fn write_that_waits_is_not_sent_after_the_leadership_has_ended() {
         let (leadership, receiver) = watch::channel(LEADER);

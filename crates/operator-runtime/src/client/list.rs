@@ -1,4 +1,4 @@
-//! Lists, and deletions of the objects of a list.
+//! [`List`]: lists of objects, and deletions of their objects.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::object::{Kind, View};
 ///
 /// # async fn example(ctx: Context<Pod>) -> Result<()> {
 /// let pods = ctx.list::<Pod>().labels([("app", "web")]).await?;
-/// // From inside a reconcile, a list defaults to the namespace of the object.
+/// // In a reconcile, the default is the namespace of the object.
 /// let everywhere = ctx.list::<Pod>().all_namespaces().await?;
 /// # Ok(())
 /// # }
@@ -78,17 +78,17 @@ impl<'a, K: View> List<'a, K> {
         self
     }
 
-    /// Replaces all options: for label selectors, field selectors and limits.
+    /// Replaces all options, for label selectors, field selectors and limits.
     pub fn options(mut self, options: impl Into<ListOptions>) -> Self {
         self.options = options.into();
         self
     }
 
-    /// Deletes the objects of one namespace, or of a cluster-scoped kind, with one request. With an index, the objects that
-    /// the cache has are deleted one by one.
+    /// Deletes the objects of one namespace or of a cluster-scoped kind with one request. With an index, the objects in
+    /// the cache are deleted one by one.
     ///
     /// # Errors
-    /// If the kind has namespaces and none is given, or the server rejects a deletion.
+    /// Returns an error if the kind is namespaced and no namespace is given, or if the server rejects a deletion.
     pub async fn delete_all(self) -> Result<(), ClientError> {
         let resources = Resources::<K>::new(self.client, self.kind);
         resources.delete_all_of(self.options).await

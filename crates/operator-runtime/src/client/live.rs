@@ -1,4 +1,4 @@
-//! Reads from the API server, past the cache.
+//! Reads from the API server.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::cache::item::from_value;
 use crate::object::View;
 
 impl Client {
-    /// Returns the object; `None` if there is none.
+    /// Returns an object, or `None` if it does not exist.
     pub(super) async fn get_live<K: View>(&self, target: &Target) -> Result<Option<Arc<K>>, ClientError> {
         let (name, parameters) = (target.key.name(), GetParams::default());
         let request = if K::metadata_api() {
@@ -29,7 +29,7 @@ impl Client {
         }
     }
 
-    /// Lists the objects of the namespace of `target`, or of all, with one request.
+    /// Lists the objects in the namespace of `target`, or all, with one request.
     pub(super) async fn list_live<K: View>(
         &self,
         target: &Target,

@@ -1,10 +1,10 @@
-//! JSON merge patches (RFC 7386): what one does, and the one that makes one object of another. It is pure.
+//! JSON merge patches (RFC 7386): their effect, and the difference of two objects. Pure.
 
 use serde_json::{Map, Value};
 
 use crate::cache::noop::is_same;
 
-/// The merge patch that turns `before` into `after`; `None` if they are the same. Neither has nulls.
+/// Returns the merge patch from `before` to `after`, or `None` if they are equal. Neither has nulls.
 pub(super) fn difference(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return (before != after).then(|| after.clone());
@@ -27,12 +27,12 @@ pub(super) fn difference(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Returns true if the merge patch leaves the object, which is the whole one, as it is.
+/// Returns true if the merge patch does not change the complete object.
 pub(super) fn changes_nothing(patch: &Value, object: &Value) -> bool {
     is_unchanged(patch, object, Value::is_null)
 }
 
-/// `is_absent` says of which members of a patch a missing member of the object makes no difference.
+/// `is_absent` returns true for members of a patch that are equivalent to a missing member of the object.
 fn is_unchanged(patch: &Value, object: &Value, is_absent: fn(&Value) -> bool) -> bool {
     match (patch, object) {
         (Value::Object(patch), Value::Object(object)) => {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     proptest! {
-        /// Applied as RFC 7386 says, the difference of two objects makes the one of the other.
+        /// Applying the difference of two objects to the first yields the second.
         #[test]
         fn difference_leads_from_one_to_the_other(before in object(), after in object()) {
             let mut patched = before.clone();
@@ -124,7 +124,7 @@ mod tests {
             prop_assert_eq!(patched, after);
         }
 
-        /// What is said to change nothing changes nothing.
+        /// A patch that is reported to change nothing changes nothing.
         #[test]
         fn nothing_is_nothing(patch in object(), object in object()) {
             let mut patched = object.clone();

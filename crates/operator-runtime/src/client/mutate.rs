@@ -25,7 +25,7 @@ impl<K: View> Resources<'_, K> {
         mut object: K,
         mut mutate: impl FnMut(&mut K) -> Result<()> + Send,
     ) -> Result<Written<K>> {
-        let target = self.placed("create or change", &mut object)?;
+        let target = self.placed("create or patch", &mut object)?;
         target.check()?;
         let mut existing = self.get(target.key.clone()).await?;
         let mut attempts = 1;
@@ -81,7 +81,7 @@ impl<K: View> Resources<'_, K> {
         Ok(Written::Sent(written))
     }
 
-    /// Records that nothing is written because `mutate` changed nothing in this state.
+    /// Records a skipped write, because `mutate` changed nothing in this state.
     fn note_unchanged(&self, target: &Target, old: &Arc<K>) -> Result<(), ClientError> {
         let is_same =
             |known: &CachedState<K>| Ok(known.object.meta().resource_version == old.meta().resource_version);
@@ -111,7 +111,7 @@ impl<K: View> Resources<'_, K> {
     }
 }
 
-/// Returns true if the write failed because the object was not as it was thought to be.
+/// Returns true if the write failed because the known state of the object was stale.
 fn is_stale(error: &ClientError, existed: bool) -> bool {
     error.is_conflict() || (existed && error.is_not_found()) || (!existed && error.is_already_exists())
 }

@@ -1,4 +1,4 @@
-//! The options of a client.
+//! [`ClientOptions`].
 
 use std::sync::Arc;
 
@@ -9,34 +9,36 @@ use crate::cache::Consistency;
 /// The options of a [`Client`](super::Client), which [`Client::with`](super::Client::with) changes.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The field manager of the writes. Default: the name of the manager. Applies of another field manager are always
-    /// sent, because the cache remembers only the fields that the operator's own field manager applied.
+    /// The field manager of writes. Default: the name of the manager. Applies of another field manager are always sent,
+    /// because the cache records only the fields that the operator's own field manager applied.
     pub field_manager: Arc<str>,
-    /// If true, the server checks and admits writes, and does not store them. The cache does not take the answers.
+    /// Sends writes as dry runs: the server validates and admits them without storing them. The cache ignores the
+    /// answers. Default: false.
     pub dry_run: bool,
-    /// If true, every write is sent, also those that would change nothing as far as the cache knows.
-    /// [`ControllerOptions::always_send`](crate::controller::ControllerOptions::always_send) does the same for all writes
-    /// of a controller.
+    /// Sends every write, including those that would change nothing according to the cache.
+    /// [`ControllerOptions::always_send`](crate::controller::ControllerOptions::always_send) applies to all writes of a
+    /// controller. Default: false.
     pub always_send: bool,
-    /// If true, which is the default, an apply takes over the fields that other field managers hold. Otherwise it is
-    /// rejected if one of them has another value ([`ClientError::is_conflict`](super::ClientError::is_conflict)).
+    /// Takes over the fields of other field managers in an apply. Otherwise the apply is rejected if one of them has
+    /// another value ([`ClientError::is_conflict`](super::ClientError::is_conflict)). Default: true.
     pub force: bool,
-    /// If true, [`Client::patch_from`](super::Client::patch_from) is rejected with a conflict if the object is not at the
-    /// resource version of the old state any more: for changes that depend on the whole object, such as a list that grows.
+    /// Rejects [`Client::patch_from`](super::Client::patch_from) with a conflict if the object is no longer at the
+    /// resource version of the old state: for changes that depend on the whole object, such as an item that is appended
+    /// to a list. Default: false.
     pub optimistic_lock: bool,
     /// The treatment of unknown fields in writes. Default: that of the server, which warns.
     pub field_validation: Option<ValidationDirective>,
-    /// The namespace of objects and lists that name none; it is an error to name another one. Cluster-scoped kinds are not
+    /// The default namespace of objects and lists. Another namespace is an error. Cluster-scoped kinds are not
     /// affected.
     pub namespace: Option<Arc<str>>,
-    /// The grace period, propagation and preconditions of deletions. Default: background propagation. Without
-    /// preconditions, the deletion of an object, instead of a key, has its UID as precondition.
+    /// The grace period, propagation and preconditions of deletions. Default: background propagation. If the target of
+    /// a deletion is an object instead of a key, its UID is the default precondition.
     pub delete: DeleteParams,
-    /// If true, [`Client::get`](super::Client::get) and [`Client::list`](super::Client::list) read from the API server
-    /// instead of the cache. Each read is a request then.
+    /// Reads from the API server instead of the cache in [`Client::get`](super::Client::get) and
+    /// [`Client::list`](super::Client::list), with one request for each read. Default: false.
     pub live: bool,
-    /// If true, which is the default, reads see the operator's own writes as soon as they are answered. Otherwise they see
-    /// them when the watch brings them, as in controller-runtime; reconcilers have no use for that.
+    /// Makes own writes visible to reads when they are answered. Otherwise they become visible when the watch delivers
+    /// them, as in controller-runtime. Default: true.
     pub own_writes: bool,
 }
 
@@ -81,7 +83,7 @@ impl ClientOptions {
         }
     }
 
-    /// Returns the part of the query that kube's parameters of creates and updates do not have.
+    /// Returns the part of the query that kube's parameters of creates and updates lack.
     pub(super) fn post_query(&self) -> &'static str {
         match &self.field_validation {
             None => "",

@@ -1,5 +1,5 @@
-//! The reconcile request on whose behalf a client writes. Every client that is used within a reconcile finds it, however
-//! the reconciler came by the client; elsewhere there is none.
+//! [`Current`], the reconcile request of a write. Every client that is used within a reconcile finds it in a task-local
+//! variable.
 
 use super::request::Target;
 use super::{Client, ClientError};
@@ -7,10 +7,10 @@ use crate::cache::informer::CachedState;
 use crate::cache::skips::{Interest, Origin};
 use crate::object::View;
 
-/// The request that is being reconciled.
+/// The request of the running reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
-    /// The request, and the queue that it came from.
+    /// The request and its queue.
     pub(crate) origin: Origin,
     /// True if its controller sends every write.
     pub(crate) always_send: bool,
@@ -25,15 +25,15 @@ pub(crate) async fn within<F: Future>(current: Current, reconcile: F) -> F::Outp
     CURRENT.scope(current, reconcile).await
 }
 
-/// A write may be skipped as often as the object changes between the comparison and its record.
+/// Attempts of a skip: the object may change between the comparison and the record.
 const ATTEMPTS: usize = 3;
 
 // === impl Client ===
 
 impl Client {
-    /// Finds the object in the cache if it is as a write would leave it, and records that the write is skipped. `None` if
-    /// the write has to be sent: outside of a reconcile, if skipping is turned off, if `changes_nothing` says no, or if the
-    /// cache would not notice that it was behind.
+    /// Returns the object in the cache if a write would not change it, and records that the write is skipped. Returns
+    /// `None` if the write must be sent: outside a reconcile, if skipping is turned off, if `changes_nothing` returns
+    /// false, or if the watch is not live.
     pub(super) fn skip_if<K: View>(
         &self,
         target: &Target,
@@ -48,8 +48,8 @@ impl Client {
         }))
     }
 
-    /// [`Client::skip_if`] for a part of a write: `decide` returns the interest of the part that changes nothing, and what is
-    /// left to send.
+    /// Does the same for a part of a write, see [`Client::skip_if`]: `decide` returns the interest of the skipped part
+    /// and the part that is left to send.
     pub(super) fn skip_part<K: View, T>(
         &self,
         target: &Target,
@@ -78,10 +78,10 @@ impl Client {
 
     pub(super) fn count_skip(&self, target: &Target) {
         self.metrics.write_skipped(&target.kind.to_string());
-        tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Nothing to write");
+        tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Write skipped: no change");
     }
 
-    /// Notes that a write was sent, so that earlier skips of the same request do not count any more.
+    /// Records that a write was sent, which supersedes earlier skips of the same request.
     pub(super) fn sent(&self, target: &Target, interest: &Interest) {
         if let Some(origin) = self.origin()
             && let Some(informer) = self.cache.existing(&target.kind)

@@ -1,4 +1,4 @@
-//! What a request is about, how it is sent, and what becomes of its answer.
+//! [`Target`], the subject of a request, and the sending of requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// If the key has no name, or no namespace though its kind has them.
+    /// Returns an error if the key has no name, or no namespace although its kind is namespaced.
     pub(super) fn check(&self) -> Result<(), ClientError> {
         let incomplete = |field| ClientError::Incomplete {
             verb: self.verb,
@@ -49,7 +49,7 @@ impl Target {
         Ok(())
     }
 
-    /// Builds requests for the objects beside the target.
+    /// Returns a builder of requests for the target.
     pub(super) fn request(&self) -> Request {
         let namespace = self.key.namespace().filter(|_| self.kind.namespaced);
         Request::new(DynamicObject::url_path(&ApiResource::from(&self.kind), namespace))
@@ -99,7 +99,7 @@ impl Client {
         })
     }
 
-    /// Sends a write, and puts its answer into the cache.
+    /// Sends a write and stores its answer in the cache.
     pub(super) async fn write<K: View>(
         &self,
         target: &Target,
@@ -107,10 +107,10 @@ impl Client {
     ) -> Result<Arc<K>, ClientError> {
         let informer = self.cached(target);
         if let Some(informer) = informer.filter(|informer| informer.keeps::<K>()) {
-            // The answer is read like an object from the watch, without a tree of JSON between.
+            // Decoded as an object from the watch, without a JSON tree.
             let answer: Ingested<K> = self.send(target, request).await?;
             let intake = informer.intake();
-            // The watch may be faster. A write that removes the last finalizer is answered with the revision before it.
+            // The watch may be faster. The answer to a write that removes the last finalizer has the previous revision.
             if !answer.is_deleting()
                 && let Some(object) = informer.watched_as(answer.meta())
             {
@@ -134,27 +134,27 @@ impl Client {
         self.read_answer(target, answer)
     }
 
-    /// The informer of the kind, which the answers of writes go to.
+    /// Returns the informer of the kind, which stores the answers of writes.
     fn cached(&self, target: &Target) -> Option<Arc<Informer>> {
         let informer = self.cache.existing(&target.kind);
         informer.filter(|_| !self.options.dry_run)
     }
 
-    /// Takes note of a deletion that left nothing of the object with this UID.
+    /// Records a deletion that left nothing of the object with this UID.
     pub(super) fn take_deleted(&self, target: &Target, uid: &str, at: Option<u64>) {
         if let Some(informer) = self.cache.existing(&target.kind) {
             informer.deleted(&target.key, uid, at);
         }
     }
 
-    /// Puts an object into the cache that the server has changed.
+    /// Stores an object that the server has changed in the cache.
     pub(super) fn take_changed(&self, target: &Target, answer: Value) {
         if let Some(informer) = self.cache.existing(&target.kind) {
             informer.write(answer);
         }
     }
 
-    /// An answer as a `K`.
+    /// Returns an answer as a `K`.
     fn read_answer<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
         if let Some(informer) = self.cached(target) {
             return read(target, answer, informer.intake());
@@ -164,7 +164,7 @@ impl Client {
         read(target, answer, &intake)
     }
 
-    /// The `fieldValidation` of a create or an update.
+    /// Adds `fieldValidation` to a create or an update.
     pub(super) fn validated(&self, request: Built) -> Built {
         let query = self.options.post_query();
         let mut request = request?;

@@ -1,4 +1,4 @@
-//! The reads and writes of a client for one kind and one type.
+//! [`Resources`], the reads and writes of a client for one kind and one type.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::cache::skips::Interest;
 use crate::cache::{ListOptions, noop};
 use crate::object::{Kind, ObjectKey, View};
 
-/// The objects of one kind as `K`. Each function does what the function of [`Client`] with its name does.
+/// The objects of one kind as `K`. Each function implements the function of [`Client`] with its name.
 pub(crate) struct Resources<'a, K> {
     pub(crate) client: &'a Client,
     pub(crate) kind: Cow<'a, Kind>,
@@ -25,10 +25,10 @@ pub(crate) struct Resources<'a, K> {
 }
 
 impl Client {
-    /// What a request of this client is about.
+    /// Returns the target of a request.
     ///
     /// # Errors
-    /// If the client is for another namespace.
+    /// Returns an error if the client is limited to another namespace.
     pub(super) fn target(
         &self,
         verb: &'static str,
@@ -171,13 +171,13 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await.map(Written::Sent)
     }
 
-    /// Reads an object past the cache.
+    /// Reads an object from the API server.
     pub(crate) async fn get_live(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, ClientError> {
         let target = self.client.target("get", &self.kind, key.clone())?;
         self.client.get_live(&target).await
     }
 
-    /// Replaces the finalizers of an object that is at this resource version.
+    /// Replaces the finalizers of an object at this resource version.
     pub(crate) async fn patch_finalizers(
         &self,
         key: &ObjectKey,
@@ -210,7 +210,7 @@ impl<'a, K: View> Resources<'a, K> {
         let version = match self.client.options.optimistic_lock {
             false => None,
             true => {
-                // A null would be taken for no precondition.
+                // The server would ignore null.
                 let version = old.meta().resource_version.as_deref();
                 let version = version.filter(|version| !version.is_empty());
                 Some(version.ok_or_else(|| ClientError::Incomplete {
@@ -229,7 +229,7 @@ impl<'a, K: View> Resources<'a, K> {
         self.patch(target.key, &Patch::Merge(patch)).await
     }
 
-    /// Deletes an object. With a UID, it is a precondition unless the options have others.
+    /// Deletes an object. A UID becomes a precondition unless the options have others.
     pub(super) async fn delete(&self, key: ObjectKey, uid: Option<String>) -> Result<(), ClientError> {
         let mut parameters = self.client.options.delete.clone();
         if uid.is_some() && parameters.preconditions.is_none() {
@@ -251,7 +251,7 @@ impl<'a, K: View> Resources<'a, K> {
             Ok(answer) => match deletion_by_delete(&answer) {
                 Some(deletion) => Some(deletion),
                 None => {
-                    // It stays until its finalizers are done or its grace period is over.
+                    // It stays until its finalizers are removed or its grace period is over.
                     self.client.take_changed(&target, answer);
                     None
                 }
@@ -268,7 +268,7 @@ impl<'a, K: View> Resources<'a, K> {
         let options = self.in_own_namespace(VERB, options)?;
         let mut parameters = self.client.options.delete.clone();
         if options.are_of_the_cache() {
-            // An index cannot say whether it names an object that does not fit its type.
+            // An index may omit an object that does not fit its type.
             if let Some(malformed) = self.client.cache.malformed(&self.kind, options.namespace()) {
                 return Err(malformed.into());
             }
@@ -291,11 +291,11 @@ impl<'a, K: View> Resources<'a, K> {
         };
         parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete_collection(&parameters, &selected);
-        // The answer shows the objects as they were before: it does not say which of them are gone.
+        // The answer contains the objects before the deletion, and does not say which of them are gone.
         self.client.send::<Value>(&target, request).await.map(drop)
     }
 
-    /// The target that an object names, with the namespace of the client if it has none of its own.
+    /// Returns the target of an object, with the namespace of the client by default.
     pub(super) fn placed(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
         let target = self.client.target(verb, &self.kind, ObjectKey::of(object))?;
         if object.meta().namespace.is_none() {
@@ -304,7 +304,7 @@ impl<'a, K: View> Resources<'a, K> {
         Ok(target)
     }
 
-    /// [`Resources::placed`], for objects that must have a name.
+    /// Returns the target of an object that must have a name; see [`Resources::placed`].
     fn named(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
         let target = self.placed(verb, object)?;
         target.check()?;
@@ -335,9 +335,9 @@ impl<'a, K: View> Resources<'a, K> {
     }
 }
 
-/// The UID of the object that the answer to a DELETE shows to be gone, and the revision of the deletion if it is said.
-/// kube-apiserver answers with a `Status` or, for some kinds, with the deleted object, which was never marked for deletion.
-/// An object that remains has a deletion timestamp.
+/// Returns the UID of the object that the answer to a DELETE proves to be gone, and the revision of the deletion if
+/// known. kube-apiserver answers with a `Status` or, for some kinds, with the deleted object, which was never marked
+/// for deletion. An object that remains has a deletion timestamp.
 fn deletion_by_delete(answer: &Value) -> Option<(String, Option<u64>)> {
     if answer["kind"] == "Status" && answer["status"] == "Success" {
         let uid = answer["details"]["uid"].as_str()?;
@@ -350,7 +350,7 @@ fn deletion_by_delete(answer: &Value) -> Option<(String, Option<u64>)> {
     Some((metadata["uid"].as_str()?.to_owned(), revision_in(metadata)))
 }
 
-/// The same of any answer that is an object: the write has removed the last thing that kept it.
+/// Returns the same for any answer that is an object: the write has removed the last finalizer.
 pub(super) fn deletion_by_write(answer: &Value) -> Option<(String, Option<u64>)> {
     let metadata = &answer["metadata"];
     let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
@@ -370,8 +370,7 @@ fn revision_in(metadata: &Value) -> Option<u64> {
     metadata["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// The object with its kind, which not every type writes, and without nulls, which are `None`s that were not skipped
-/// and say nothing.
+/// Returns the object with its kind, which not every type serializes, and without nulls, which are `None`s.
 pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = serde_json::to_value(object).map_err(|source| target.unserializable(source))?;
     noop::remove_nulls(&mut value);
@@ -382,10 +381,10 @@ pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<V
     Ok(value)
 }
 
-/// The merge patch from one state of an object to another, of which the resource version is no part.
+/// Returns the merge patch from one state of an object to another, without the resource version.
 ///
 /// # Errors
-/// If they are states of two objects.
+/// Returns an error if they are states of two objects.
 fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
     if ObjectKey::of(old) != ObjectKey::of(new) {
         let what = target.to_string();
@@ -401,7 +400,7 @@ fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value
     Ok(merge::difference(&old, &new))
 }
 
-/// What is sent in an apply: no status, which has its own subresource.
+/// Returns the body of an apply: without the status, which has its own subresource.
 fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = whole_object(target, desired)?;
     if let Some(object) = value.as_object_mut() {

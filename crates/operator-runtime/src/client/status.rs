@@ -1,4 +1,4 @@
-//! Writes of the status.
+//! [`Client::update_status`].
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::cache::noop;
 use crate::cache::skips::Interest;
 use crate::object::{Kind, Object, ObjectKey, View};
 
-/// A write with a stale resource version is tried this often.
+/// Maximum number of attempts if the resource version of a write is stale.
 const ATTEMPTS: usize = 5;
 
 impl Client {
     /// Changes the status of an object through the status subresource.
     ///
-    /// `change` gets the newest known status, or the default one if the object has none, and sets what it means to set. The
-    /// fields that it changed are sent, and nothing is sent if it changed none. It may be called several times: if another
-    /// client changed the object meanwhile, the object is read again.
+    /// `change` gets the newest known status, or the default if the object has none. The changed fields are sent, and
+    /// nothing is sent if there are none. After a conflict the object is read again, so `change` may be called several
+    /// times.
     ///
-    /// In a field `conditions`, the `observedGeneration` of a condition that was set becomes the generation of `object`,
-    /// unless the condition has one. If the object was deleted meanwhile, or replaced by another one of the same name,
-    /// nothing is written and the result is [`Written::Gone`].
+    /// In a field `conditions`, the `observedGeneration` of a changed condition becomes the generation of `object`,
+    /// unless the condition has one. If the object was deleted, or replaced by another one with its name, nothing is
+    /// written and the result is [`Written::Gone`].
     ///
     /// # Errors
-    /// If the status cannot be serialized, or the server rejects it.
+    /// Returns an error if the status cannot be serialized, or the server rejects it.
     pub async fn update_status<K: Object + HasStatus>(
         &self,
         object: &Arc<K>,
@@ -76,13 +76,13 @@ impl Client {
         self.write_status(&target, object.as_ref(), base, patch).await
     }
 
-    /// The state of `object` in the cache, unless that is another object of the same name.
+    /// Returns the state of `object` in the cache, unless that is another object with its name.
     fn newest_known<K: View>(&self, target: &Target, object: &K) -> Option<Arc<K>> {
         let known = self.cache().peek::<K>(&target.kind, &target.key);
         known.filter(|known| is_same_object(object, known))
     }
 
-    /// Writes the status of `object`, beginning with the state `base`; after a conflict, the object is read again.
+    /// Writes the status of `object`, starting from the state `base`. After a conflict the object is read again.
     ///
     /// `patch` returns the merge patch of the status for a state, and the parts that it depends on.
     async fn write_status<K: View>(
@@ -119,8 +119,9 @@ impl Client {
         base: &K,
         interest: &Interest,
     ) -> Result<Arc<K>, ClientError> {
-        // The status of another object of this name is not overwritten. Servers ignore the UID in the status of a custom
-        // resource, so the revision must be the current one. Conditions need that too: they are sent as a whole list.
+        // The status of another object with this name must not be overwritten. Servers ignore the UID in the status of
+        // a custom resource, so the revision must be the current one. Conditions need that too, because they are sent
+        // as a whole list.
         let mut patch = json!({"status": status});
         if let Some(uid) = &object.meta().uid {
             patch["metadata"]["uid"] = uid.as_str().into();
@@ -143,7 +144,7 @@ fn is_same_object<K: View>(object: &K, other: &K) -> bool {
     uid.is_none() || other.meta().uid.as_ref() == uid
 }
 
-/// Fills in the observed generation of the conditions that differ from the old ones of their type.
+/// Sets the observed generation of the changed conditions.
 fn observe(conditions: &mut Value, old: &Value, generation: Option<i64>) {
     let Some(generation) = generation else { return };
     for condition in conditions.as_array_mut().into_iter().flatten() {
@@ -158,7 +159,7 @@ fn observe(conditions: &mut Value, old: &Value, generation: Option<i64>) {
     }
 }
 
-/// Returns true if the server refused the patch because its UID is not the one of the object.
+/// Returns true if the server rejected the patch because the object has another UID.
 fn is_another_object(error: &ClientError) -> bool {
     let details = error.status().and_then(|status| status.details.as_ref());
     let mut causes = details.into_iter().flat_map(|details| &details.causes);

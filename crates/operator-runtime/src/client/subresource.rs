@@ -1,4 +1,4 @@
-//! Subresources other than the status of a custom resource, which has [`Client::update_status`].
+//! [`Subresource`]: subresources other than the status of a custom resource, which has [`Client::update_status`].
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::resources::deletion_by_write;
 use super::{Client, ClientError};
 use crate::object::{Kind, ObjectKey};
 
-/// A subresource of one object. Its requests are always sent, and reads come from the server: the cache does not know
+/// A subresource of one object. Its requests are always sent, and reads come from the server, because the cache has no
 /// subresources. An answer that is the object itself is in the cache before the request returns.
 pub struct Subresource<'a> {
     client: &'a Client,
@@ -33,20 +33,20 @@ impl<'a> Subresource<'a> {
         }
     }
 
-    /// Reads it, from the server.
+    /// Reads the subresource from the server.
     ///
     /// # Errors
-    /// If the server refuses, for one because the kind has no such subresource.
+    /// Returns an error if the server rejects the request, for example because the kind has no such subresource.
     pub async fn get<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         let target = self.target("get a subresource of")?;
         let request = target.request().get_subresource(self.name, target.key.name());
         self.client.send(&target, request).await
     }
 
-    /// Creates it, as a `Binding`, an `Eviction` or a `TokenRequest` is.
+    /// Creates the subresource, such as a `Binding`, an `Eviction` or a `TokenRequest`.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server rejects the request.
     pub async fn create<T: DeserializeOwned>(&self, body: &impl Serialize) -> Result<T, ClientError> {
         let target = self.target("create a subresource of")?;
         let body = serde_json::to_vec(body).map_err(|source| target.unserializable(source))?;
@@ -57,10 +57,10 @@ impl<'a> Subresource<'a> {
         self.send(&target, self.client.validated(request)).await
     }
 
-    /// Replaces it.
+    /// Replaces the subresource.
     ///
     /// # Errors
-    /// If the server refuses, for one because it changed meanwhile.
+    /// Returns an error if the server rejects the request, for example because of a conflict.
     pub async fn update<T: DeserializeOwned>(&self, body: &impl Serialize) -> Result<T, ClientError> {
         let target = self.target("update a subresource of")?;
         let body = serde_json::to_vec(body).map_err(|source| target.unserializable(source))?;
@@ -71,10 +71,11 @@ impl<'a> Subresource<'a> {
         self.send(&target, self.client.validated(request)).await
     }
 
-    /// Patches it. An apply takes over what others hold, unless [`ClientOptions::force`](super::ClientOptions::force) is false.
+    /// Patches the subresource. An apply takes over the fields of other managers, unless
+    /// [`ClientOptions::force`](super::ClientOptions::force) is false.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// Returns an error if the server rejects the request.
     pub async fn patch<T: DeserializeOwned, P: Serialize + fmt::Debug>(
         &self,
         patch: &Patch<P>,

@@ -1,4 +1,4 @@
-//! The objects that reads and writes refer to.
+//! [`Target`] and [`Desired`], the objects of reads and writes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::cache::{Cache, CacheError};
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::{Owner, OwnerError};
 
-/// The object of type `K` that a read or a deletion refers to.
+/// The target of a read or a deletion of an object of type `K`.
 ///
-/// A key converts into it, and the object itself, if `K` knows its kind. Otherwise a tuple of a [`Kind`] and a key or an
-/// object converts into it. A deletion of an object, instead of a key, deletes no other object of the same name.
+/// A key converts into it, and an object if `K` knows its kind. Otherwise a tuple of a [`Kind`] and a key or an object
+/// converts into it. The deletion of an object, instead of a key, deletes no other object with its name.
 pub struct Target<'a, K> {
     kind: KindOf<'a>,
     reader: fn(&Cache, &KindOf<'a>) -> Result<Arc<Informer>, CacheError>,
@@ -22,15 +22,14 @@ pub struct Target<'a, K> {
     objects: PhantomData<fn() -> K>,
 }
 
-/// An object of type `K` to write.
-///
-/// An object converts into it if its type knows its kind, otherwise a tuple of a [`Kind`] and an object.
+/// An object of type `K` to write. An object converts into it if its type knows its kind, otherwise a tuple of a
+/// [`Kind`] and an object.
 pub struct Desired<'a, K> {
     pub(super) kind: Cow<'a, Kind>,
     pub(super) object: K,
 }
 
-/// A kind. That of a type is made only when it is needed.
+/// A kind. The kind of a type is created only if it is needed.
 enum KindOf<'a> {
     Type(fn() -> Kind),
     Given(&'a Kind),
@@ -126,7 +125,7 @@ impl<K> fmt::Debug for Target<'_, K> {
 // === impl Desired ===
 
 impl<K: View> Desired<'_, K> {
-    /// Places the object below an owner.
+    /// Sets the owner of the object.
     pub(crate) fn owned_by(&mut self, owner: &Owner) -> Result<(), OwnerError> {
         owner.place(&self.kind, &mut self.object)
     }

@@ -1,11 +1,11 @@
-//! What the API server warns of, such as the use of a version that is going to be removed: told in the log, once each.
+//! Warnings of the API server, such as of deprecated versions. Each is logged once.
 
 use std::collections::HashSet;
 
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 
-/// How many different warnings are remembered; afterwards they are forgotten, and told again.
+/// Number of different warnings that are recorded. Then the record is cleared, and they are logged again.
 const REMEMBERED: usize = 1000;
 
 /// The warnings of one connection to an API server.
@@ -20,7 +20,7 @@ impl Warnings {
     /// Logs the warnings of an answer that have not been logged yet.
     pub(crate) fn log(&self, headers: &HeaderMap) {
         for warning in self.news(headers) {
-            tracing::warn!(%warning, "The API server warns");
+            tracing::warn!(%warning, "API server warning");
         }
     }
 
@@ -38,7 +38,7 @@ impl Warnings {
     }
 }
 
-/// The text of `299 - "text"`, as API servers write it.
+/// Returns the text of `299 - "text"`, the format of API servers.
 fn text(value: &str) -> Option<String> {
     let mut parts = value.splitn(3, ' ');
     let (code, _agent) = (parts.next()?, parts.next()?);

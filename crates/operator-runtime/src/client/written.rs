@@ -1,17 +1,17 @@
-//! The result of a write.
+//! [`Written`], the result of a write.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The object after a write, and whether a request was sent for it. It dereferences to the object.
+/// The object after a write, and whether a request was sent. It dereferences to the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written<K> {
-    /// A request was sent; the object is the server's answer.
+    /// A request was sent. The object is the server's answer.
     Sent(Arc<K>),
-    /// No request was sent: the object is as it should be, as far as the cache knows.
+    /// No request was sent, because the write would change nothing according to the cache.
     Unchanged(Arc<K>),
-    /// The object was deleted meanwhile, or replaced by another one of its name, and nothing was written; this is its last
-    /// known state. Only status and finalizer writes return it: for them it is not an error.
+    /// Nothing was written, because the object was deleted or replaced by another one with its name. This is its last
+    /// known state. Only writes of a status or of finalizers return it.
     Gone(Arc<K>),
 }
 
@@ -23,12 +23,12 @@ impl<K> Written<K> {
         matches!(self, Self::Sent(_))
     }
 
-    /// Returns true if the object did not exist any more.
+    /// Returns true if the object no longer existed.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Gone(_))
     }
 
-    /// The object.
+    /// Returns the object.
     pub fn object(&self) -> &Arc<K> {
         match self {
             Self::Sent(object) | Self::Unchanged(object) | Self::Gone(object) => object,

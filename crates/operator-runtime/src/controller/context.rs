@@ -1,4 +1,4 @@
-//! The context of a reconcile: the client, the event recorder, and the object that is reconciled.
+//! [`Context`] and [`KeyContext`]: the client, the event recorder, and the object of a reconcile.
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,7 +17,7 @@ use crate::finalizer::Finalizers;
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
 
-/// The interval at which [`KeyContext::wait_for`] looks again if no event comes before.
+/// The interval at which [`KeyContext::wait_for`] checks again without an event.
 const POLL: Duration = Duration::from_secs(10);
 
 /// The context of a reconcile of an object of type `K`.
@@ -25,8 +25,8 @@ const POLL: Duration = Duration::from_secs(10);
 /// It dereferences to [`KeyContext`], and this to the [`Client`], so that all their methods can be called on it. Its own
 /// methods refer to the object: they write its status, record events about it, and apply objects that it owns.
 ///
-/// If the controller watches `K` in another cluster ([`Watch::in_cluster`](super::Watch::in_cluster)), the client is that
-/// of the other cluster. Clones are cheap.
+/// If the controller watches `K` in another cluster ([`Watch::in_cluster`](super::Watch::in_cluster)), the client
+/// belongs to that cluster. Clones are cheap.
 pub struct Context<K> {
     base: KeyContext,
     kind: Arc<Kind>,
@@ -49,7 +49,7 @@ impl<K: View> Context<K> {
         Self { base, kind, object }
     }
 
-    /// Returns the object as it was when the reconcile began.
+    /// Returns the object at the beginning of the reconcile.
     pub fn object(&self) -> &Arc<K> {
         &self.object
     }
@@ -64,11 +64,11 @@ impl<K: View> Context<K> {
         Owner::of(&self.kind, self.object.as_ref())
     }
 
-    /// Applies an object that the reconciled object owns, with a controller reference to it: the garbage collector deletes
-    /// it together with its owner. Its namespace defaults to that of the owner. See [`Client::apply`].
+    /// Applies an object with a controller reference to the reconciled object: the garbage collector deletes it with
+    /// its owner. Its namespace defaults to that of the owner. See [`Client::apply`].
     ///
     /// # Errors
-    /// If the object cannot be owned by this one, or the server rejects it.
+    /// Returns an error if the owner reference is invalid or the server rejects the object.
     pub async fn apply_owned<'a, C: View>(
         &self,
         desired: impl Into<Desired<'a, C>>,
@@ -76,12 +76,12 @@ impl<K: View> Context<K> {
         self.base.client.apply_owned(self.owner(), desired).await
     }
 
-    /// Creates an object that the reconciled object owns, as [`Context::apply_owned`] does: for what is written once and
+    /// Creates an object with a controller reference to the reconciled object: for objects that are written once and
     /// never corrected, such as a generated password. See [`Client::create`].
     ///
     /// # Errors
-    /// If the object cannot be owned by this one, or the server rejects it, for one because it exists
-    /// ([`ClientError::is_already_exists`]).
+    /// Returns an error if the owner reference is invalid or the server rejects the object, for example because it
+    /// exists ([`ClientError::is_already_exists`]).
     pub async fn create_owned<'a, C: View>(
         &self,
         object: impl Into<Desired<'a, C>>,
@@ -91,14 +91,14 @@ impl<K: View> Context<K> {
         self.base.client.create(desired).await
     }
 
-    /// Applies the objects of type `C` that the reconciled object owns, and deletes those of its objects of this type that
-    /// are not among them: an optional object (`Option<Ingress>`), or a list whose length the spec decides.
+    /// Applies the objects of type `C` that the reconciled object owns, and deletes the others of this type that it
+    /// controls: for an optional object (`Option<Ingress>`), or a list with a length from the spec.
     ///
-    /// The first call adds an index of the kind by its controlling owner. Objects that others control, or nobody, stay.
-    /// Deletions come after all applies.
+    /// The first call adds an index of the kind by its controlling owner. Objects that it does not control are kept.
+    /// Deletions follow all applies.
     ///
     /// # Errors
-    /// As [`Context::apply_owned`], and if a deletion fails.
+    /// As for [`Context::apply_owned`], and if a deletion fails.
     pub async fn apply_owned_set<C: Object>(
         &self,
         desired: impl IntoIterator<Item = C, IntoIter: Send> + Send,
@@ -122,13 +122,13 @@ impl<K: View> Context<K> {
     /// The first call adds an index of the kind by its controlling owner.
     ///
     /// # Errors
-    /// If the kind cannot be listed in time.
+    /// Returns an error if the kind cannot be listed in time.
     pub async fn list_owned<C: Object>(&self) -> Result<Vec<Arc<C>>, ClientError> {
         owned::by(&self.base.client, self.object.meta()).await
     }
 
-    /// Lists objects of a kind from the cache; by default those in the namespace of the reconciled object, or of all
-    /// namespaces if it has none. See [`Client::list`].
+    /// Lists objects of a kind from the cache. The default is the namespace of the reconciled object, or all namespaces
+    /// if it is cluster-scoped. See [`Client::list`].
     pub fn list<C: Object>(&self) -> List<'_, C> {
         let list = self.base.client.list::<C>();
         match self.object.meta().namespace.as_deref() {
@@ -137,16 +137,16 @@ impl<K: View> Context<K> {
         }
     }
 
-    /// Begins an event about the object, which `kubectl describe` shows.
+    /// Starts an event about the object, which `kubectl describe` shows.
     pub fn event(&self) -> EventWriter<'_> {
         self.base.recorder.about_object(&self.kind, self.object.meta())
     }
 
     /// Cleans up external resources before the object is deleted.
     ///
-    /// While the object is not being deleted, this adds the finalizer `name` if it is missing, and returns `true`. When the
-    /// object is being deleted, it runs `clean_up`, removes the finalizer, and returns `false`: end the reconcile then. For
-    /// several finalizers in order, see [`Client::finalizers`].
+    /// While the object is not being deleted, this adds the finalizer `name` if it is missing, and returns `true`. When
+    /// the object is being deleted, it runs `clean_up`, removes the finalizer, and returns `false`: end the reconcile
+    /// then. For several finalizers in order, see [`Client::finalizers`].
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -165,7 +165,7 @@ impl<K: View> Context<K> {
     /// ```
     ///
     /// # Errors
-    /// The error of `clean_up`, which is retried as every error of a reconcile, or if a write fails.
+    /// Returns the error of `clean_up`, which is retried as every error of a reconcile, or an error if a write fails.
     pub async fn finalize(
         &self,
         name: &str,
@@ -185,7 +185,7 @@ where
     /// Changes the status of the object; see [`Client::update_status`].
     ///
     /// # Errors
-    /// If the server rejects the status.
+    /// Returns an error if the server rejects the status.
     pub async fn update_status(
         &self,
         change: impl Fn(&mut K::Status) + Send + Sync,
@@ -231,9 +231,9 @@ impl KeyContext {
         &self.recorder
     }
 
-    /// Returns the object from the cache as soon as it exists and `is_ready` returns true. Until then it returns an error
-    /// that means waiting: pass it on with `?`, and the request is reconciled again after ten seconds, or after the next
-    /// event, without an error in the log or the metrics. See [`Error::wait`] for other times.
+    /// Returns the object from the cache if it exists and `is_ready` returns true. Otherwise it returns an error that
+    /// means waiting: pass it on with `?`, and the request is reconciled again after ten seconds or at the next event,
+    /// without an error in the log or the metrics. See [`Error::wait`] for other times.
     ///
     /// ```no_run
     /// use k8s_openapi::api::core::v1::Secret;
@@ -247,7 +247,7 @@ impl KeyContext {
     /// ```
     ///
     /// # Errors
-    /// If the object is missing or not ready ([`Error::is_waiting`]), or cannot be read.
+    /// Returns an error if the object is missing or not ready ([`Error::is_waiting`]), or cannot be read.
     pub async fn wait_for<C: Object>(
         &self,
         key: impl Into<ObjectKey>,
@@ -267,7 +267,7 @@ impl KeyContext {
         &self.controller
     }
 
-    /// Returns the unique identifier of this reconcile, which the log has as `reconcileID`.
+    /// Returns the unique identifier of this reconcile, the field `reconcileID` of the log.
     pub fn reconcile_id(&self) -> &str {
         &self.reconcile_id
     }

@@ -1,4 +1,4 @@
-//! The handle of a controller that a manager runs.
+//! [`ControllerHandle`], the handle of a controller of a manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::{ControllerError, Mapped, Source, Watch};
 use crate::client::Client;
 use crate::object::{Kind, View};
 
-/// A handle to a controller, which [`Manager::add_controller`](crate::Manager::add_controller) returns. It adds sources to
-/// the controller, also while it runs. Clones are handles to the same controller.
+/// A handle to a controller, which [`Manager::add_controller`](crate::Manager::add_controller) returns. It adds sources
+/// to the controller, even while it runs. Clones are handles to the same controller.
 #[derive(Clone)]
 pub struct ControllerHandle {
     pub(super) name: Arc<str>,
@@ -27,11 +27,11 @@ impl ControllerHandle {
         &self.name
     }
 
-    /// Adds a watch, as [`Controller::watches`](super::Controller::watches) does. A controller that runs does not wait for
-    /// its first list. The permissions that the watch needs are not derived: add an `#[rbac]` attribute.
+    /// Adds a watch, as [`Controller::watches`](super::Controller::watches) does. A running controller does not wait
+    /// for its first list. Its permissions are not derived: add an `#[rbac]` attribute.
     ///
     /// # Errors
-    /// If the controller has stopped.
+    /// Returns an error if the controller has stopped.
     pub fn watch<C: View>(&self, watch: Watch<C, Mapped<C>>) -> Result<(), ControllerError> {
         self.add(watch.source(&self.client, self.primary.as_ref(), Arc::new([]))?)
     }

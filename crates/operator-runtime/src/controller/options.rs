@@ -1,4 +1,4 @@
-//! How a controller works, and the defaults.
+//! [`ControllerOptions`] and the defaults.
 
 use std::time::Duration;
 
@@ -6,44 +6,47 @@ use tracing::Span;
 
 use crate::queue::limiter::RateLimit;
 
-/// How a controller works. What is `None` is as [`ManagerOptions::controller_options`] says, and otherwise as the
-/// default that is named here.
+/// The options of a controller. A field that is `None` has the value in [`ManagerOptions::controller_options`], and
+/// otherwise its default.
 ///
 /// [`ManagerOptions::controller_options`]: crate::manager::ManagerOptions::controller_options
 #[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {
-    /// Maximum number of keys that are reconciled at the same time; 1. [`group_kind_concurrency`](crate::manager::ManagerOptions::group_kind_concurrency) sets it for
-    /// the controllers of one primary kind.
+    /// Maximum number of keys that are reconciled concurrently.
+    /// [`group_kind_concurrency`](crate::manager::ManagerOptions::group_kind_concurrency) sets it for the controllers
+    /// of one primary kind. Default: 1.
     pub max_concurrent_reconciles: Option<usize>,
-    /// How long keys wait that failed or asked for it. By default each for itself, 5 ms doubling up to 1000 s; without
-    /// `priority_queue`, [`RateLimit::classic`].
+    /// The backoff of keys. Default: 5 ms doubling up to 1000 s for each key, or without `priority_queue`
+    /// [`RateLimit::classic`].
     pub rate_limit: Option<RateLimit>,
-    /// Whether keys of the first list and of resyncs, and those that were added with a lower priority, wait behind the
-    /// others; true. Otherwise keys come in the order in which they became ready.
+    /// Serves keys of the first list and of resyncs, and those that were added with a lower priority, after the others.
+    /// Otherwise keys are served in the order in which they became ready. Default: true.
     pub priority_queue: Option<bool>,
-    /// A reconcile that takes longer is cancelled at its next `await`, which is an error of its key; no limit.
+    /// Maximum time of a reconcile. Then it is cancelled at its next `await`, which is an error of its key. Default: no
+    /// limit.
     pub reconciliation_timeout: Option<Duration>,
-    /// How long the first lists may take before the manager stops with an error. By default there is no limit: the
-    /// controller waits, says so in the log and in `/readyz`, and the other controllers go on.
+    /// Maximum time of the first lists. Then the manager stops with an error. Default: no limit; the controller waits
+    /// and logs it, and other controllers are not affected.
     pub cache_sync_timeout: Option<Duration>,
-    /// Whether a panic is an error of its key; true. Otherwise it ends the manager with an error.
+    /// Treats a panic as an error of its key. Otherwise it stops the manager with an error. Default: true.
     pub recover_panic: Option<bool>,
-    /// Whether an instance that waits to lead fills the queue already, so that it begins at once when it does; false.
-    /// The caches are filled on every instance in any case.
+    /// Fills the queue while the instance waits for leadership, so that reconciles begin at once. Caches are filled on
+    /// every instance in any case. Default: false.
     pub warmup: Option<bool>,
-    /// Whether the controller runs on the leader alone, where leader election is on; true.
+    /// Runs the controller only on the leader, if leader election is enabled. Default: true.
     pub needs_leader_election: Option<bool>,
-    /// Whether the controller may have the name of another one of the manager; false. The two share their metrics then.
+    /// Allows the name of another controller of the manager. The two share their metrics. Default: false.
     pub skip_name_validation: Option<bool>,
-    /// The span that the controller and its reconciles run in, such as one with values that all of its messages are to
-    /// have; none by default. The span of each reconcile ([`Controller::span`](crate::Controller::span)) is a child of it.
+    /// The parent span of the controller and of the span of each reconcile
+    /// ([`Controller::span`](crate::Controller::span)), for example with fields for all of its messages. Default: none.
     pub parent_span: Option<Span>,
-    /// Send every write of a reconcile, also those that would change nothing as far as the cache knows; false by default.
-    /// [`ClientOptions::always_send`](crate::client::ClientOptions::always_send) does it for single writes.
+    /// Sends every write of a reconcile, including those that would change nothing according to the cache.
+    /// [`ClientOptions::always_send`](crate::client::ClientOptions::always_send) does it for single writes. Default:
+    /// false.
     pub always_send: Option<bool>,
 }
 
-/// [`ControllerOptions`] with the defaults in the place of what was left open.
+/// [`ControllerOptions`] with defaults for the fields that are `None`.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) max_concurrent_reconciles: usize,
@@ -62,7 +65,7 @@ pub(crate) struct Settings {
 // === impl ControllerOptions ===
 
 impl ControllerOptions {
-    /// These options, and those of `other` where these leave something open.
+    /// Returns these options, with those of `other` for fields that are `None`.
     #[must_use]
     pub(crate) fn or(self, other: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The objects that another object controls, found by an index.
+//! Lists of the objects that another object controls, by an index.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::cache::{CacheError, ListOptions};
 use crate::client::{Client, ClientError};
 use crate::object::Object;
 
-/// The name of the index: no field path, so that it is no name of a user's index.
+/// The name of the index. It is not a field path, so it differs from users' indexes.
 const INDEX: &str = "operator-runtime/controller-uid";
 
 /// Lists the objects of type `C` that this owner controls.
@@ -22,7 +22,7 @@ pub(super) async fn by<C: Object>(client: &Client, owner: &ObjectMeta) -> Result
         controllers.map(|reference| reference.uid.clone()).collect()
     });
     match added {
-        // Every call but the first.
+        // The index exists after the first call.
         Ok(()) | Err(CacheError::IndexExists { .. }) => {}
         Err(error) => return Err(error.into()),
     }

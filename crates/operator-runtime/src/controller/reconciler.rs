@@ -1,4 +1,4 @@
-//! Reconcilers: of objects, and of keys.
+//! [`Reconciler`], of objects, and [`KeyReconciler`], of keys.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::object::{Kind, View};
 
-/// Brings the cluster, or something outside of it, to the state that an object describes.
+/// Brings the cluster, or a resource outside the cluster, to the state that an object describes.
 ///
-/// Every function `async fn(Arc<K>, Context<K>) -> Result<Action>` is a reconciler, whatever its error type, if that
-/// converts into [`Error`]. Implement the trait for a struct that holds state, such as a connection to a database.
+/// Every function `async fn(Arc<K>, Context<K>) -> Result<Action>` is a reconciler, with any error type that converts
+/// into [`Error`]. Implement the trait for a struct that holds state, such as a connection to a database.
 ///
-/// A reconciler is called with the object and never with what happened to it: it compares the current state with the
-/// desired one and acts on the difference. It may be called when nothing has changed. It is not called for an object that
-/// is gone; an object that is being deleted exists until its finalizers are removed. [`KeyReconciler`] is called in any case.
+/// A reconciler gets the object and no event: it compares the current state with the desired one and acts on the
+/// difference. It may be called when nothing has changed. It is not called for deleted objects; an object that is being
+/// deleted exists until its finalizers are removed. [`KeyReconciler`] is also called for deleted objects.
 ///
 /// An error is logged, and the object is reconciled again with exponential backoff. A panic counts as an error.
 ///
@@ -38,13 +38,13 @@ use crate::object::{Kind, View};
     note = "a reconciler is an `async fn(Arc<K>, Context<K>) -> Result<Action>`, or a type that implements `Reconciler<K>`"
 )]
 pub trait Reconciler<K>: Send + Sync + 'static {
-    /// Reconciles the object, as the cache has it.
+    /// Reconciles the object in the cache.
     ///
-    /// It is called for one object at a time, and for up to
-    /// [`max_concurrent_reconciles`](super::ControllerOptions::max_concurrent_reconciles) objects at once.
+    /// It is called for an object once at a time, and for up to
+    /// [`max_concurrent_reconciles`](super::ControllerOptions::max_concurrent_reconciles) objects concurrently.
     ///
     /// # Errors
-    /// Any error; [`Error`] says how it is retried.
+    /// Returns any error; [`Error`] defines the retry.
     fn reconcile(&self, object: Arc<K>, ctx: Context<K>) -> impl Future<Output = Result<Action>> + Send;
 }
 
@@ -60,18 +60,19 @@ where
     }
 }
 
-/// Reconciles by key: for controllers whose objects may be gone, or have no kind of their own.
+/// Reconciles by key: for controllers that handle deleted objects, or that have no primary kind.
 ///
-/// Every function `async fn(Request, KeyContext) -> Result<Action>` is one. Otherwise as [`Reconciler`], which is built on it.
+/// Every function `async fn(Request, KeyContext) -> Result<Action>` is one. Otherwise as [`Reconciler`], which is built
+/// on it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconciler of keys",
     note = "it is an `async fn(Request, KeyContext) -> Result<Action>`, or a type that implements `KeyReconciler`"
 )]
 pub trait KeyReconciler: Send + Sync + 'static {
-    /// Reconciles whatever the key names. An object of that key may not exist.
+    /// Reconciles a key. An object with that key may not exist.
     ///
     /// # Errors
-    /// As [`Reconciler::reconcile`].
+    /// As for [`Reconciler::reconcile`].
     fn reconcile(&self, request: Request, ctx: KeyContext) -> impl Future<Output = Result<Action>> + Send;
 }
 
@@ -86,11 +87,11 @@ where
     }
 }
 
-/// Reads the object of each request for a [`Reconciler`], and does nothing if it is gone.
+/// Reads the object of each request for a [`Reconciler`]. Deleted objects are skipped.
 pub(super) struct ByObject<R> {
     pub(super) reconciler: R,
     pub(super) kind: Arc<Kind>,
-    /// The client of the cluster of the objects, if it is not the manager's own.
+    /// The client of the objects' cluster, if it is not the manager's own.
     pub(super) client: Option<Client>,
 }
 

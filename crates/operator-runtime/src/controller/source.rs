@@ -1,4 +1,4 @@
-//! Where the requests of a controller come from: kinds in the cache, and whatever else the operator listens to.
+//! [`Source`]: kinds in the cache, streams and functions that add requests to the queue of a controller.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ pub(super) type Filters = Arc<[Box<dyn Predicate<dyn Meta>>]>;
 
 /// Feeds the queue of a controller.
 pub(crate) enum Source {
-    /// A kind: the future ends when it is in the cache and its objects in the queue.
+    /// A kind. The future completes when the objects of the first list are in the queue.
     Kind(Box<dyn FnOnce(Requests) -> BoxFuture<'static, ()> + Send>),
-    /// Anything else: the future ends when the source has run dry, or is told to stop.
+    /// Another source. The future completes when the source ends or is cancelled.
     Raw(Box<dyn FnOnce(Requests, CancellationToken) -> BoxFuture<'static, Result<()>> + Send>),
 }
 
 // === impl Source ===
 
 impl Source {
-    /// The events of a kind that all predicates accept, through a handler.
+    /// Returns a source of the events of a kind that all predicates accept, mapped by a handler.
     pub(super) fn kind<K: View>(
         cache: &Cache,
         kind: &Kind,
@@ -38,7 +38,7 @@ impl Source {
         handler: Box<dyn EventHandler<K>>,
         filters: Filters,
     ) -> Self {
-        // The informer exists from now on, so that its watch starts with the cache.
+        // The informer must exist before the cache starts, so that its watch starts with it.
         let informer = cache.informer_of::<K>(kind);
         Self::Kind(Box::new(move |requests| {
             Box::pin(async move {
@@ -47,7 +47,7 @@ impl Source {
                 let (tasks, fresh) = (later.tasks.clone(), requests.until(&later));
                 let unchanged = fresh.clone().of_priority(LOW_PRIORITY);
                 let handle = move |event: &Event<K>| {
-                    // It lives as long as the handler does.
+                    // Kept alive by the handler.
                     let _later = &later;
                     let is_accepted = predicates.iter().all(|predicate| predicate.test(event));
                     if is_accepted && passes(&filters, event) {
@@ -61,12 +61,12 @@ impl Source {
         }))
     }
 
-    /// The keys that a stream brings, until it ends.
+    /// Returns a source of the keys of a stream.
     pub(super) fn keys(stream: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
         Self::stream(stream, |key, requests| requests.add(key, Add::default()))
     }
 
-    /// What a handler makes of the events that a stream brings, until it ends.
+    /// Returns a source of the events of a stream, mapped by a handler.
     pub(super) fn events<K: Send + Sync + 'static>(
         stream: impl Stream<Item = Event<K>> + Send + 'static,
         handler: impl EventHandler<K>,
@@ -85,7 +85,7 @@ impl Source {
             while let Some(value) = stream.next().await {
                 add(value, &requests);
             }
-            // The stream may have run dry before what it brought is done.
+            // The work of the last events may continue after the stream has ended.
             stop.run_until_cancelled(later.tasks.wait()).await;
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! Watches: the events of a kind that a controller reconciles, and the objects that it reconciles for them.
+//! [`Watch`]: the events of a kind, and the objects that a controller reconciles for them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,11 +47,11 @@ pub struct Watch<K, M = Unmapped> {
     mapping: M,
 }
 
-/// A [`Watch`] that does not say which objects to reconcile.
+/// The type parameter of a [`Watch`] without a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct Unmapped;
 
-/// A [`Watch`] that says which objects to reconcile.
+/// The type parameter of a [`Watch`] with a mapping.
 pub struct Mapped<K>(Mapping<K>);
 
 enum Mapping<K> {
@@ -59,7 +59,7 @@ enum Mapping<K> {
         only_controller: bool,
     },
     Handler(Box<dyn EventHandler<K>>),
-    /// Makes a handler that reads with a client.
+    /// Creates a handler that reads with a client.
     Find(Box<dyn FnOnce(Client) -> Box<dyn EventHandler<K>> + Send>),
 }
 
@@ -80,8 +80,8 @@ impl<K: Object> Default for Watch<K> {
 
 impl<K: View> Watch<K> {
     /// Watches a kind and reads its objects as `K`, a type that does not know its kind: `DynamicObject`, or
-    /// `PartialObjectMeta` for the metadata alone. For the metadata of a kind with a type, `Watch::<PartialObjectMeta<K>>::new()`
-    /// is shorter.
+    /// `PartialObjectMeta` for metadata only. For the metadata of a kind with a type,
+    /// `Watch::<PartialObjectMeta<K>>::new()` is shorter.
     pub fn of_kind(kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
@@ -91,7 +91,7 @@ impl<K: View> Watch<K> {
         }
     }
 
-    /// Reconciles the object of the primary kind that controls the changed object: its owner reference has
+    /// Reconciles the object of the primary kind that controls the changed object, by the owner reference with
     /// `controller: true`. After an update, the previous controller is reconciled too.
     ///
     /// [`Controller::owns`](super::Controller::owns) is short for `watches(Watch::<K>::new().owned())`.
@@ -101,7 +101,7 @@ impl<K: View> Watch<K> {
         })
     }
 
-    /// Reconciles each object of the primary kind that owns the changed object, whether or not it controls it.
+    /// Reconciles all objects of the primary kind that own the changed object, controlling or not.
     pub fn every_owner(self) -> Watch<K, Mapped<K>> {
         self.mapped(Mapping::Owners {
             only_controller: false,
@@ -117,9 +117,9 @@ impl<K: View> Watch<K> {
         self.handler(handler::map(keys))
     }
 
-    /// Reconciles the keys that a function finds in the cache of the manager, such as those of all objects that refer to the
-    /// changed object. After an update, it is called for the previous state too. If it fails, it is called again for half a
-    /// minute.
+    /// Reconciles the keys that an asynchronous function finds with the client, such as those of all objects that refer
+    /// to the changed object. After an update, it is called for the previous state too. Failed calls are retried for
+    /// half a minute.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -147,7 +147,7 @@ impl<K: View> Watch<K> {
         })))
     }
 
-    /// Reconciles what a [`handler`](crate::handler) adds to the queue for an event.
+    /// Reconciles the keys that a [`handler`](crate::handler) adds to the queue for an event.
     pub fn handler(self, handler: impl EventHandler<K>) -> Watch<K, Mapped<K>> {
         self.mapped(Mapping::Handler(Box::new(handler)))
     }
@@ -167,7 +167,7 @@ impl<K: View> Watch<K> {
         }
     }
 
-    /// The client of the cluster of the watch, if it is not the manager's own.
+    /// Returns the client of the watch's cluster, if it is not the manager's own.
     pub(super) fn client(&self) -> Option<Client> {
         self.cluster.clone()
     }
@@ -178,7 +178,7 @@ impl<K: View> Watch<K> {
 }
 
 impl<K: View, M> Watch<K, M> {
-    /// Ignores events that `predicate`, or any other predicate of this watch, rejects.
+    /// Ignores events that `predicate` rejects. Several predicates must all accept an event.
     pub fn filter(mut self, predicate: impl Predicate<K>) -> Self {
         self.predicates.push(Box::new(predicate));
         self
@@ -186,7 +186,8 @@ impl<K: View, M> Watch<K, M> {
 
     /// Ignores objects that do not have this label, before and after an update.
     ///
-    /// The cache still holds them; [`CacheOptions`](crate::cache::CacheOptions) can select what is watched at all.
+    /// The cache still contains them; [`CacheOptions`](crate::cache::CacheOptions) selects the objects that are
+    /// watched.
     pub fn label(self, key: &str, value: &str) -> Self {
         let (key, value) = (key.to_owned(), value.to_owned());
         let has_label = move |object: &K| {
@@ -207,7 +208,7 @@ impl<K: View, M> Watch<K, M> {
 }
 
 impl<K: View> Watch<K, Mapped<K>> {
-    /// The use of the kind in the manager's own cluster.
+    /// Returns the use of the kind in the manager's own cluster.
     pub(super) fn role(&self) -> Option<Use> {
         let role = match self.mapping.0 {
             Mapping::Owners { .. } => UseRole::Owns,

@@ -1,4 +1,4 @@
-//! The running controller: starts the sources, waits for them, and reconciles until it is stopped.
+//! [`Worker`], the running controller: starts the sources, waits for them, and reconciles until it is stopped.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::object::{Kind, ObjectKey};
 use crate::queue::Requests;
 use crate::queue::driver::{Next, WorkQueue};
 
-/// How long a reconcile that was cancelled may take to notice before that is told.
+/// Time for a cancelled reconcile to end before it is reported.
 const TO_ABORT: Duration = Duration::from_secs(1);
 
-/// Makes the span of a reconcile with this id.
+/// Creates the span of a reconcile with this id.
 pub(super) type MakeSpan = Box<dyn Fn(&Request, &str) -> tracing::Span + Send + Sync>;
 
 /// A controller that the manager can run.
@@ -37,15 +37,15 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The sources of a controller, started.
+/// The started sources of a controller.
 struct Begun {
-    /// Ends when everything has been listed.
+    /// Completes when everything has been listed.
     synced: AbortOnDropHandle<()>,
     raw: JoinSet<Result<()>>,
     stop: CancellationToken,
 }
 
-/// What each worker task of a controller uses.
+/// The state that the worker tasks of a controller share.
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Option<Kind>,
@@ -72,7 +72,7 @@ impl Worker {
         }
     }
 
-    /// Fills the queue before the controller runs, if it is to.
+    /// Fills the queue before the controller runs, if warmup is enabled.
     pub(crate) fn warm_up(&mut self) {
         if self.shared.options.warmup {
             self.begun = Some(self.begin());
@@ -89,7 +89,7 @@ impl Worker {
             match source {
                 Source::Kind(start) => synced.push(start(requests)),
                 Source::Raw(start) => {
-                    // On an instance that only warms up, nobody looks at what becomes of it.
+                    // During warmup the result is not used.
                     let run = start(requests, stop.child_token());
                     raw.spawn(reported(self.shared.name.clone(), run));
                 }
@@ -101,7 +101,7 @@ impl Worker {
         Begun { synced, raw, stop }
     }
 
-    /// Reconciles until `stop`, and then lets the reconciles that are under way finish.
+    /// Reconciles until `stop`, and then waits for the running reconciles.
     pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
         let span = self.shared.options.parent_span.clone();
         let run = self.run_in_span(stop);
@@ -142,7 +142,7 @@ impl Worker {
         let failed = tokio::select! {
             () = stop.cancelled() => Ok(()),
             failed = sources.failure() => failed,
-            // A worker ends before it is told to only if a panic is not to be recovered.
+            // A worker ends early only after a panic that is not recovered.
             Some(Err(ended)) = tasks.join_next() => Err(Error::msg(ended_text(ended))),
             never = shared.queue.dump(&shared.name) => match never {},
         };
@@ -158,7 +158,7 @@ impl Worker {
     }
 }
 
-/// The sources of a controller that runs, beside the kinds that it began with.
+/// The sources that are added to a running controller.
 struct Sources {
     shared: Arc<Shared>,
     raw: JoinSet<Result<()>>,
@@ -167,7 +167,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// Starts what is added, until a source fails; those that have run dry are done.
+    /// Starts added sources until one fails. Sources that end are removed.
     async fn failure(&mut self) -> Result<()> {
         loop {
             tokio::select! {
@@ -219,7 +219,7 @@ fn ended_text(ended: JoinError) -> String {
 // === impl Shared ===
 
 impl Shared {
-    /// Waits for the first lists; `false` if the controller is stopped first.
+    /// Waits for the first lists. Returns `false` if the controller is stopped first.
     async fn sync(&self, synced: &mut AbortOnDropHandle<()>, stop: &CancellationToken) -> Result<bool> {
         let limit = async {
             match self.options.cache_sync_timeout {
@@ -281,7 +281,7 @@ impl Shared {
         outcome
     }
 
-    /// Runs a reconcile in a task of its own, so that a panic ends that task alone, for as long as it may take.
+    /// Runs a reconcile in its own task, so that a panic ends only that task, with the time limit.
     async fn limited(
         &self,
         reconcile: impl Future<Output = Result<Action>> + Send + 'static,
@@ -294,7 +294,7 @@ impl Shared {
         match tokio::time::timeout(limit, &mut task).await {
             Ok(outcome) => self.joined(outcome),
             Err(_) => {
-                // The key stays taken until the task has really ended.
+                // The key stays locked until the task has ended.
                 task.abort();
                 match self.aborted(task).await {
                     Err(error) if error.is_cancelled() => {
@@ -309,8 +309,8 @@ impl Shared {
         }
     }
 
-    /// Waits for the end of a task that was aborted. It comes with the next `await` in it; one that does not come to any
-    /// is told, since it costs its controller a worker.
+    /// Waits for the end of an aborted task, at its next `await`. A task that does not end is reported, because it
+    /// occupies a worker of its controller.
     async fn aborted(
         &self,
         mut task: AbortOnDropHandle<Result<Action>>,
@@ -318,7 +318,7 @@ impl Shared {
         if let Ok(ended) = tokio::time::timeout(TO_ABORT, &mut task).await {
             return ended;
         }
-        tracing::error!(controller = %self.name, "A reconcile that was cancelled blocks its thread without awaiting");
+        tracing::error!(controller = %self.name, "Cancelled reconcile blocks its thread without awaiting");
         task.await
     }
 
@@ -337,7 +337,7 @@ impl Shared {
         }
     }
 
-    /// A child of the span of the manager, which the worker is in.
+    /// Returns a child of the manager's span, in which the worker runs.
     fn span(&self, key: &ObjectKey, id: &str) -> tracing::Span {
         if let Some(span) = &self.span {
             return span(key, id);
@@ -358,7 +358,7 @@ impl Shared {
     }
 }
 
-/// What the queue does after a reconcile, and with which priority.
+/// Returns the queue operation after a reconcile, and its priority.
 fn follow_up(outcome: &Result<Action>, priority: i32) -> (Next, i32) {
     match outcome {
         Err(error) => match error.retry() {
@@ -377,7 +377,7 @@ fn follow_up(outcome: &Result<Action>, priority: i32) -> (Next, i32) {
     }
 }
 
-/// How the metrics count a reconcile.
+/// Returns the metric label of a reconcile.
 fn counted(outcome: &Result<Action>) -> Outcome {
     match outcome {
         Err(error) if error.is_terminal() => Outcome::TerminalError,

@@ -1,5 +1,5 @@
-//! A campaign in a task of its own, as a manager drives it. The task goes on renewing whatever the manager does
-//! meanwhile, so that the manager may ask, forget the answer and ask again.
+//! [`Campaign`]: an election in its own task, for a manager. The task renews independently of the manager, which may
+//! drop the future of a call and call again.
 
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
@@ -12,14 +12,14 @@ use crate::error::{Error, Result};
 pub(super) struct Campaign {
     leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
-    /// `None` once it has ended.
+    /// `None` after the end.
     task: Option<JoinHandle<Result<(), ElectionError>>>,
 }
 
 // === impl Campaign ===
 
 impl Campaign {
-    /// Runs a campaign until it ends, or until the token that it is given is cancelled.
+    /// Runs a campaign until it ends or its token is cancelled.
     pub(super) fn start<R>(
         leadership: watch::Receiver<Leadership>,
         run: impl FnOnce(CancellationToken) -> R,
@@ -45,12 +45,12 @@ impl Campaign {
         }
     }
 
-    /// Waits until this instance leads no more, and says why.
+    /// Waits until this instance no longer leads, and returns the reason.
     pub(super) async fn keep(&mut self) -> Error {
         self.ended().await
     }
 
-    /// Ends the campaign, and gives back what there is to give back.
+    /// Ends the campaign and releases the lease.
     pub(super) async fn release(&mut self) {
         self.stop.cancel();
         if self.task.is_some() {
@@ -70,7 +70,7 @@ impl Campaign {
 }
 
 impl Drop for Campaign {
-    /// A campaign without anybody who asks must not go on holding the lease.
+    /// A campaign without an owner must not keep the lease.
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();

@@ -1,4 +1,4 @@
-//! Lends [`Candidate`] the API server, the clocks and the patience.
+//! [`LeaderElection`] connects a [`Candidate`] to the API server and the clocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::clock::{self, jitter};
 use crate::error::{Error, Result};
 use crate::metrics::LeaderMetrics;
 
-/// A candidate for a lease; see [the module](super) for what it promises.
+/// A candidate for a lease; see [the module](super) for its guarantee.
 ///
 /// ```no_run
 /// use operator_runtime::election::{LeaderElection, LeaderElectionOptions};
@@ -31,7 +31,7 @@ use crate::metrics::LeaderMetrics;
 /// let campaign = tokio::spawn(election.run(stop.clone()));
 ///
 /// leadership.wait_for(|leadership| leadership.is_leader()).await?;
-/// // Act; and when all is done:
+/// // Act. When everything has ended:
 /// stop.cancel();
 /// campaign.await??;
 /// # Ok(())
@@ -56,7 +56,7 @@ struct Core {
     metrics: LeaderMetrics,
 }
 
-/// How a leader is elected through a Lease.
+/// The options of an election through a Lease.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionOptions {
     /// The namespace of the Lease. Default: that of the pod's service account.
@@ -72,8 +72,8 @@ pub struct LeaderElectionOptions {
     pub renew_deadline: Duration,
     /// Time between two attempts to acquire or renew the Lease. Default: 2 s.
     pub retry_period: Duration,
-    /// True if the Lease is released at the end, so that the next leader need not wait until it expires. It is safe if
-    /// everything that the leader did has ended before, which a manager ensures. Default: true.
+    /// Releases the Lease at the end, so that the next leader need not wait until it expires. It is safe only if
+    /// everything that the leader did has ended, which a manager ensures. Default: true.
     pub release_on_cancel: bool,
     /// Reports `leader_election_master_status`. A manager sets it. Default: not reported.
     pub metrics: LeaderMetrics,
@@ -97,11 +97,12 @@ impl Default for LeaderElectionOptions {
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Prepares an election for the Lease `name`, which is unique to the operator in its namespace. Nothing is sent yet.
+    /// Prepares an election for the Lease `name`, which must be unique to the operator in its namespace. Nothing is
+    /// sent yet.
     ///
     /// # Errors
-    /// If the name is empty, the namespace is unknown, or the lease is not longer than the deadline, or the deadline not
-    /// longer than the retry period with its jitter.
+    /// Returns an error if the name is empty, the namespace is unknown, or the durations contradict each other:
+    /// `lease_duration` > `renew_deadline` > `retry_period` with its jitter.
     pub fn new(
         client: kube::Client,
         name: &str,
@@ -133,17 +134,16 @@ impl LeaderElection {
         })
     }
 
-    /// Whether this candidate leads, now and from now on. Receivers are woken when that changes, not when the lease is
-    /// renewed.
+    /// Returns the leadership of this candidate as it changes. Renewals do not wake receivers.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.core.leadership.subscribe()
     }
 
-    /// Campaigns, and leads, until `stop`. Then the lease is released, so stop it last of all.
+    /// Campaigns and leads until `stop`. Then the lease is released: cancel `stop` after everything else has ended.
     ///
     /// # Errors
-    /// [`ElectionError::Lost`] if this candidate led and does not any more. Everything that only the leader may do must
-    /// end at once, without grace; best is to end the process.
+    /// Returns [`ElectionError::Lost`] if this candidate no longer leads. Everything that only the leader may do must
+    /// end at once, best by ending the process.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ElectionError> {
         self.core.run(stop).await
     }
@@ -212,7 +212,7 @@ impl Core {
         Ok(())
     }
 
-    /// Goes on until the leadership is lost.
+    /// Runs until leadership is lost, and returns the reason.
     async fn campaign(&self, candidate: &mut Candidate) -> &'static str {
         let mut input = Input::Wake;
         loop {
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// Sends a request and waits for its answer, but never longer than this candidate leads.
+    /// Sends a request and waits for its answer, at most until the end of leadership.
     async fn send(&self, request: Action, until: Option<Instant>) -> Input {
         let sent = Instant::now();
         let patience = self.timing.request_timeout();
@@ -261,14 +261,14 @@ impl Core {
                 tracing::warn!(
                     lease = self.name,
                     ?patience,
-                    "No answer from the API server about the leader lease"
+                    "No answer from the API server to a request for the leader lease"
                 );
                 Input::Failed
             }
         }
     }
 
-    /// `Ok` is a lease that was written, or that there is none; everything else is `Err`.
+    /// Returns the lease that was written, or `None` if there is none, as `Ok`, and everything else as `Err`.
     async fn ask(&self, request: Action) -> Result<Option<Box<Lease>>, Input> {
         let params = PostParams::default();
         let written = match request {
@@ -293,7 +293,7 @@ impl Core {
     }
 
     fn failed(&self, verb: &str, error: &kube::Error) -> Input {
-        tracing::warn!(lease = self.name, %error, "Cannot {verb} the leader lease");
+        tracing::warn!(lease = self.name, %error, "Failed to {verb} the leader lease");
         Input::Failed
     }
 
@@ -305,7 +305,7 @@ impl Core {
         lease
     }
 
-    /// The campaign may have been stopped in the middle of a write: only the server knows who holds the lease.
+    /// The campaign may have been stopped during a write: only the server knows the holder.
     async fn give_back(&self, candidate: &Candidate) {
         let patience = self.timing.request_timeout();
         let given_back = tokio::time::timeout(patience, async {
@@ -327,7 +327,7 @@ impl Core {
                 "Released leader lease"
             ),
             Ok(Ok(false)) => {}
-            Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "Cannot release the leader lease"),
+            Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "Failed to release the leader lease"),
             Err(_) => tracing::warn!(
                 lease = self.name,
                 ?patience,
@@ -452,7 +452,7 @@ mod tests {
         let lost = campaign.await.unwrap().unwrap_err();
         assert_eq!(
             lost.to_string(),
-            "leader election lost: somebody else has taken the lease"
+            "leader election lost: another candidate has taken the lease"
         );
         assert_eq!(spec(&server).holder_identity.as_deref(), Some("thief"));
     }
@@ -516,7 +516,7 @@ mod tests {
         let error = one.keep().await;
         assert_eq!(
             error.to_string(),
-            "leader election lost: somebody else has taken the lease"
+            "leader election lost: another candidate has taken the lease"
         );
     }
 

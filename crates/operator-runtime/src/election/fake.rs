@@ -1,5 +1,5 @@
-//! A server of a few objects that knows resource versions and nothing else; for the tests of elections, which have to
-//! cut it off from one client and not from another.
+//! A server of a few objects with resource versions, whose connections to single clients can be cut, for tests of
+//! elections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ pub(super) struct Server {
 #[derive(Default)]
 struct State {
     revision: u64,
-    /// By name alone: the tests have no two objects of one name.
+    /// By name only, because the names in the tests are unique.
     objects: BTreeMap<String, Value>,
     refused: BTreeSet<String>,
 }
@@ -59,7 +59,7 @@ impl Server {
         self.changes.send_replace(());
     }
 
-    /// Changes an object behind everybody's back, and says its new version.
+    /// Changes an object as another client and returns its new version.
     pub(super) fn edit(&self, name: &str, edit: impl FnOnce(&mut Value)) -> u64 {
         let mut object = self.object(name).unwrap();
         edit(&mut object);
@@ -67,7 +67,7 @@ impl Server {
         self.version(name)
     }
 
-    /// Waits until somebody writes the object after `version`.
+    /// Waits until the object is written after `version`.
     pub(super) async fn changed_after(&self, name: &str, version: u64) {
         let mut changes = self.changes.subscribe();
         while self.version(name) <= version {
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Answers 503 from now on to whoever writes this text.
+    /// Answers 503 to writes that contain this text from now on.
     pub(super) fn refuse(&self, text: &str) {
         self.state.lock().refused.insert(text.to_owned());
     }

@@ -1,8 +1,8 @@
-//! The policy of a candidate for a lease: what to ask of the API server next, given what it answered and when.
-//! It knows no network and no clock; [`super::driver`] lends it both.
+//! [`Candidate`], the state machine of a candidate for a lease: the next request, given the answers and their times.
+//! Pure.
 //!
-//! The rules are those of client-go's `leaderelection`, with one difference on the safe side: a leader believes in its
-//! leadership until `renew_deadline` after it *sent* the last renewal that was answered, not after the answer came.
+//! The rules are those of client-go's `leaderelection`, with one safer difference: leadership lasts until
+//! `renew_deadline` after the last answered renewal was *sent*, not after its answer.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::ElectionError;
 
-/// Candidates wait up to this much longer than the retry period, as a share of it, so that they do not all ask at once.
+/// Maximum factor of the retry period of candidates, so that they are not all retried together.
 const JITTER: f64 = 1.2;
 
 /// The durations of an election through a Lease, as in
@@ -30,9 +30,9 @@ pub(super) struct Candidate {
     identity: String,
     timing: Timing,
     observed: Option<Observed>,
-    /// Until when this candidate leads.
+    /// The end of leadership of this candidate.
     leads_until: Option<Instant>,
-    /// True if the lease on the server is the one observed, as far as is known. If so, a leader can renew it unread.
+    /// True if the observed lease is the one on the server, as far as known. A leader can then renew it without a read.
     current: bool,
 }
 
@@ -43,48 +43,48 @@ struct Observed {
     since: Instant,
 }
 
-/// What came to pass.
+/// An event for the candidate.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     /// The time of the last [`Action::Wait`] is over, or the campaign begins.
     Wake,
     /// The lease was read.
     Found(Box<Lease>),
-    /// There is no lease.
+    /// The lease does not exist.
     Missing,
-    /// The lease was written; the request left at `sent`.
+    /// The lease was written by a request that was sent at `sent`.
     Written {
-        /// As the server has it now.
+        /// The lease in the answer.
         lease: Box<Lease>,
-        /// By the local clock.
+        /// The time of the request.
         sent: Instant,
     },
-    /// The write was refused because somebody else wrote first.
+    /// The write was rejected because of a concurrent write.
     Refused,
-    /// The request failed, with or without having been carried out.
+    /// The request failed. It may have been carried out.
     Failed,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     Get,
     Create(Box<Lease>),
-    /// Guarded by the resource version in it.
+    /// A replacement with the resource version as precondition.
     Replace(Box<Lease>),
     Wait(Duration),
-    /// Stop acting at once: the campaign is over.
+    /// Stop acting at once: the campaign has ended.
     Lost(&'static str),
 }
 
-/// The outside world at the time of a step.
+/// The inputs of a step from outside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// The local, steady clock: the only one that decides anything.
+    /// The monotonic local clock, which alone decides.
     pub(super) now: Instant,
-    /// The wall clock: written to the lease for people to read.
+    /// The wall clock, which is written to the lease for people.
     pub(super) wall: Timestamp,
-    /// A random number from 0 up to 1.
+    /// A random number in `0.0..1.0`.
     pub(super) jitter: f64,
 }
 
@@ -124,13 +124,13 @@ impl Timing {
         Ok(())
     }
 
-    /// In whole seconds and at least one, as the API wants it.
+    /// Returns whole seconds, at least one, as the API requires.
     fn lease_seconds(&self) -> i32 {
         let seconds = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(seconds).unwrap_or(i32::MAX).max(1)
     }
 
-    /// How long to wait for the answer to one request.
+    /// Returns the timeout of one request.
     pub(super) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1).min(self.renew_deadline))
     }
@@ -149,12 +149,12 @@ impl Candidate {
         }
     }
 
-    /// Until when this candidate leads, if it does.
+    /// Returns the end of leadership, if this candidate leads.
     pub(super) fn leads_until(&self) -> Option<Instant> {
         self.leads_until
     }
 
-    /// Takes in what came to pass and says what to do next.
+    /// Processes an event and returns the next step.
     pub(super) fn step(&mut self, input: Input, at: Moment) -> Action {
         if self.leads_until.is_some_and(|until| at.now >= until) {
             return self.lose("the lease was not renewed in time");
@@ -172,7 +172,7 @@ impl Candidate {
         }
     }
 
-    /// The lease without a holder, if this candidate holds it: whoever asks next may have it at once.
+    /// Returns the lease without a holder, if this candidate holds it, so that others can acquire it at once.
     pub(super) fn released(&self, mut lease: Lease, wall: Timestamp) -> Option<Lease> {
         let spec = lease.spec.as_mut().filter(|spec| holder(spec) == self.identity)?;
         spec.holder_identity = Some(String::new());
@@ -199,7 +199,7 @@ impl Candidate {
         let holder = observed.lease.spec.as_ref().map(holder).unwrap_or_default();
         let mine = holder == self.identity;
         if self.leads_until.is_some() && !mine && !holder.is_empty() {
-            return self.lose("somebody else has taken the lease");
+            return self.lose("another candidate has taken the lease");
         }
         if mine || holder.is_empty() || observed.expired(at.now, &self.timing) {
             return Action::Replace(Box::new(self.claimed(observed.lease.clone(), at)));
@@ -207,7 +207,7 @@ impl Candidate {
         self.wait(at)
     }
 
-    /// Somebody deleted the lease. Whoever held it may not know yet, so that it still counts for its time.
+    /// The lease was deleted. Its holder may not know it yet, so its duration still counts.
     fn missing(&mut self, at: Moment) -> Action {
         let lease = match &self.observed {
             Some(observed) if self.leads_until.is_none() && !observed.free(at.now, &self.timing) => {
@@ -226,7 +226,7 @@ impl Candidate {
         self.observe(lease, at.now);
         let until = sent + self.timing.renew_deadline;
         if until <= at.now {
-            // The answer took so long that others may be about to take over: not even begun.
+            // The answer took so long that others may be about to take over, so leadership does not begin.
             return self.lose_quietly(at);
         }
         self.leads_until = Some(until);
@@ -241,7 +241,7 @@ impl Candidate {
         self.wait(at)
     }
 
-    /// The wait before the next attempt: a leader tries at a steady pace, candidates spread out.
+    /// Returns the wait before the next attempt. Leaders retry at a fixed period, candidates with jitter.
     fn wait(&self, at: Moment) -> Action {
         match self.leads_until {
             Some(until) => Action::Wait(
@@ -264,7 +264,7 @@ impl Candidate {
         self.wait(at)
     }
 
-    /// Time begins anew only when the holder wrote: a new label is no renewal.
+    /// Only a write of the holder restarts the time: a new label is no renewal.
     fn observe(&mut self, lease: Lease, now: Instant) {
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,
@@ -273,7 +273,7 @@ impl Candidate {
         self.observed = Some(Observed { lease, since });
     }
 
-    /// The lease with this candidate as its holder.
+    /// Returns the lease with this candidate as its holder.
     fn claimed(&self, mut lease: Lease, at: Moment) -> Lease {
         let spec = lease.spec.get_or_insert_default();
         let renewal = holder(spec) == self.identity;
@@ -355,7 +355,7 @@ mod tests {
         Candidate::new("me".to_owned(), Timing::default())
     }
 
-    /// A candidate that acquired the lease at `start`.
+    /// Returns a candidate that acquired the lease at `start`.
     fn leader(start: Instant) -> Candidate {
         let mut candidate = candidate();
         let lease = Box::new(lease("me", 1));

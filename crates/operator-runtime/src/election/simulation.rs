@@ -1,7 +1,6 @@
-//! Whole campaigns on a simulated network: candidates that start at different times, whose clocks run at different
-//! speeds and whose wall clocks jump all the while, that are stopped for a while and go on without knowing it, that crash
-//! and come back, leaders that give the lease back, requests and answers that are late or lost, and a server that knows
-//! nothing but resource versions.
+//! Campaigns on a simulated network. Candidates start at different times, their clocks run at different speeds and
+//! their wall clocks jump; they are paused, crash and restart, and leaders release the lease. Requests and answers are
+//! late or lost. The server knows only resource versions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,30 +11,30 @@ use proptest::prelude::*;
 
 use super::lease::{Action, Candidate, Input, Moment, Timing};
 
-/// The length of a campaign, and from when on nothing goes wrong any more, in milliseconds.
+/// The length of a campaign, and the time after which nothing fails, in milliseconds.
 const END: u64 = 240_000;
 const CALM: u64 = 180_000;
 
-/// What a campaign is like.
+/// The parameters of a campaign.
 #[derive(Clone, Debug)]
 struct Setup {
     seed: u64,
-    /// When each candidate starts, in milliseconds, and the speed of its clock in percent.
+    /// The start of each candidate in milliseconds, and the speed of its clock in percent.
     candidates: Vec<(u64, u64)>,
-    /// How many of a hundred messages are lost.
+    /// The percentage of lost messages.
     loss: u64,
-    /// How long a message takes at most, in milliseconds.
+    /// The maximum delay of a message in milliseconds.
     delay: u64,
     crashes: u64,
-    /// How often a candidate is cut off from the server for a while.
+    /// The number of times that a candidate is temporarily disconnected.
     cuts: u64,
-    /// How often a candidate is stopped for a while, as a process can be; its clock runs on.
+    /// The number of times that a candidate is paused, as a process can be. Its clock continues.
     pauses: u64,
-    /// How often whoever leads then stops and gives the lease back.
+    /// The number of times that the leader stops and releases the lease.
     releases: u64,
 }
 
-/// How it went.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 struct Verdict {
     two_leaders_at: Option<u64>,
@@ -58,7 +57,7 @@ struct World {
 
 struct Node {
     candidate: Candidate,
-    /// What the node waits for; everything else that reaches it is too late, or meant for an earlier life.
+    /// The message that the node waits for. Other messages are late, or belong to an earlier process.
     awaited: u64,
     cut_off_until: u64,
     stopped_until: u64,
@@ -199,7 +198,7 @@ impl World {
         }
     }
 
-    /// The node stops acting, gives the lease back if the message arrives, and starts anew.
+    /// Makes the node stop acting, release the lease if the message arrives, and restart.
     fn release(&mut self, node: usize) {
         let (wall, sent) = (self.wall(), self.local(node));
         let candidate = &self.nodes[node].candidate;
@@ -214,13 +213,13 @@ impl World {
         }
     }
 
-    /// What a wall clock shows: nothing that has to do with the time, since somebody sets it all the while.
+    /// Returns a wall-clock time, which is arbitrary.
     fn wall(&mut self) -> Timestamp {
         let shown = self.below(4_000_000_000_000);
         Timestamp::from_millisecond(shown as i64).unwrap()
     }
 
-    /// The server: a write counts if it was made on the latest revision.
+    /// Serves a request. A write succeeds if it has the latest revision.
     fn serve(&mut self, action: Action, sent: Instant) -> Input {
         let current = self
             .lease
@@ -271,7 +270,7 @@ impl World {
         self.after(patience, Happening::Input { node, id, input });
     }
 
-    /// Puts a request on its way, if it gets through at all.
+    /// Sends a request, unless it is lost.
     fn send(&mut self, node: usize, id: u64, action: Action, sent: Instant) {
         if let Some(delay) = self.transit(node) {
             let request = Happening::Request {
@@ -303,19 +302,19 @@ impl World {
         (0..self.nodes.len()).filter(leads).collect()
     }
 
-    /// The time that the clock of the node shows. No two clocks agree.
+    /// Returns the local time of the node. No two clocks agree.
     fn local(&self, node: usize) -> Instant {
         let speed = self.setup.candidates[node].1;
         self.zero + Duration::from_secs(1_000 * node as u64) + Duration::from_millis(self.now * speed / 100)
     }
 
-    /// How long it really takes until the clock of the node has gone on by `local`.
+    /// Returns the real time until the clock of the node has advanced by `local`.
     fn global(&self, node: usize, local: Duration) -> u64 {
         let speed = self.setup.candidates[node].1;
         (local.as_millis() as u64 * 100).div_ceil(speed)
     }
 
-    /// How long a message is on its way; `None` if it never arrives.
+    /// Returns the delay of a message, or `None` if it is lost.
     fn transit(&mut self, node: usize) -> Option<u64> {
         if self.now >= CALM {
             return Some(self.below(50));
@@ -345,7 +344,7 @@ impl World {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    // Clocks may differ by the factor 1.5, which is 15 s to 10 s.
+    // Clocks may differ by the factor 1.5: 15 s / 10 s.
     let candidates = prop::collection::vec((0..60_000_u64, 84..=125_u64), 2..5);
     (
         any::<u64>(),
@@ -414,7 +413,7 @@ fn leader_on_a_good_network_stays() {
     assert_eq!((verdict.two_leaders_at, verdict.handovers), (None, 1));
 }
 
-/// The simulation finds two leaders where the rules do not hold: leaders that believe longer than others wait.
+/// The simulation finds two leaders if leaders lead longer than others wait.
 #[test]
 fn unsafe_times_are_found_out() {
     let reckless = Timing {

@@ -1,8 +1,8 @@
-//! Which events become objects: the first of a kind does, the second makes it a series, further ones are counted, and
-//! an object that causes too many different ones is not heard for a while. Pure.
+//! [`Correlator`] decides about each event: the first of its kind creates an object, the second makes it a series,
+//! further ones are counted, and too many different events about an object are dropped. Pure.
 //!
-//! The numbers are those of client-go: a series ends after six quiet minutes and is written every half hour while it
-//! goes on; about one object 25 new events may come at once, and one more every five minutes.
+//! The numbers are those of client-go: a series ends after six minutes without an event and is written every half hour.
+//! About one object there may be 25 new events at once, and one more every five minutes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,30 +19,30 @@ const QUIET: Duration = Duration::from_secs(6 * 60);
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(5 * 60);
-/// The memory that events may take, in series and in objects.
+/// Maximum number of recorded series, and of objects.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Remembers what was recorded.
+/// The record of recent events.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     series: HashMap<SeriesKey, Series>,
     budgets: HashMap<Regarding, Budget>,
 }
 
-/// What is to be done with an event.
+/// The treatment of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It is the first of its kind: create an object.
+    /// The first of its kind: create an object.
     Create,
-    /// It is the second: say in its object that it is a series.
+    /// The second: make its object a series.
     Write(Series),
-    /// It is counted, and will be written later.
+    /// Counted, and written later.
     Count,
-    /// There are too many events about this object.
+    /// Too many events about this object.
     Drop,
 }
 
-/// Events that differ in nothing but their time and their note.
+/// Events that differ only in their time and note.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Series {
     /// The first event.
@@ -50,11 +50,11 @@ pub(super) struct Series {
     pub(super) count: i32,
     pub(super) last_observed: Timestamp,
     last: Instant,
-    /// What the API server knows, and since when.
+    /// The count that the API server knows, and the time of its write.
     written: (i32, Instant),
 }
 
-/// Tells series apart.
+/// The identity of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
     controller: Arc<str>,
@@ -73,7 +73,7 @@ struct Regarding {
     uid: Option<String>,
 }
 
-/// A bucket of tokens, one for each new event.
+/// A token bucket with one token per new event.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     tokens: f64,
@@ -109,7 +109,7 @@ impl Correlator {
         }
     }
 
-    /// The API server has taken the first event of a series.
+    /// Records that the API server created the first event of a series.
     pub(super) fn created(&mut self, entry: &Entry, key: ObjectKey, now: Instant, wall: Timestamp) {
         make_room(
             &mut self.series,
@@ -126,19 +126,20 @@ impl Correlator {
         self.series.insert(SeriesKey::of(entry), series);
     }
 
-    /// The API server knows the series as it is in `series`.
+    /// Records that the API server has the state of `series`.
     pub(super) fn wrote(&mut self, series: &Series, now: Instant) {
         for known in self.series.values_mut().filter(|known| known.key == series.key) {
             known.written = (series.count, now);
         }
     }
 
-    /// The object of the series is gone: the next event begins another.
+    /// Records that the object of the series is gone: the next event creates another.
     pub(super) fn gone(&mut self, series: &Series) {
         self.series.retain(|_, known| known.key != series.key);
     }
 
-    /// The series to write: those that are over, which are forgotten, and those that were not written for long.
+    /// Returns the series to write: those that have ended, which are removed, and those whose last write is too long
+    /// ago.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Series> {
         let over = self
             .series
@@ -151,7 +152,7 @@ impl Correlator {
         due
     }
 
-    /// The series whose last count the API server does not know; nothing is remembered any more.
+    /// Removes all series and returns those whose last count the API server does not know.
     pub(super) fn finish(&mut self) -> Vec<Series> {
         self.series
             .drain()
@@ -161,7 +162,7 @@ impl Correlator {
     }
 }
 
-/// Forgets what can be forgotten once there is too much; in need, what is oldest.
+/// Removes expired entries if there are too many, and then the oldest ones.
 fn make_room<K: Eq + Hash + Clone, V>(
     memory: &mut HashMap<K, V>,
     last: impl Fn(&V) -> Instant,
@@ -273,7 +274,7 @@ mod tests {
         }
     }
 
-    /// A correlator that has just had one event created.
+    /// Returns a correlator in which an event was just created.
     fn begun(entry: &Entry, now: Instant) -> Correlator {
         let mut correlator = Correlator::default();
         assert_eq!(correlator.judge(entry, now, WALL), Verdict::Create);

@@ -1,5 +1,5 @@
-//! A message as one JSON object, with what the spans around it say beside what it says itself, as zap writes the values
-//! of a logger.
+//! [`JsonLine`], the format of a message as one JSON object with the fields of its spans, as zap writes the values of a
+//! logger.
 
 use std::fmt::{self, Write as _};
 
@@ -12,15 +12,15 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TimeEncoding;
 
-/// What every line has; a field of this name goes by another.
+/// The fields of every line. A message field with such a name is renamed.
 const HEAD: [&str; 3] = ["timestamp", "level", "target"];
 
-/// One object a line. Where two spans, or a span and the message, have a field of one name, the inner one is told.
+/// One object per line. The fields of inner spans and of the message override those of outer spans.
 pub(super) struct JsonLine {
     pub(super) time_encoding: TimeEncoding,
 }
 
-/// Takes the fields of a message.
+/// Collects the fields of a message.
 struct Fields<'a>(&'a mut Map<String, Value>);
 
 impl<S, N> FormatEvent<S, N> for JsonLine
@@ -73,7 +73,7 @@ where
 
 impl Fields<'_> {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        // Identifiers of Rust that are also words of the language are written as `r#type`.
+        // Fields whose names are Rust keywords are written as `r#type`.
         let name = field.name();
         let name = name.strip_prefix("r#").unwrap_or(name);
         self.0.insert(name.to_owned(), value.into());
@@ -103,7 +103,7 @@ impl Visit for Fields<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();
-        // A value that cannot be written is told as far as it goes.
+        // A value whose formatting fails is truncated.
         let _ = write!(text, "{value:?}");
         self.put(field, text);
     }

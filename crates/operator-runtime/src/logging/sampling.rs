@@ -1,4 +1,4 @@
-//! What a flood of messages leaves in the log.
+//! [`Sampling`] limits repeated messages.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,24 +11,23 @@ use tracing_subscriber::layer::Context;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How much of a message that comes again and again is logged: of each place in the program so many a second, and of
-/// the rest of that second every so many-th. Different places never take each other's share.
+/// The limits of repeated messages, for each place in the program separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sampling {
-    /// How many messages are logged in any case.
+    /// The number of messages in each second that are logged.
     pub(super) first: u32,
-    /// Of those after, each this many-th is logged; none when 0.
+    /// Of the further ones in that second, every one with this number is logged. 0 logs none.
     pub(super) thereafter: u32,
 }
 
-/// Counts messages, and drops those that are too many.
+/// Counts messages and drops those beyond the limits.
 #[derive(Debug)]
 pub(super) struct Sampler {
     sampling: Sampling,
     counts: Mutex<HashMap<Identifier, Count>>,
 }
 
-/// The messages of one place since a time, a second ago at most.
+/// The messages of one place within a second.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     since: Instant,
@@ -38,7 +37,7 @@ struct Count {
 // === impl Sampling ===
 
 impl Default for Sampling {
-    /// 100 a second, and of the rest each 100th.
+    /// 100 per second, and every 100th of the others.
     fn default() -> Self {
         Self {
             first: 100,
@@ -48,7 +47,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Returns true if the message of this number, from 1 on, is logged.
+    /// Returns true if the message with this number, from 1 on, is logged.
     fn admits(self, number: u32) -> bool {
         match number.checked_sub(self.first) {
             None | Some(0) => true,
@@ -84,7 +83,7 @@ impl Count {
         }
     }
 
-    /// The number of a message within its second.
+    /// Returns the number of a message within its second.
     fn next(&mut self, now: Instant) -> u32 {
         if now.saturating_duration_since(self.since) >= SECOND {
             *self = Self::begun(now);

@@ -1,4 +1,4 @@
-//! The command line of an operator: the flags and environment variables that kubebuilder's scaffolds know.
+//! [`Args`]: the flags and environment variables of an operator, as in kubebuilder's scaffolds.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::election::LeaderElectionOptions;
 use crate::logging::{Encoder, LogLevel, Logging, StacktraceLevel, TimeEncoding};
 use crate::webhook::WebhookServer;
 
-/// The flags of a manager, with the names and defaults of kubebuilder's scaffolds; flatten them into the arguments of
+/// The flags of a manager, with the names and defaults of kubebuilder's scaffolds. Flatten them into the arguments of
 /// the operator.
 ///
-/// Switches are on when they are named and can be given a value, as in Go: `--leader-elect`, `--leader-elect=false`.
+/// Boolean flags can have a value, as in Go: `--leader-elect`, `--leader-elect=false`.
 ///
 /// ```
 /// use clap::Parser;
@@ -37,68 +37,68 @@ use crate::webhook::WebhookServer;
 #[command(next_help_heading = "Manager")]
 #[group(skip)]
 pub struct Args {
-    /// Where /metrics is served, such as :8443; 0 switches it off.
+    /// The address of /metrics, such as :8443; 0 disables it
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     pub metrics_bind_address: String,
 
-    /// Serve /metrics over HTTPS, to those whom the API server lets.
+    /// Serve /metrics over HTTPS with authentication and authorization
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     pub metrics_secure: bool,
 
-    /// The directory with the certificate of /metrics; one is made when empty.
+    /// The directory of the certificate of /metrics; a self-signed one is used if empty
     #[arg(long, value_name = "DIR", default_value = "")]
     pub metrics_cert_path: String,
 
-    /// The name of the certificate's file.
+    /// The name of the certificate file
     #[arg(long, value_name = "FILE", default_value = "tls.crt")]
     pub metrics_cert_name: String,
 
-    /// The name of the key's file.
+    /// The name of the key file
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub metrics_cert_key: String,
 
-    /// The address on which webhooks are served; every one when empty.
+    /// The address of the webhook server; all interfaces if empty
     #[arg(long, value_name = "HOST", default_value = "")]
     pub webhook_host: String,
 
-    /// The port on which webhooks are served, if the operator has any; -1 serves none.
+    /// The port of the webhook server; -1 disables it
     #[arg(long, value_name = "PORT", default_value_t = i32::from(WebhookServer::PORT), allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(-1..=65535))]
     pub webhook_port: i32,
 
-    /// The directory with the certificate of webhooks; the operator makes one, and has it trusted, when empty.
+    /// The directory of the certificate of webhooks; the operator creates one and configures its trust if empty
     #[arg(long, value_name = "DIR", default_value = "")]
     pub webhook_cert_path: String,
 
-    /// The name of the certificate's file.
+    /// The name of the certificate file
     #[arg(long, value_name = "FILE", default_value = "tls.crt")]
     pub webhook_cert_name: String,
 
-    /// The name of the key's file.
+    /// The name of the key file
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub webhook_cert_key: String,
 
-    /// The kubeconfig; that of KUBECONFIG, of the home directory, or the service account of the pod unless given.
+    /// The kubeconfig; defaults to KUBECONFIG, ~/.kube/config, or the service account of the pod
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Serve metrics and webhooks over HTTP/2 too.
+    /// Serve metrics and webhooks over HTTP/2 too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub enable_http2: bool,
 
-    /// Where /healthz and /readyz are served; 0 switches it off.
+    /// The address of /healthz and /readyz; 0 disables them
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
 
-    /// Reconcile on one instance at a time, elected through a Lease.
+    /// Run the controllers on one instance at a time, which is elected through a Lease
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The namespace of the Lease; that of the pod when empty.
+    /// The namespace of the Lease; defaults to that of the pod
     #[arg(long, value_name = "NAMESPACE", default_value = "")]
     pub leader_election_namespace: String,
 
-    /// The namespaces to watch, separated by commas; all when empty.
+    /// The namespaces to watch, separated by commas; all if empty
     #[arg(
         long,
         env = "WATCH_NAMESPACE",
@@ -108,7 +108,7 @@ pub struct Args {
     )]
     pub watch_namespace: String,
 
-    /// How many seconds reconciles may take to end when the operator stops; -1 waits for ever.
+    /// The seconds that running reconciles have to finish when the operator stops; -1 for no limit
     #[arg(
         long,
         value_name = "SECONDS",
@@ -117,23 +117,23 @@ pub struct Args {
     )]
     pub graceful_shutdown_seconds: i64,
 
-    /// Log readable text with debug messages, as while developing, instead of JSON of which floods are sampled.
+    /// Development mode: log text with debug messages, instead of sampled JSON
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     pub zap_devel: bool,
 
-    /// The form of the log: console while developing, json otherwise.
+    /// The format of the log: json or console (default: console in development mode)
     #[arg(long, value_name = "ENCODER")]
     pub zap_encoder: Option<Encoder>,
 
-    /// What is logged: debug, info, error, panic, or a number (1 is debug, more is trace); RUST_LOG goes before.
+    /// The minimum log level: debug, info, error, panic, or a number (1 is debug, more is trace); RUST_LOG overrides it
     #[arg(long, value_name = "LEVEL")]
     pub zap_log_level: Option<LogLevel>,
 
-    /// From which level on messages have a stack trace: info, error or panic; none has one unless given.
+    /// The minimum level of messages with a stack trace: info, error or panic (default: none)
     #[arg(long, value_name = "LEVEL")]
     pub zap_stacktrace_level: Option<StacktraceLevel>,
 
-    /// The form of the time in the log.
+    /// The format of timestamps
     #[arg(
         long,
         value_name = "ENCODING",
@@ -146,9 +146,8 @@ pub struct Args {
 // === impl Args ===
 
 impl Args {
-    /// Writes the log to standard error as the `--zap-*` flags say, from now on and for the whole process: with
-    /// `--zap-devel`, which is the default, lines for people from `debug` on; without, JSON from `info` on. A log that
-    /// somebody set up before stays as it is.
+    /// Initializes the log of the process, on standard error, from the `--zap-*` flags: with `--zap-devel`, which is
+    /// the default, text lines from `debug` on, otherwise JSON from `info` on. An existing subscriber is kept.
     pub fn init_logging(&self) {
         self.logging().init();
     }
@@ -159,7 +158,7 @@ impl Args {
             false => (Encoder::Json, LogLevel(LevelFilter::INFO)),
         };
         let level = self.zap_log_level.unwrap_or(level);
-        // Whoever asks for everything gets it.
+        // The level `trace` disables sampling.
         let is_sampled = !self.zap_devel && !level.is_trace();
         Logging {
             encoder: self.zap_encoder.unwrap_or(encoder),
@@ -170,7 +169,7 @@ impl Args {
         }
     }
 
-    /// Returns the namespaces of `--watch-namespace` or `WATCH_NAMESPACE`; none means all of them.
+    /// Returns the namespaces of `--watch-namespace` or `WATCH_NAMESPACE`. Empty means all.
     fn namespaces(&self) -> Vec<String> {
         let names = self.watch_namespace.split(',').map(str::trim);
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
@@ -221,7 +220,7 @@ impl From<&Args> for ManagerOptions {
     }
 }
 
-/// Certificate and key in a directory; none where none is given.
+/// Returns the paths of certificate and key, or `None` without a directory.
 fn files(directory: &str, certificate: &str, key: &str) -> Option<(PathBuf, PathBuf)> {
     let path = Path::new(directory);
     (!directory.is_empty()).then(|| (path.join(certificate), path.join(key)))

@@ -1,5 +1,5 @@
-//! The connection of a manager to an API server. Requests are counted, carry the name of the operator and have a time
-//! limit, whether the manager made the client or was given one. Warnings in the answers are logged.
+//! The connection of a manager to an API server: [`Connect`]. Requests are counted, have a timeout and carry the name
+//! of the operator. Warnings in responses are logged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +20,7 @@ use crate::client::warnings::Warnings;
 use crate::election::Leadership;
 use crate::metrics::{Metrics, RestClientLayer};
 
-/// A connection to an API server, from which clients are made. They share the sockets and differ in whether they need
-/// leadership to write.
+/// A connection to an API server. Its clients share the sockets and differ in whether writes need leadership.
 pub(super) struct Connection {
     base: Base,
     silence: Option<Duration>,
@@ -30,11 +29,11 @@ pub(super) struct Connection {
     retries: bool,
 }
 
-/// How to reach a cluster: with a [`kube::Config`] or a [`kube::Client`].
+/// The access to a cluster: a [`kube::Config`] or a [`kube::Client`].
 ///
-/// With a configuration the operator makes its own connections. They notice a peer that is gone, use proxies, and repeat
-/// requests only where that is safe. A client of your own repeats requests by its own rules: those of kube repeat every
-/// request after 429, 503 and 504, also a POST that may have been carried out, unless `Config::default_retry` is `false`.
+/// With a configuration the operator creates its own connections. They detect dead peers, use proxies, and repeat
+/// requests only if that is safe. A client repeats requests by its own rules: those of kube repeat every request after
+/// 429, 503 and 504, even a POST that may have been carried out, unless `Config::default_retry` is `false`.
 pub struct Connect(Way);
 
 enum Way {
@@ -45,7 +44,7 @@ enum Way {
 /// The service that sends the requests.
 enum Base {
     Own(operator_connection::Connection),
-    /// A client of the author, which repeats requests by its own rules, and the `User-Agent` for it.
+    /// A given client, which repeats requests by its own rules, and its `User-Agent`.
     Given(kube::Client, HeaderValue),
 }
 
@@ -78,7 +77,7 @@ impl Connection {
     /// Prepares connections with the kubeconfig or the service account.
     ///
     /// # Errors
-    /// If the configuration or its proxy cannot be used.
+    /// Returns an error if the configuration or its proxy is invalid.
     pub(super) async fn new(options: &Options, metrics: &Metrics) -> Result<Self, ConnectionError> {
         let name = user_agent::header(&options.name);
         let own = operator_connection::Connection::infer(options.kubeconfig.as_deref(), name).await?;
@@ -86,10 +85,10 @@ impl Connection {
         Ok(Self::over(Base::Own(own), true, options, requests))
     }
 
-    /// Prepares connections to a cluster that the author names. Without a `host`, metrics have the one of the cluster.
+    /// Prepares connections to a given cluster. Without a `host`, metrics have that of the cluster.
     ///
     /// # Errors
-    /// If the configuration or its proxy cannot be used.
+    /// Returns an error if the configuration or its proxy is invalid.
     pub(super) fn of(
         connect: Connect,
         options: &Options,
@@ -109,7 +108,7 @@ impl Connection {
         Ok(Self::over(Base::Own(own), retries, options, requests))
     }
 
-    /// Sends everything through a client of the author, with the name of the operator.
+    /// Returns a connection that uses a given client, with the name of the operator.
     pub(super) fn adopt(client: kube::Client, options: &Options, requests: RestClientLayer) -> Self {
         let base = Base::Given(client, user_agent::header(&options.name));
         Self::over(base, false, options, requests)
@@ -125,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// A client. With a leadership, it writes only while this instance is the leader.
+    /// Returns a client. With a leadership, it writes only while this instance is the leader.
     pub(super) fn client(&self, leadership: Option<watch::Receiver<Leadership>>) -> kube::Client {
         match &self.base {
             Base::Own(own) => self.layered(own.transport(), own.namespace(), own.token(), leadership),
@@ -171,7 +170,7 @@ impl Connection {
     }
 }
 
-/// Logs the warnings of answers, each once.
+/// Returns a layer that logs the warnings of responses, each once.
 fn logged<B>(warnings: Arc<Warnings>) -> MapResponseLayer<impl FnMut(Response<B>) -> Response<B> + Clone> {
     MapResponseLayer::new(move |answer: Response<B>| {
         warnings.log(answer.headers());

@@ -1,4 +1,4 @@
-//! Why a manager cannot be built, or ended.
+//! [`ManagerError`].
 
 use std::time::Duration;
 
@@ -9,51 +9,51 @@ use crate::certificates::CertificateError;
 use crate::election::ElectionError;
 use crate::webhook::WebhookError;
 
-/// Why a manager cannot be built, or ended.
+/// An error of building or running a manager.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// The cluster cannot be reached with this configuration.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// The address of a server is none, or is in use.
-    #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
+    /// The address of a server is invalid or in use.
+    #[error("cannot listen on {address:?} (--{flag}); \"0\" disables it")]
     Listen {
-        /// The flag that names the address.
+        /// The flag of the address.
         flag: &'static str,
         /// The address.
         address: String,
-        /// Why.
+        /// The error of binding it.
         #[source]
         source: std::io::Error,
     },
-    /// The certificate of the metrics server cannot be used.
+    /// The certificate of the metrics server is invalid.
     #[error("cannot serve metrics over HTTPS (--metrics-cert-path)")]
     Certificates(#[source] CertificateError),
-    /// Webhooks cannot be served as they are.
+    /// The webhooks are invalid.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
-    /// The cache cannot watch what it is told to.
+    /// The options of the cache are invalid.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The election cannot be held.
+    /// The options of the election are invalid.
     #[error("cannot elect a leader (--leader-elect)")]
     Election(#[source] ElectionError),
-    /// A manager runs once, and some things must be there before it does.
+    /// The manager runs or has run.
     #[error("manager already started")]
     AlreadyStarted,
-    /// Checks are there before the manager runs.
+    /// A check was added after the start.
     #[error("unable to add new checker because {0} endpoint has already been created")]
     LateCheck(&'static str),
-    /// Clusters have names of their own.
-    #[error("there is a cluster {0:?} already: give one of the two another name")]
+    /// A cluster with this name exists.
+    #[error("cluster {0:?} already exists: choose another name")]
     DuplicateCluster(String),
-    /// Nothing is started any more.
+    /// The manager is stopping.
     #[error("can't accept new runnable as stop procedure is already engaged")]
     Stopping,
-    /// What is served beside the metrics must be there before the manager runs.
+    /// A path of the metrics server was added after the start.
     #[error("unable to add new metrics handler because metrics endpoint has already been created")]
     MetricsStarted,
-    /// The metrics server serves the path already.
+    /// The metrics server already serves the path.
     #[error("{0}")]
     MetricsHandler(String),
     /// A part of the operator panicked.
@@ -64,7 +64,7 @@ pub enum ManagerError {
         /// The message of the panic.
         message: String,
     },
-    /// Something did not end in time; it was aborted.
+    /// A part did not stop in time and was aborted.
     #[error("failed waiting for all runnables to end within grace period of {0:?}")]
     GracePeriod(Duration),
 }

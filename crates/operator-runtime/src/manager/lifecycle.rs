@@ -1,4 +1,4 @@
-//! Starts the groups of a manager in order, and stops them in order.
+//! Starts and stops the groups of a manager in order.
 
 use std::any::Any;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::election::{Election, Leadership};
 use crate::error::{Error, Result, panic_text};
 
-/// Time that a task which was aborted has to reach its next `await`.
+/// Time for an aborted task to reach its next `await`.
 const TO_ABORT: Duration = Duration::from_secs(1);
 
 /// The running parts of a manager, in the order of their start.
@@ -33,14 +33,14 @@ struct Groups {
     others: Tasks,
     /// Runnables and controllers of the leader.
     leader: Tasks,
-    /// The members that start when this instance leads; `None` once it does.
+    /// The members to start when this instance leads. `None` once it leads.
     of_leader: Option<Vec<Member>>,
 }
 
-/// Tasks that are stopped together. The first error of one ends the manager.
+/// Tasks that are stopped together. The first error of one stops the manager.
 struct Tasks {
     stop: CancellationToken,
-    /// Ends them at their next `await`.
+    /// Aborts them at their next `await`.
     abort: CancellationToken,
     tasks: JoinSet<()>,
     failures: mpsc::UnboundedSender<Error>,
@@ -88,7 +88,7 @@ pub(super) async fn run(
     let mut ended = Ok(());
     let abort_leader = groups.leader.abort.clone();
     let lose = || {
-        // Another instance may act already: nothing that needs leadership may go on.
+        // Another instance may already lead, so everything that needs leadership must end.
         inner.is_leader.send_replace(Leadership::Lost);
         abort_leader.cancel();
     };
@@ -104,7 +104,7 @@ pub(super) async fn run(
                     ended = ended.and(stopped);
                     break has_ended;
                 }
-                // Whatever started the stop sequence.
+                // After any other reason for the stop sequence.
                 error = keep(&mut election), if leads && !is_lost => {
                     is_lost = true;
                     lose();
@@ -118,7 +118,7 @@ pub(super) async fn run(
         late(error);
     }
     inner.is_leader.send_replace(Leadership::Lost);
-    // An instance that still acts must not make another one the leader: its lease has to run out.
+    // While tasks of the leader still run, the lease must expire instead of being released.
     if let Some(election) = election.as_mut().filter(|_| leads && has_ended) {
         election.release().await;
     }
@@ -126,7 +126,7 @@ pub(super) async fn run(
     outcome.and(ended)
 }
 
-/// Ends when this instance has begun to lead, or when it cannot or does not any more.
+/// Completes when this instance leads, or fails if it cannot lead any more.
 async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Result<()> {
     match election {
         Some(election) if !leads => {
@@ -138,7 +138,7 @@ async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Resu
     }
 }
 
-/// Ends when leadership is lost: never without an election.
+/// Completes when leadership is lost. Never without an election.
 async fn keep(election: &mut Option<Box<dyn Election>>) -> Error {
     match election {
         Some(election) => {
@@ -175,7 +175,7 @@ impl Groups {
         }
     }
 
-    /// Starts the members that need no leader, in order, and keeps the others for later.
+    /// Starts the members that need no leader, in order, and keeps the others.
     fn start(&mut self, inner: &Inner, setup: Setup) {
         let recorder = setup.recorder;
         self.events.spawn("event recorder", move |stop| async move {
@@ -199,7 +199,7 @@ impl Groups {
         others.into_iter().for_each(|member| self.add(member));
     }
 
-    /// Starts a member with its group: at once, or when this instance leads.
+    /// Starts a member with its group, at once or when this instance leads.
     fn add(&mut self, mut member: Member) {
         let tasks = match member.group() {
             Group::Servers => &mut self.servers,
@@ -228,8 +228,8 @@ impl Groups {
         }
     }
 
-    /// Stops everything, and aborts what has not ended in time. Returns too whether everything that acts has ended:
-    /// reconciles, and the runnables of the leader.
+    /// Stops everything, and aborts the tasks that have not ended in time. Also returns whether all reconciles and all
+    /// runnables of the leader have ended.
     async fn end(mut self, inner: &Inner, grace: Option<Duration>) -> (Result<()>, bool) {
         let stopped = self.stop_within(inner.client.cache(), grace).await;
         let Self {
@@ -248,13 +248,13 @@ impl Groups {
         let acting = async { tokio::join!(leader.ended(), inner.reconciles.wait()) };
         let has_ended = tokio::time::timeout(TO_ABORT, acting).await.is_ok();
         if !has_ended {
-            tracing::error!("A reconcile or a runnable was aborted and blocks its thread without awaiting");
+            tracing::error!("Aborted reconcile or runnable blocks its thread without awaiting");
             inner.is_blocked.store(true, Ordering::Relaxed);
         }
         (stopped, has_ended)
     }
 
-    /// Stops everything, for as long as it may take.
+    /// Stops everything, with the grace period.
     async fn stop_within(&mut self, cache: &Cache, grace: Option<Duration>) -> Result<()> {
         let in_order = self.stop(cache);
         let Some(grace) = grace else {
@@ -262,7 +262,7 @@ impl Groups {
             return Ok(());
         };
         if grace.is_zero() {
-            // The tasks are asked to stop, and nobody waits for them.
+            // Asks the tasks to stop without waiting.
             let _ = in_order.now_or_never();
             return Ok(());
         }
@@ -286,7 +286,7 @@ impl Groups {
 // === impl Tasks ===
 
 impl Tasks {
-    /// Starts a task. Its error ends the manager, and so does its panic.
+    /// Starts a task. Its error or panic stops the manager.
     fn spawn<R>(&mut self, name: &str, run: impl FnOnce(CancellationToken) -> R + Send + 'static)
     where
         R: Future<Output = Result<()>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The options of a manager, and the parts that are made from them.
+//! [`ManagerOptions`], and the construction of a manager from them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,10 +25,10 @@ use crate::health::Checks;
 use crate::metrics::Metrics;
 use crate::webhook::WebhookServer;
 
-/// The options of a manager, with the same defaults as those of controller-runtime where it has them.
+/// The options of a manager, with the defaults of controller-runtime for the options that it has.
 ///
-/// The default suits tests: there are no health checks, metrics and leader election, and webhooks, if there are any, are
-/// served on port 9443. A [`kube::Client`] or [`kube::Config`] converts into the default with that connection; [`Args`](super::Args)
+/// The default suits tests: no health checks, metrics and leader election, and webhooks on port 9443. A
+/// [`kube::Client`] or [`kube::Config`] converts into the default with that connection, and [`Args`](super::Args)
 /// convert into the options of the command line.
 ///
 /// ```no_run
@@ -44,71 +44,71 @@ use crate::webhook::WebhookServer;
 /// # }
 /// ```
 pub struct ManagerOptions {
-    /// The cluster, instead of that of `kubeconfig`; [`Connect`] says how a configuration and a client differ. Requests
-    /// carry the `User-Agent` of the operator, warnings of the API server are logged, and the requests are in the metrics
-    /// `rest_client_*`, with an empty `host` for a client, which does not expose the address of its server.
+    /// The cluster, instead of that of `kubeconfig`; see [`Connect`] for the difference between a configuration and a
+    /// client. Requests carry the `User-Agent` of the operator, warnings of the API server are logged, and the requests
+    /// are counted in `rest_client_*`, with an empty `host` for a client, which does not expose the address of its
+    /// server.
     pub client: Option<Connect>,
     /// The kubeconfig. Default: `KUBECONFIG`, `~/.kube/config`, or the service account of the pod.
     pub kubeconfig: Option<PathBuf>,
-    /// The only namespaces that are watched. If this is empty, they are those of `cache_options`, or else all. The options
-    /// that `cache_options` has for one of these namespaces apply to it.
+    /// The namespaces to watch. Empty means those of `cache_options`, or all. Options in `cache_options` for one of
+    /// these namespaces apply to it.
     pub namespaces: Vec<String>,
     /// The options of the cache: selectors, transforms, resyncs, backoff, and the options of namespaces.
     pub cache_options: CacheOptions,
-    /// The options of every controller, unless [`Controller::options`](crate::Controller::options) sets others.
+    /// The options of every controller, unless [`Controller::options`](crate::Controller::options) sets them.
     pub controller_options: ControllerOptions,
-    /// Maximum number of keys that a controller of a kind reconciles at the same time, unless the controller sets it. It
-    /// takes precedence over `controller_options`. The kind is written as `Deployment.apps`, or `Pod` in the core group,
-    /// which is how a [`Kind`](crate::Kind) prints.
+    /// Maximum number of keys that a controller of a kind reconciles concurrently, unless the controller sets it. It
+    /// takes precedence over `controller_options`. The keys have the form of [`Kind`](crate::Kind)'s `Display`:
+    /// `Deployment.apps`, or `Pod` in the core group.
     pub group_kind_concurrency: BTreeMap<String, usize>,
-    /// If true, the controllers run on one instance at a time, which is elected through a Lease.
+    /// Runs the controllers on one instance at a time, which is elected through a Lease. Default: false.
     pub leader_election: bool,
     /// The name of the Lease, unique to the operator in its namespace. Default: the name of the operator.
     pub leader_election_id: Option<String>,
-    /// The namespace, identity, labels, times and release of the Lease. Without a namespace it is that of the pod's service
-    /// account; outside of a cluster one must be given.
+    /// The namespace, identity, labels, durations and release of the Lease. Default namespace: that of the pod's
+    /// service account. Outside a cluster it must be set.
     pub leader_election_options: LeaderElectionOptions,
-    /// The client for the Lease, such as one of another cluster. Default: the manager's own. Its requests are counted as
-    /// those of host `leader-election`.
+    /// The client for the Lease, for example of another cluster. Default: the manager's own. Its requests are counted
+    /// with the host `leader-election`.
     pub leader_election_client: Option<kube::Client>,
-    /// An election that replaces the one through a Lease: the controllers run only while it is won, whatever
-    /// `leader_election` is.
+    /// An election that replaces the one through a Lease, regardless of `leader_election`.
     pub election: Option<Box<dyn Election>>,
-    /// The address of `/healthz` and `/readyz`: `:8081` is port 8081 of every interface, port 0 any free port. They are not
-    /// served if this is empty, which is the default, or `0`.
+    /// The address of `/healthz` and `/readyz`: `:8081` is port 8081 of every interface, port 0 any free port. Empty
+    /// and `0` disable them. Default: empty.
     pub health_probe_bind_address: String,
-    /// The path of liveness, below which each check has a path of its own. Default: `/healthz`.
+    /// The path of the liveness probe, and the prefix of its single checks. Default: `/healthz`.
     pub liveness_endpoint: String,
-    /// The path of readiness, below which each check has a path of its own. Default: `/readyz`.
+    /// The path of the readiness probe, and the prefix of its single checks. Default: `/readyz`.
     pub readiness_endpoint: String,
-    /// The registry that counts, for parts that count before the manager exists, such as an election of your own.
+    /// The registry of metrics, for parts that need it before the manager exists, such as a custom election.
     pub metrics: Metrics,
-    /// The address of `/metrics`, such as `:8443`. They are not served if this is empty, which is the default, or `0`.
+    /// The address of `/metrics`, such as `:8443`. Empty and `0` disable it. Default: empty.
     pub metrics_bind_address: String,
-    /// If true, which is the default, `/metrics` is served over HTTPS to those whom the API server lets `get` it; otherwise
-    /// over plain HTTP to everybody.
+    /// Serves `/metrics` over HTTPS to clients that the API server permits to `get` it. Otherwise over plain HTTP to
+    /// everyone. Default: true.
     pub metrics_secure: bool,
     /// The files of the certificate and the key for `/metrics`. Default: a self-signed certificate.
     pub metrics_certificate: Option<(PathBuf, PathBuf)>,
-    /// The address of the webhooks. Default: `:9443`. The server listens from the first webhook on, and never if this is
-    /// empty or `0`.
+    /// The address of the webhooks. The server listens from the first webhook on. Empty and `0` disable it. Default:
+    /// `:9443`.
     pub webhook_bind_address: String,
     /// The certificates of the webhooks.
     pub webhook_certificates: WebhookCertificates,
     /// A PEM file with an authority: only clients with a certificate of it can call the webhooks, as with
-    /// controller-runtime's `ClientCAName`. It is read when the manager starts. Default: everybody can call them.
+    /// controller-runtime's `ClientCAName`. It is read when the manager starts. Default: no client certificates.
     pub webhook_client_authority: Option<PathBuf>,
-    /// If true, metrics and webhooks are served over HTTP/2 too.
+    /// Serves metrics and webhooks over HTTP/2 too. Default: false.
     pub http2: bool,
-    /// The oldest version of TLS of metrics and webhooks. Default: 1.2.
+    /// The minimum TLS version of metrics and webhooks. Default: 1.2.
     pub min_tls_version: TlsVersion,
-    /// Time for reconciles and runnables to end when the manager stops. Default: 30 s. Those that have not ended by then are
-    /// aborted, and [`Manager::run`] fails with [`ManagerError::GracePeriod`]. With `None` the time is not limited, as with
-    /// controller-runtime's negative timeout.
+    /// Time for reconciles and runnables to end when the manager stops. Then the others are aborted, and
+    /// [`Manager::run`] fails with [`ManagerError::GracePeriod`]. `None` means no limit, as controller-runtime's
+    /// negative timeout. Default: 30 s.
     pub graceful_shutdown_timeout: Option<Duration>,
-    /// Maximum time without data from the API server while an answer is awaited. Default: 75 s; `None` does not limit it.
-    /// Then a request fails, and a watch is opened again, so that a dead connection that was not closed delays nobody for
-    /// longer. A live server answers within a minute, and sends bookmarks to watches as often.
+    /// Maximum time without data from the API server while an answer is awaited. Then a request fails, and a watch is
+    /// reopened, so that dead connections are detected. A live server answers within a minute, and sends bookmarks to
+    /// watches at least once a minute. `None` means no limit. Default: 75 s.
     ///
     /// Streams that may be silent, such as followed logs, have no limit.
     pub silence_timeout: Option<Duration>,
@@ -121,17 +121,17 @@ pub(super) struct Options {
     pub(super) controllers: ControllerOptions,
     pub(super) group_kind_concurrency: BTreeMap<String, usize>,
     pub(super) kubeconfig: Option<PathBuf>,
-    /// `None` does not limit it.
+    /// `None` means no limit.
     pub(super) silence_timeout: Option<Duration>,
-    /// `None` does not limit it.
+    /// `None` means no limit.
     pub(super) graceful_shutdown_timeout: Option<Duration>,
 }
 
-/// The options of the server of metrics.
+/// The options of the metrics server.
 #[derive(Clone, Debug)]
 pub(super) struct MetricsOptions {
     pub(super) secure: bool,
-    /// The files of certificate and key, unless a certificate is made.
+    /// The files of certificate and key. A self-signed certificate is used if `None`.
     pub(super) certificate: Option<(PathBuf, PathBuf)>,
     pub(super) http2: bool,
     pub(super) min_tls_version: TlsVersion,
@@ -193,7 +193,7 @@ impl From<kube::Config> for ManagerOptions {
 }
 
 impl ManagerOptions {
-    /// Connects, and binds the servers of health and metrics.
+    /// Connects, and binds the health and metrics servers.
     pub(super) async fn build(mut self, name: &str) -> Result<Manager, ManagerError> {
         let kept = Options {
             name: name.to_owned(),
@@ -211,7 +211,7 @@ impl ManagerOptions {
             Some(connect) => Connection::of(connect, &kept, &metrics, None)?,
             None => Connection::new(&kept, &metrics).await?,
         };
-        // Everything that the manager itself sends: it reads, or writes what every instance may write.
+        // For the requests of the manager itself, which any instance may send.
         let kube = connection.client(None);
         let health = listen("health-probe-bind-address", &self.health_probe_bind_address)?;
         let scrapes = listen("metrics-bind-address", &self.metrics_bind_address)?;
@@ -318,7 +318,8 @@ impl fmt::Debug for ManagerOptions {
     }
 }
 
-/// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.
+/// Returns the identity of this process among those of the operator: the host name, which is the name of the pod, or
+/// that of the operator.
 pub(super) fn instance(name: &str) -> String {
     std::env::var("POD_NAME")
         .or_else(|_| std::env::var("HOSTNAME"))

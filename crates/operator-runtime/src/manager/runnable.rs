@@ -1,4 +1,4 @@
-//! What a manager runs: the operator's own runnables, and controllers.
+//! [`Runnable`], and the members of a manager.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ use crate::cluster;
 use crate::controller::Worker;
 use crate::error::Result;
 
-/// Something that runs beside the controllers for as long as the manager does: a server, a poller.
+/// A task beside the controllers, such as a server or a poller, that runs while the manager runs.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) enum Group {
     Leader,
 }
 
-/// A part of the manager that waits to be started.
+/// A part of the manager that waits for its start.
 pub(super) enum Member {
     Runnable(Runnable),
     Controller(Worker),
@@ -61,8 +61,8 @@ pub(super) enum Member {
 // === impl Runnable ===
 
 impl Runnable {
-    /// Runs `run` on the leader, until the token that it is given is cancelled: then it should end soon. Returning
-    /// early is fine; an error or a panic ends the manager. `name` is for the log.
+    /// Creates a runnable that runs on the leader until its token is cancelled, after which it should end soon. It may
+    /// end early; an error or a panic stops the manager. `name` is for the log.
     pub fn new<F, R>(name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> R + Send + 'static,
@@ -75,7 +75,7 @@ impl Runnable {
         }
     }
 
-    /// Runs it on every instance, leading or not, after the caches have been started.
+    /// Runs it on every instance, after the caches have been started.
     #[must_use]
     pub fn on_every_instance(mut self) -> Self {
         self.group = Group::Others;
@@ -83,7 +83,7 @@ impl Runnable {
     }
 
     /// Runs it on every instance, from before the caches are filled until after the last reconcile: for servers that
-    /// the API server itself may call, such as webhooks.
+    /// the API server calls, such as webhooks.
     #[must_use]
     pub fn before_caches(mut self) -> Self {
         self.group = Group::Servers;
@@ -114,7 +114,7 @@ impl Member {
         }
     }
 
-    /// The name for errors.
+    /// Returns the name for errors.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Runnable(runnable) => format!("runnable {}", runnable.name),

@@ -1,4 +1,4 @@
-//! HTTP servers of the operator's own.
+//! [`Server`], an additional HTTP server of an operator.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,11 +16,10 @@ use crate::certificates::{Certificates, TlsOptions, TlsVersion};
 use crate::error::Result;
 use crate::serve;
 
-/// An HTTP server of the operator's own, as controller-runtime's `manager.Server`; for [`Manager::add`].
+/// An additional HTTP server, as controller-runtime's `manager.Server`; for [`Manager::add`].
 ///
-/// It runs on every instance, from before the caches are filled until after the last reconcile. A client has 32 s for the
-/// headers of a request, of at most 1 MiB, and 90 s from one request to the next, as with the servers of health, metrics
-/// and webhooks.
+/// It runs on every instance, from before the caches are filled until after the last reconcile. As for the other
+/// servers, a client has 32 s for the headers of a request, of at most 1 MiB, and 90 s between two requests.
 ///
 /// ```no_run
 /// use bytes::Bytes;
@@ -40,7 +39,7 @@ use crate::serve;
 /// # }
 /// ```
 ///
-/// What is a `tower::Service`, such as a router of axum, is called in the handler with `oneshot`.
+/// Call a `tower::Service`, such as a router of axum, in the handler with `oneshot`.
 ///
 /// [`Manager::add`]: super::Manager::add
 #[must_use = "add it to a manager"]
@@ -54,16 +53,16 @@ pub struct Server<B> {
 /// The options of a [`Server`].
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// If true, the server serves only while this instance leads. Until then clients can connect, and wait.
+    /// Serves only while this instance leads. Until then clients can connect and wait. Default: false.
     pub only_when_leader: bool,
     /// Time for requests to finish when the manager stops. Default: the
     /// [`graceful_shutdown_timeout`](super::ManagerOptions::graceful_shutdown_timeout) of the manager.
     pub shutdown_timeout: Option<Duration>,
-    /// Certificates to serve HTTPS with. They are checked for changes every ten seconds. Default: plain HTTP.
+    /// The certificates of HTTPS. They are checked for changes every ten seconds. Default: plain HTTP.
     pub certificates: Option<Certificates>,
-    /// If true, the server speaks HTTP/2 too. Off by default, because of its history of ways to overload servers.
+    /// Serves HTTP/2 too. Default: false, because of its history of denial-of-service attacks.
     pub http2: bool,
-    /// The oldest version of TLS. Default: 1.2.
+    /// The minimum TLS version. Default: 1.2.
     pub min_tls_version: TlsVersion,
 }
 
@@ -73,7 +72,8 @@ impl<B> Server<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
 {
-    /// Answers requests to `listener` with `handler`, over plain HTTP/1.1 unless the options say more; `name` is for the log.
+    /// Creates a server that answers requests to `listener` with `handler`, over plain HTTP/1.1 by default. `name` is
+    /// for the log.
     pub fn new<F, R>(name: &str, listener: TcpListener, options: ServerOptions, handler: F) -> Self
     where
         F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,

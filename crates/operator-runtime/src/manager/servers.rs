@@ -1,4 +1,4 @@
-//! The servers of health and metrics, and the addresses that servers listen on.
+//! The health and metrics servers, and the addresses of all servers.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub(super) fn health(listener: TcpListener, checks: Checks) -> Runnable {
     server.before_caches()
 }
 
-/// HTTPS with authentication and authorization, or plain HTTP for everybody.
+/// Returns a server of HTTPS with authentication and authorization, or of plain HTTP without.
 pub(super) fn metrics(
     options: &MetricsOptions,
     metrics: &Metrics,
@@ -43,7 +43,7 @@ pub(super) fn address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener.and_then(|listener| listener.local_addr().ok())
 }
 
-/// Binds the address of a server that can be switched off, with `0` or nothing.
+/// Binds the address of a server. `0` and an empty address disable it.
 pub(super) fn listen(flag: &'static str, address: &str) -> Result<Option<TcpListener>, ManagerError> {
     if address.is_empty() || address == "0" {
         return Ok(None);
@@ -56,7 +56,7 @@ pub(super) fn listen(flag: &'static str, address: &str) -> Result<Option<TcpList
     })
 }
 
-/// Binds an address as the Go tools write it: `:8081` is every interface, of IPv6 and IPv4.
+/// Binds an address in the form of Go: `:8081` is every interface, of IPv6 and IPv4.
 pub(super) fn bind(flag: &'static str, address: &str) -> Result<std::net::TcpListener, ManagerError> {
     let listener = match address.strip_prefix(':') {
         Some(port) => std::net::TcpListener::bind(format!("[::]:{port}"))

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! SIGINT and SIGTERM: [`Listener`].
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a process may take to end by itself.
+/// Time for a process to end by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Listens for signals for as long as it lives, in a thread of its own with a runtime of its own: a reconcile that blocks
-/// its thread may keep the runtime of the operator from hearing anything.
+/// Listens for signals during its lifetime, in its own thread with its own runtime, because a blocking reconcile may
+/// block the runtime of the operator.
 pub(super) struct Listener {
     first: oneshot::Receiver<()>,
     _stop: DropGuard,
 }
 
 impl Listener {
-    /// From when this returns on no signal is missed.
+    /// Starts to listen. No signal is missed after this returns.
     pub(super) fn start() -> Self {
         let ((heard, first), stop) = (oneshot::channel(), CancellationToken::new());
         let (listens, is_listening) = mpsc::channel();
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("signals".to_owned());
         if let Err(error) = thread.spawn(move || listen(heard, &listens, &stopped)) {
-            tracing::error!(%error, "Signals cannot be caught");
+            tracing::error!(%error, "Failed to install the signal handlers");
         }
-        // It fails if nobody can listen, which was told.
+        // It fails if the handler cannot be installed, which is logged.
         let _ = is_listening.recv();
         Self {
             first,
@@ -34,7 +34,7 @@ impl Listener {
         }
     }
 
-    /// Ready at the first signal; the second ends the process with exit code 1.
+    /// Completes at the first signal. The second ends the process with exit code 1.
     pub(super) async fn shutdown(&mut self) {
         if (&mut self.first).await.is_err() {
             std::future::pending::<()>().await;
@@ -46,7 +46,7 @@ fn listen(heard: oneshot::Sender<()>, listens: &mpsc::Sender<()>, stop: &Cancell
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "Signals cannot be caught"),
+        Err(error) => return tracing::error!(%error, "Failed to install the signal handlers"),
     };
     runtime.block_on(stop.run_until_cancelled(async {
         let mut signals = Signals::new();
@@ -60,11 +60,11 @@ fn listen(heard: oneshot::Sender<()>, listens: &mpsc::Sender<()>, stop: &Cancell
     }));
 }
 
-/// Ends the process in a moment, should it still be there. A thread of its own does that, since those of the runtime may
-/// be blocked, and the runtime waits for them when it is dropped.
+/// Ends the process after a moment. It uses its own thread, because those of the runtime may be blocked and the runtime
+/// waits for them when it is dropped.
 pub(super) fn end_soon() {
     tracing::error!(
-        "A reconcile or a runnable blocks its thread and cannot be aborted; the process ends in {PATIENCE:?}"
+        "A reconcile or runnable blocks its thread and cannot be aborted, the process ends in {PATIENCE:?}"
     );
     std::thread::spawn(|| {
         std::thread::sleep(PATIENCE);
@@ -86,7 +86,7 @@ impl Signals {
         let open = |kind, name| match signal(kind) {
             Ok(stream) => Some(stream),
             Err(error) => {
-                tracing::error!(%error, "{name} cannot be caught");
+                tracing::error!(%error, "Failed to install the handler of {name}");
                 None
             }
         };
@@ -126,7 +126,7 @@ impl Signals {
 
     async fn next(&mut self) {
         if let Err(error) = tokio::signal::ctrl_c().await {
-            tracing::error!(%error, "SIGINT cannot be caught");
+            tracing::error!(%error, "Failed to install the handler of SIGINT");
             std::future::pending::<()>().await;
         }
     }

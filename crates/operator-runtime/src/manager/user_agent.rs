@@ -1,11 +1,11 @@
-//! Who asks: every request of a manager says which operator it comes from, in audit logs and in the records that
-//! `operator-sdk rbac check` compares with the roles.
+//! The `User-Agent` of every request of a manager, which identifies the operator in audit logs and in the records of
+//! `operator-sdk rbac check`.
 
 use http::HeaderValue;
 
 const RUNTIME: &str = concat!("operator-runtime/", env!("CARGO_PKG_VERSION"));
 
-/// `NAME operator-runtime/VERSION`; the runtime alone for a name that no header can hold.
+/// Returns `NAME operator-runtime/VERSION`, or only the runtime if a header cannot contain the name.
 pub(super) fn header(name: &str) -> HeaderValue {
     let value = HeaderValue::from_str(&format!("{name} {RUNTIME}"));
     value.unwrap_or(HeaderValue::from_static(RUNTIME))

@@ -1,4 +1,4 @@
-//! The webhook server of a manager: which address, which certificates, and from when it answers.
+//! [`Webhooks`], the webhook server of a manager: its address, its certificates and its readiness check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ use crate::health::Checks;
 use crate::metrics::Metrics;
 use crate::webhook::{WebhookError, WebhookServer};
 
-/// Names the namespace of the operator where there is no service account, as while developing.
+/// The variable with the namespace of the operator, for development without a service account.
 const NAMESPACE: &str = "POD_NAMESPACE";
 
-/// The variable that names the Service of the webhooks.
+/// The variable with the name of the webhooks' Service.
 const SERVICE: &str = "WEBHOOK_SERVICE";
 
-/// Where the port comes from.
+/// The flag of the port.
 const FLAG: &str = "webhook-port";
 
-/// The check for readiness.
+/// The name of the readiness check.
 const CHECK: &str = "webhook";
 
-/// How long the server may take to shake hands before it counts as not reachable.
+/// Timeout of the TLS handshake in the readiness check.
 const REACHABLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// The options of the webhook server.
@@ -39,18 +39,18 @@ pub(super) struct WebhookOptions {
     pub(super) certificates: WebhookCertificates,
     pub(super) http2: bool,
     pub(super) min_tls_version: TlsVersion,
-    /// The file with the authority of clients, where they need a certificate.
+    /// The file with the authority of clients, if they need a certificate.
     pub(super) client_authority: Option<PathBuf>,
 }
 
 /// The certificates of webhooks.
 #[derive(Clone, Debug)]
 pub enum WebhookCertificates {
-    /// The operator makes an authority for all Services of its namespace, in the Secret `NAME-webhook-ca`, and has the API
-    /// server trust it; see [`crate::webhook`]. Outside of a cluster the certificate is for `localhost`, and nobody trusts
-    /// it.
+    /// The operator creates an authority for all Services of its namespace, in the Secret `NAME-webhook-ca`, and
+    /// configures the API server to trust it; see [`crate::webhook`]. Outside a cluster the certificate is for
+    /// `localhost` and is not trusted.
     Own,
-    /// The operator makes an authority in a namespace and a Secret of your choice.
+    /// The operator creates an authority in a given namespace and Secret.
     Managed(ManagedCertificates),
     /// PEM files, which are read again when they change.
     Files {
@@ -59,7 +59,7 @@ pub enum WebhookCertificates {
         /// The file of the key.
         key: PathBuf,
     },
-    /// Certificates of your own. The API server must trust them by other means, such as cert-manager or a test.
+    /// Given certificates. The API server must trust them by other means, such as cert-manager or a test.
     Given(Certificates),
 }
 
@@ -67,12 +67,12 @@ pub enum WebhookCertificates {
 pub(super) struct Webhooks {
     options: WebhookOptions,
     server: WebhookServer,
-    /// Where it listens; and with what, as long as it does not serve.
+    /// The address, and the listener until the server runs.
     bound: Option<(SocketAddr, Option<TcpListener>)>,
     shared: Shared,
 }
 
-/// What of a manager the webhook server needs.
+/// The parts of a manager that the webhook server uses.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) name: String,
@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) checks: Checks,
 }
 
-/// The webhook server, to be run.
+/// The webhook server before its start.
 pub(super) struct Serving {
     options: WebhookOptions,
     server: WebhookServer,
@@ -136,18 +136,18 @@ impl Webhooks {
         }
     }
 
-    /// Where the server listens, or will.
+    /// Returns the current or future address of the server.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.bound.as_ref().map(|(address, _)| *address)
     }
 
-    /// Adds webhooks; a server that runs serves them at once.
+    /// Adds webhooks. A running server serves them at once.
     pub(super) fn add(
         &mut self,
         add: impl FnOnce(&WebhookServer) -> Result<(), WebhookError>,
     ) -> Result<(), ManagerError> {
         if self.options.is_off() {
-            tracing::info!("Webhooks are not served: their port is switched off");
+            tracing::info!("Webhooks are not served: the webhook server is disabled");
         } else {
             self.bind()?;
         }
@@ -161,7 +161,7 @@ impl Webhooks {
             let address = &self.options.bind_address;
             let listener = bind(FLAG, address)?;
             self.bound = Some((local(&listener, address)?, Some(listener)));
-            // Until the server runs.
+            // Replaced when the server runs.
             self.shared.checks.add_ready(CHECK, || async {
                 Err(Error::msg("webhook server has not been started yet"))
             });
@@ -169,7 +169,7 @@ impl Webhooks {
         Ok(())
     }
 
-    /// The server, when it is needed for the first time.
+    /// Returns the server at the first call.
     pub(super) fn start(&mut self) -> Option<Serving> {
         let (_, listener) = self.bound.as_mut()?;
         Some(Serving {
@@ -225,7 +225,7 @@ impl Serving {
     }
 }
 
-/// Managed certificates where the namespace is known; those of nobody where it is not.
+/// Returns managed certificates if the namespace is known, and untrusted ones otherwise.
 fn own(name: &str) -> Result<Result<ManagedCertificates, Certificates>> {
     let given = std::env::var(NAMESPACE).ok().filter(|name| !name.is_empty());
     match given.or_else(|| election::namespace().ok()) {
@@ -246,7 +246,7 @@ fn own(name: &str) -> Result<Result<ManagedCertificates, Certificates>> {
     }
 }
 
-/// Whether the server shakes hands; it need not be trusted for that.
+/// Checks that the server completes a TLS handshake, with any certificate.
 async fn reachable(address: SocketAddr) -> Result<()> {
     match tokio::time::timeout(REACHABLE_WITHIN, shake_hands(address)).await {
         Ok(Ok(())) => Ok(()),
@@ -260,7 +260,7 @@ async fn reachable(address: SocketAddr) -> Result<()> {
     }
 }
 
-/// Who listens on every address is reached on the loopback one.
+/// Returns the loopback address for a server that listens on all addresses.
 fn reachable_at(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {

@@ -1,4 +1,4 @@
-//! Rules that nobody has to write: those that follow from what controllers watch and own.
+//! The RBAC rules that follow from the kinds that controllers watch and own.
 
 use futures::FutureExt;
 use http::{Request, Response};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerOptions};
 use crate::object::Kind;
 
-/// A rule and what it follows from.
+/// A rule and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ImpliedRule {
     #[serde(flatten)]
@@ -20,9 +20,9 @@ pub(super) struct ImpliedRule {
     reason: String,
 }
 
-/// What the controllers of `setup` are told of.
+/// Returns the kinds and rules of the controllers that `setup` adds.
 pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<(Vec<Use>, Vec<PolicyRule>)> {
-    // A client needs a runtime even if it sends nothing; tests of `manifests()` may have none.
+    // A client needs a runtime even if it sends nothing. Callers of `manifests()` may have none.
     let own = match tokio::runtime::Handle::try_current() {
         Ok(_) => None,
         Err(_) => Some(tokio::runtime::Builder::new_current_thread().build()?),
@@ -37,13 +37,13 @@ pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<(Vec
         ..ManagerOptions::from(kube::Client::new(offline, "default"))
     };
     let manager = Manager::new("manifests", options).now_or_never();
-    // With a client and without servers there is nothing to wait for.
-    let manager = manager.ok_or_else(|| Error::msg("the manager waits for something"))??;
+    // Without servers the future completes at once.
+    let manager = manager.ok_or_else(|| Error::msg("the manager is not ready at once"))??;
     setup(&manager)?;
     Ok(manager.needs())
 }
 
-/// The rules for these uses, of an operator that owns these definitions; each once.
+/// Returns the distinct rules for these uses, for an operator that owns these definitions.
 pub(super) fn rules(uses: &[Use], crds: &[Value]) -> Vec<ImpliedRule> {
     let mut rules: Vec<ImpliedRule> = Vec::new();
     for used in uses {
@@ -87,7 +87,7 @@ fn rules_of(used: &Use, crds: &[Value]) -> Vec<ImpliedRule> {
     rules
 }
 
-/// Returns true if the operator defines the kind, with a status of its own.
+/// Returns true if the operator defines the kind with a status.
 fn has_status(kind: &Kind, crds: &[Value]) -> bool {
     let name = format!("{}.{}", kind.plural, kind.group);
     let own = crds.iter().filter(|crd| crd["metadata"]["name"] == name);

@@ -1,4 +1,4 @@
-//! What is counted of the client and of the cache.
+//! Metrics of the client and of the cache.
 
 use std::sync::Arc;
 
@@ -9,20 +9,19 @@ use prometheus_client::registry::Registry;
 
 use super::{Label, counters, gauges};
 
-/// Counts what the client spares and repairs. `kind` is `Kind.group`, such as `Deployment.apps`, which is how a
-/// [`Kind`](crate::Kind) prints.
+/// The counters of a client. `kind` has the form of [`Kind`](crate::Kind)'s `Display`, such as `Deployment.apps`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientMetrics {
     writes_skipped: Family<[Label; 1], Counter>,
     conflicts_retried: Family<[Label; 1], Counter>,
 }
 
-/// Counts the objects that the cache could not take in.
+/// The metrics of a cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CacheMetrics {
     quarantined: Family<[Label; 1], Gauge>,
     live: Family<[Label; 3], Gauge>,
-    /// The name of the other cluster; empty for the manager's own.
+    /// The name of another cluster. Empty for the manager's own.
     cluster: Arc<str>,
     skipped_writes_requeued: Family<[Label; 1], Counter>,
 }
@@ -41,14 +40,14 @@ impl ClientMetrics {
         self.writes_skipped.get_or_create(&of_kind(kind)).inc();
     }
 
-    /// Counts a conflict that was answered by reading and trying again.
+    /// Counts a conflict that was resolved by another attempt.
     pub(crate) fn conflict_retried(&self, kind: &str) {
         self.conflicts_retried.get_or_create(&of_kind(kind)).inc();
     }
 }
 
 impl CacheMetrics {
-    /// Says how many objects of a kind are set aside now because they do not decode.
+    /// Sets the number of objects of a kind that do not decode.
     pub(crate) fn quarantined(&self, kind: &str, objects: usize) {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);
@@ -64,7 +63,7 @@ impl CacheMetrics {
 }
 
 impl CacheMetrics {
-    /// The metrics of the cache of another cluster.
+    /// Returns the metrics of the cache of another cluster.
     pub(crate) fn of_cluster(&self, name: &str) -> Self {
         Self {
             quarantined: Family::default(),
@@ -74,13 +73,13 @@ impl CacheMetrics {
         }
     }
 
-    /// Reports whether a watch follows the server.
+    /// Sets whether a watch is live.
     pub(crate) fn watch_live(&self, kind: &str, namespace: Option<&str>, is_live: bool) {
         let labels = self.of_watch(kind, namespace);
         self.live.get_or_create(&labels).set(i64::from(is_live));
     }
 
-    /// Removes the gauge of a watch that has ended.
+    /// Removes the gauge of an ended watch.
     pub(crate) fn watch_removed(&self, kind: &str, namespace: Option<&str>) {
         self.live.remove(&self.of_watch(kind, namespace));
     }
@@ -117,12 +116,12 @@ impl Families {
         let quarantined = gauges(
             registry,
             "operator_runtime_quarantined_objects",
-            "Objects that the cache set aside because they do not decode",
+            "Objects that the cache omits because they do not decode",
         );
         let live = gauges(
             registry,
             "operator_runtime_watch_live",
-            "Whether a watch of the cache follows the server: 1 if it does, 0 while it is listed first or fails",
+            "1 if a watch of the cache is live, 0 during its first list and while it fails",
         );
         let skipped_writes_requeued = counters(
             registry,

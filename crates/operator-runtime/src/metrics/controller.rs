@@ -1,4 +1,4 @@
-//! What is counted of a controller.
+//! Metrics of a controller.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ const RECONCILE_TIME: Buckets = Buckets(&[
     50.0, 60.0,
 ]);
 
-/// Counts the reconciles of one controller. A [`Controller`](crate::Controller) does so by itself; the handle is for
-/// workers of another making that are to show in the same dashboards.
+/// The metrics of one controller.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerMetrics {
     success: Counter,
@@ -32,18 +31,18 @@ pub(crate) struct ControllerMetrics {
     active_workers: Gauge,
 }
 
-/// How a reconcile ended: the label `result` of `controller_runtime_reconcile_total`.
+/// The result of a reconcile: the label `result` of `controller_runtime_reconcile_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing is left to do.
+    /// It is complete.
     Success,
-    /// To be tried again with backoff, without an error.
+    /// It is repeated with backoff, without an error.
     Requeue,
-    /// To be looked at again after a while.
+    /// It is repeated after a delay.
     RequeueAfter,
-    /// It failed and is tried again.
+    /// It failed and is retried.
     Error,
-    /// It failed and is not tried again.
+    /// It failed and is not retried.
     TerminalError,
 }
 
@@ -84,13 +83,13 @@ impl Default for ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Counts a worker as active until the answer is dropped.
+    /// Counts a worker as active until the result is dropped.
     pub(crate) fn worker(&self) -> ActiveWorker {
         self.active_workers.inc();
         ActiveWorker(self.active_workers.clone())
     }
 
-    /// Counts a reconcile that ended, and how long it `took`.
+    /// Counts a reconcile that ended, and its duration.
     pub(crate) fn finished(&self, outcome: Outcome, took: Duration) {
         self.time.observe(took.as_secs_f64());
         match outcome {
@@ -107,12 +106,12 @@ impl ControllerMetrics {
         }
     }
 
-    /// Counts a reconcile that panicked. Its end is told with [`Outcome::Error`] as well.
+    /// Counts a reconcile that panicked. It also ends with [`Outcome::Error`].
     pub(crate) fn panicked(&self) {
         self.panics.inc();
     }
 
-    /// Counts a reconcile that the reconciliation timeout ended. Its end is told with [`Outcome::Error`] as well.
+    /// Counts a reconcile that timed out. It also ends with [`Outcome::Error`].
     pub(crate) fn timed_out(&self) {
         self.timeouts.inc();
     }

@@ -1,4 +1,4 @@
-//! What is told of a leader election.
+//! Metrics of a leader election.
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -6,7 +6,7 @@ use prometheus_client::registry::Registry;
 
 use super::{Label, gauges};
 
-/// Says whether this process leads; given to an election that the operator builds itself.
+/// The metric of a leader election, for elections that the operator builds itself.
 #[derive(Clone, Debug, Default)]
 pub struct LeaderMetrics {
     status: Gauge,
@@ -18,7 +18,7 @@ pub(super) struct Families {
 }
 
 impl LeaderMetrics {
-    /// Shows 1 for the leader and 0 for the others.
+    /// Sets the gauge to 1 for the leader and 0 for others.
     pub fn leading(&self, leading: bool) {
         self.status.set(i64::from(leading));
     }

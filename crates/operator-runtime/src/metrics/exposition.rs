@@ -1,10 +1,9 @@
-//! From the OpenMetrics text that prometheus-client writes to the older text format that Go programs expose and that
-//! every scraper reads: the two differ in the name under which a counter is described, in the form of numbers, and in
-//! the end mark.
+//! Conversion of the OpenMetrics text of prometheus-client to the older text format of Go programs, which every scraper
+//! reads. They differ in the names of counters in descriptions, in the form of numbers, and in the end mark.
 
 use std::fmt::Write as _;
 
-/// Rewrites OpenMetrics text as Prometheus text, version 0.0.4.
+/// Converts OpenMetrics text to Prometheus text, version 0.0.4.
 pub(super) fn to_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -39,7 +38,7 @@ fn describe(text: &mut String, help: Option<(&str, &str)>, name: &str, kind: &st
 }
 
 fn sample(text: &mut String, line: &str) {
-    // An exemplar, ` # {...} value`, has no place in the older format.
+    // The older format has no exemplars, ` # {...} value`.
     let line = line.split_once(" # ").map_or(line, |(line, _)| line);
     let Some((series, value)) = line.rsplit_once(' ') else {
         return;
@@ -51,7 +50,7 @@ fn sample(text: &mut String, line: &str) {
     let _infallible = writeln!(text, " {}", number(value));
 }
 
-/// Splits a series at the value of its label `le`, which is empty where there is none.
+/// Splits a series at the value of its label `le`, which is empty if it has none.
 fn upper_bound(series: &str) -> (&str, &str, &str) {
     const LABEL: &str = "le=\"";
     let found = series.find("_bucket{").and_then(|start| {
@@ -66,7 +65,7 @@ fn upper_bound(series: &str) -> (&str, &str, &str) {
     found.unwrap_or((series, "", ""))
 }
 
-/// A number as Go programs write it, with the verb `g`: `1` for `1.0`, `1e-08` for `1e-8`, `1e+06` for a million.
+/// Formats a number as Go programs do, with the verb `g`: `1` for `1.0`, `1e-08` for `1e-8`, `1e+06` for a million.
 fn number(text: &str) -> String {
     let Ok(value) = text.parse::<f64>() else {
         return text.to_owned();

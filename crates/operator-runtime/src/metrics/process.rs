@@ -1,4 +1,4 @@
-//! The `process_*` metrics, read from `/proc` whenever somebody looks. Elsewhere than on Linux there are none.
+//! The `process_*` metrics, read from `/proc` at each scrape. They exist only on Linux.
 
 use std::fmt;
 use std::fs;
@@ -7,13 +7,13 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-/// Linux tells times of processes in hundredths of a second on every architecture.
+/// Linux reports process times in hundredths of a second on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]
 pub(super) struct Process;
 
-/// What is known of a process.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Usage {
     cpu_seconds: Option<f64>,
@@ -103,12 +103,12 @@ impl Usage {
     }
 }
 
-/// User and system time; fields 14 and 15 of `/proc/self/stat`.
+/// Returns user and system time: fields 14 and 15 of `/proc/self/stat`.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     Some(ticks(stat, 11)? + ticks(stat, 12)?)
 }
 
-/// The field at `index` after the name of the program, which may itself contain blanks and brackets.
+/// Returns the field at `index` after the name of the program, which may itself contain blanks and parentheses.
 fn ticks(stat: &str, index: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(index)?.parse().ok()?;
@@ -126,7 +126,7 @@ fn kilobytes(status: &str, field: &str) -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// The soft limit; Go shows an unlimited one as the largest number, and so do we.
+/// Returns the soft limit. As in Go, an unlimited one is the largest number.
 fn limit(limits: &str, name: &str) -> Option<f64> {
     let value = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match value.split_whitespace().next()? {

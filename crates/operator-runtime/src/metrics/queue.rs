@@ -1,4 +1,4 @@
-//! What is counted of a work queue. Counts are pushed; what the queue knows anyway is asked for when somebody looks.
+//! Metrics of a work queue. Counters are updated by the queue; depths are computed at each scrape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,12 +16,11 @@ use prometheus_client::registry::Registry;
 
 use super::{Buckets, DECADES, Label, counters, histograms};
 
-/// Priorities are made by programs: without a limit one of them could fill the memory of the monitoring.
+/// Maximum number of priorities with their own label, to limit the memory of the monitoring system.
 const PRIORITIES_MAX: usize = 25;
 const OTHER_PRIORITIES: &str = "exceeded_cardinality_limit";
 
-/// Counts what goes through one work queue. The queue of a controller does so by itself; the handle is for queues of
-/// another making, such as a [`Queue`](crate::queue::Queue) that an operator drives.
+/// The metrics of one work queue.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMetrics {
     adds: Counter,
@@ -31,7 +30,7 @@ pub(crate) struct QueueMetrics {
     live: Arc<Mutex<Live>>,
 }
 
-/// A key that is worked on: it counts as such, and its time runs, until it is dropped.
+/// A running key. It is counted, and its duration measured, until it is dropped.
 #[derive(Debug)]
 #[must_use = "hold it for as long as the key is worked on"]
 pub(crate) struct Running {
@@ -43,15 +42,15 @@ pub(crate) struct Running {
 
 type Depth = Box<dyn Fn() -> Vec<(i32, usize)> + Send>;
 
-/// What is looked up when the metrics are read.
+/// The values that are computed at each scrape.
 #[derive(Default)]
 struct Live {
     last_id: u64,
     running: BTreeMap<u64, Instant>,
     depth: Option<Depth>,
-    /// The priorities that have a label of their own.
+    /// The priorities with their own label.
     named: BTreeSet<i32>,
-    /// True if the queue knows no priorities.
+    /// True if the queue has no priorities.
     plain: bool,
 }
 
@@ -87,12 +86,12 @@ impl QueueMetrics {
         self.adds.inc_by(keys);
     }
 
-    /// Counts keys that were added with a delay; they are told as [added](QueueMetrics::added) when they become ready.
+    /// Counts keys that were added with a delay. They count as [added](QueueMetrics::added) when they become ready.
     pub(crate) fn retried(&self, keys: u64) {
         self.retries.inc_by(keys);
     }
 
-    /// Counts a key that a worker took, after it `waited` in the queue, as worked on until the answer is dropped.
+    /// Counts a key that a worker took, after it `waited` in the queue, as running until the result is dropped.
     pub(crate) fn started(&self, waited: Duration) -> Running {
         self.queue_duration.observe(waited.as_secs_f64());
         let since = Instant::now();
@@ -109,15 +108,15 @@ impl QueueMetrics {
         }
     }
 
-    /// Shows the depth without a priority from now on, as controller-runtime does of a queue that knows none.
+    /// Exports the depth without priorities, as controller-runtime does for a queue without them.
     pub(crate) fn without_priorities(&self) {
         self.live.lock().plain = true;
     }
 
-    /// Says how to find out how many keys are ready, as pairs of priority and count. It is asked whenever the metrics
-    /// are read. The first 25 priorities keep a label of their own; all others share `exceeded_cardinality_limit`.
+    /// Sets the function that returns the number of ready keys for each priority, for scrapes. The first 25 priorities
+    /// have their own label; all others share `exceeded_cardinality_limit`.
     ///
-    /// The function should not keep the queue alive for ever: let it hold a `Weak`.
+    /// The function should hold a `Weak` to the queue, so that the queue can be dropped.
     pub(crate) fn depth(&self, depth: impl Fn() -> Vec<(i32, usize)> + Send + 'static) {
         self.live.lock().depth = Some(Box::new(depth));
     }
@@ -175,7 +174,7 @@ impl Families {
     }
 }
 
-/// controller-runtime names a queue after its controller, and says so twice.
+/// controller-runtime repeats the name of the controller as the name of the queue.
 fn labels(name: &str) -> [Label; 2] {
     [("name", name.to_owned()), ("controller", name.to_owned())]
 }
@@ -211,7 +210,7 @@ impl Collector for LiveQueues {
              large values indicate stuck workers",
         )?;
         for (name, live) in &queues {
-            // Not `sum`, which makes -0 of nothing.
+            // `sum` returns -0 for an empty iterator.
             let seconds = live.lock().ages(now).fold(0.0, |sum, age| sum + age);
             unfinished.encode_family(&labels(name))?.encode_gauge(&seconds)?;
         }
@@ -245,7 +244,7 @@ impl Live {
             .map(move |since| now.saturating_duration_since(*since).as_secs_f64())
     }
 
-    /// Depths under the text of their priority; those of priorities that come after the limit share one text.
+    /// Returns the depth for each label. Priorities beyond the limit share one.
     fn depth_by_label(&mut self) -> BTreeMap<String, i64> {
         let depths = self.depth.as_ref().map(|depth| depth()).unwrap_or_default();
         let as_number = |depth| i64::try_from(depth).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What is counted of requests to the API server, and the layers that count them.
+//! Metrics of requests to the API server, and the layers that record them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tower::{Layer, Service};
 use super::retry::Retries;
 use super::{Buckets, Label, counters, histograms};
 
-/// The answer of the server did not come: the value that client-go gives the label `code`.
+/// The label `code` of client-go for requests without an answer.
 const NO_ANSWER: &str = "<error>";
 
 const SECONDS: Buckets = Buckets(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
@@ -37,28 +37,27 @@ pub(crate) struct RestClientLayer {
     host: Arc<str>,
 }
 
-/// A service whose requests are counted; made by [`RestClientLayer`].
+/// A service that counts requests; made by [`RestClientLayer`].
 #[derive(Clone, Debug)]
 pub(crate) struct RestClientService<S> {
     inner: S,
     layer: RestClientLayer,
 }
 
-/// The body of an answer, whose size and duration are observed when it has been read or is dropped. It is a body as
-/// the one inside it is.
+/// A response body whose size and duration are recorded when it has been read or is dropped.
 #[derive(Debug)]
 pub(crate) struct Measured<R> {
     inner: R,
     exchange: Option<Exchange>,
 }
 
-/// One request and its answer; what is known of it is told when it is dropped.
+/// One request and its response. It is recorded when it is dropped.
 #[derive(Debug)]
 struct Exchange {
     layer: RestClientLayer,
     method: Method,
     since: Instant,
-    /// How much of the answer has come; `None` while there is none.
+    /// The received bytes of the response. `None` before the response.
     received: Option<u64>,
 }
 
@@ -75,7 +74,7 @@ pub(super) struct Families {
 // === impl RestClientLayer ===
 
 impl RestClientLayer {
-    /// Repeats requests when the server asks for it, and counts that.
+    /// Returns the policy that repeats requests if the server asks for it, and counts them.
     pub(crate) fn retries(&self) -> Retries {
         Retries::new(self.clone())
     }
@@ -87,7 +86,7 @@ impl RestClientLayer {
         self.families.retries.get_or_create(&labels).inc();
     }
 
-    /// Tells how long a request was held back by the operator itself.
+    /// Records the time for which the operator delayed a request.
     pub(crate) fn held_back(&self, method: &Method, waited: Duration) {
         observe(&self.families.limiter, &self.of(method), waited.as_secs_f64());
     }
@@ -214,7 +213,7 @@ fn observe(family: &Family<[Label; 2], Histogram, Buckets>, labels: &[Label; 2],
     family.get_or_create(labels).observe(value);
 }
 
-/// Sizes of bodies are far below what a float counts exactly.
+/// Sizes of bodies are far below the limit of exact floats.
 fn as_number(size: u64) -> f64 {
     size as f64
 }
@@ -255,7 +254,7 @@ impl Families {
             limiter: histograms(
                 registry,
                 "rest_client_rate_limiter_duration_seconds",
-                "How long requests were held back by the client itself, in seconds, partitioned by verb and host",
+                "Client side rate limiter latency in seconds, partitioned by verb and host",
                 SECONDS,
             ),
         }

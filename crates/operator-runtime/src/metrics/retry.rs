@@ -1,7 +1,7 @@
-//! Which requests to the API server are repeated, and when.
+//! [`Retries`], the policy that repeats requests to the API server.
 //!
-//! A request is repeated only if the server asks for it with `Retry-After`, and only if that is safe: after 429 nothing
-//! was carried out; after 503 that is unknown, so requests that must not be carried out twice are not repeated.
+//! A request is repeated only if the response has `Retry-After` and it is safe: after 429 nothing was carried out;
+//! after 503 that is unknown, so requests that are not idempotent are not repeated.
 
 use operator_connection::is_watch;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::rest_client::RestClientLayer;
 /// Maximum number of times that a request is repeated, as in client-go.
 const MAX_RETRIES: u32 = 10;
 
-/// Maximum time from the first attempt to the last one.
+/// Maximum time from the first attempt to the last.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -27,7 +27,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) struct Retries {
     layer: RestClientLayer,
     retries: u32,
-    /// When the first attempt began.
+    /// The time of the first attempt.
     since: Instant,
 }
 
@@ -42,7 +42,7 @@ impl Retries {
         }
     }
 
-    /// The pause before the request is repeated; `None` if it is not.
+    /// Returns the pause before the request is repeated, or `None` if it is not.
     fn pause<B, R>(&self, request: &Request<B>, answer: &Response<R>) -> Option<Duration> {
         let is_safe = match answer.status() {
             StatusCode::TOO_MANY_REQUESTS => true,
@@ -73,7 +73,7 @@ impl<R> Policy<Request<Body>, Response<R>, BoxError> for Retries {
             status = answer.status().as_u16(),
             retry_after = ?pause,
             retry = self.retries,
-            "The API server is busy, the request will be repeated"
+            "API server is busy, repeating the request"
         );
         self.layer.retried(answer.status().as_str(), request.method());
         Some(sleep(pause))
@@ -93,7 +93,7 @@ impl<R> Policy<Request<Body>, Response<R>, BoxError> for Retries {
     }
 }
 
-/// Tells whether a request that is carried out twice has the same effect as one that is carried out once.
+/// Returns true if a repeated request has the same effect as a single one.
 fn may_run_twice<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_json_patch = content_type.is_some_and(|value| value.as_bytes().starts_with(JSON_PATCH.as_bytes()));
@@ -104,7 +104,7 @@ fn may_run_twice<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// The whole seconds of `Retry-After`. The API server sends no dates.
+/// Returns the seconds of `Retry-After`. The API server sends no dates.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers
         .get(header::RETRY_AFTER)?
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    /// The number of attempts when every answer is this one, and the seconds from the first to the last one.
+    /// Returns the number of attempts if every response is this one, and the seconds from the first to the last.
     async fn attempts(method: &str, content_type: &str, status: u16, after: Option<&str>) -> (u32, u64) {
         let request = Request::builder()
             .method(method)
@@ -140,7 +140,7 @@ mod tests {
         while let Some(pause) = policy.retry(&mut request, &mut answer) {
             let pause = pause.deadline().saturating_duration_since(Instant::now());
             let pause = Duration::from_secs(pause.as_secs_f64().round() as u64);
-            // The time passes.
+            // Advances the time.
             policy.since -= pause;
             (count, took) = (count + 1, took + pause);
             assert!(Policy::<_, Response<()>, _>::clone_request(&mut policy, &request).is_some());

@@ -9,7 +9,7 @@ use tower::{Layer as _, Service as _, service_fn};
 
 use super::*;
 
-/// The whole of what a manager with one of each exposes.
+/// Returns the metrics of a manager with one of each part.
 fn exposed() -> String {
     let metrics = Metrics::default();
     let controller = metrics.controller("memcached", 4);

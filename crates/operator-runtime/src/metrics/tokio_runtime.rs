@@ -1,4 +1,4 @@
-//! What tokio says of itself, looked up whenever somebody looks: what `go_*` is for programs in Go.
+//! The `operator_runtime_tokio_*` metrics, which are computed at each scrape. They correspond to `go_*` of Go programs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use tokio::runtime::Handle;
 
-/// The runtime in which the metrics are asked for; outside of one there are none.
+/// The runtime of the scrape. Outside a runtime there are no metrics.
 #[derive(Debug)]
 pub(super) struct TokioRuntime;
 
@@ -30,7 +30,7 @@ impl Collector for TokioRuntime {
             ),
             (
                 "operator_runtime_tokio_global_queue_depth",
-                "Number of tasks that wait for a thread in the queue that all threads share",
+                "Number of tasks in the global queue",
                 metrics.global_queue_depth(),
             ),
         ];

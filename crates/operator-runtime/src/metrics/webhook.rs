@@ -1,4 +1,4 @@
-//! What is counted of webhooks and of certificates.
+//! Metrics of webhooks and of certificates.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::certificates::Certificates;
 
 use super::{Buckets, DECADES, Label, counters, gauges, histograms, registered};
 
-/// Counts the requests to one webhook. A [`WebhookServer`](crate::webhook::WebhookServer) does so by itself.
+/// The metrics of one webhook.
 #[derive(Clone, Debug)]
 pub(crate) struct WebhookMetrics {
     path: String,
@@ -24,7 +24,7 @@ pub(crate) struct WebhookMetrics {
     conversion_panics: Counter,
 }
 
-/// A request that is being answered: it counts as in flight, and its time runs, until it is dropped.
+/// A running request. It is counted, and its duration measured, until it is dropped.
 #[derive(Debug)]
 #[must_use = "call `answered` with the status code of the answer"]
 pub(crate) struct WebhookRequest {
@@ -32,7 +32,7 @@ pub(crate) struct WebhookRequest {
     since: Instant,
 }
 
-/// Counts the readings of certificate files.
+/// The counters of certificate reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateMetrics {
     pub(crate) reads: Counter,
@@ -40,7 +40,7 @@ pub(crate) struct CertificateMetrics {
 }
 
 impl CertificateMetrics {
-    /// Counts the readings of these certificates.
+    /// Counts the reads of these certificates.
     pub(crate) fn count(self, certificates: Certificates) -> Certificates {
         certificates.on_reading(move |is_ok| {
             self.reads.inc();
@@ -77,7 +77,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Counts a request as in flight until the answer is dropped.
+    /// Counts a request as running until the result is dropped.
     pub(crate) fn request(&self) -> WebhookRequest {
         self.in_flight.inc();
         WebhookRequest {
@@ -103,7 +103,7 @@ impl WebhookMetrics {
 }
 
 impl WebhookRequest {
-    /// Counts the request under the status code of its answer.
+    /// Counts the request with the status code of its response.
     pub(crate) fn answered(self, code: StatusCode) {
         self.metrics.requests(code).inc();
     }
@@ -162,7 +162,7 @@ impl Families {
         }
     }
 
-    /// The codes 200 and 500 show as 0 from the start.
+    /// The codes 200 and 500 start as 0.
     pub(super) fn handle(&self, path: &str) -> WebhookMetrics {
         let labels = [("webhook", path.to_owned())];
         let handle = WebhookMetrics {

@@ -1,5 +1,5 @@
-//! Who may read the metrics: the API server says whose a token is, and whether its owner may. Answers are remembered,
-//! so that a scraper costs it two requests in five minutes.
+//! [`Access`] to the metrics: the API server authenticates tokens and authorizes their users. Its answers are cached,
+//! so that a scraper costs two requests in five minutes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -20,13 +20,13 @@ const TOKEN_FOR: Duration = Duration::from_secs(60);
 const ALLOWED_FOR: Duration = Duration::from_secs(5 * 60);
 const DENIED_FOR: Duration = Duration::from_secs(30);
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Anybody can send tokens: more answers than this are not remembered.
+/// Maximum number of cached answers, because everyone can send tokens.
 const REMEMBERED_MAX: usize = 1024;
-/// A review that fails is tried again: after half a second, then half as long again each time.
+/// Maximum attempts of a review. The pause begins at half a second and grows by half.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks the API server, and remembers.
+/// Sends reviews to the API server and caches the answers.
 #[derive(Clone)]
 pub(super) struct Access {
     client: kube::Client,
@@ -35,20 +35,20 @@ pub(super) struct Access {
     first_pause: Duration,
 }
 
-/// Why somebody is not let in.
+/// The reason for denying access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// There is no token, or the API server does not know it.
+    /// The token is missing or the API server rejects it.
     Unauthenticated,
-    /// The user may not.
+    /// The user has no permission.
     Forbidden(String),
-    /// The API server did not say whose the token is.
+    /// The review of the token failed.
     Unauthenticable,
-    /// The API server did not say whether the user may.
+    /// The review of the permission failed.
     Unauthorizable(String),
 }
 
-/// May this user do this?
+/// The subject of an authorization review.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     user: String,
@@ -58,7 +58,7 @@ struct Question {
     path: String,
 }
 
-/// Answers that are true for a while.
+/// Answers with a lifetime.
 #[derive(Debug)]
 struct Memory<K, V> {
     answers: HashMap<K, (V, Instant)>,
@@ -131,7 +131,7 @@ impl Access {
         Ok(allowed)
     }
 
-    /// Sends a review, several times if need be.
+    /// Sends a review with retries.
     async fn review<K>(&self, review: K) -> Option<K>
     where
         K: kube::Resource<DynamicType = ()>
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(memory.answers.len(), 1);
     }
 
-    /// The outcome where no review is answered, or those of tokens alone, and how many were sent.
+    /// Returns the outcome if reviews, or only those of permissions, are not answered, and the number of requests.
     async fn checked(answers_tokens: bool) -> (Result<(), Refusal>, usize) {
         use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -17,8 +17,8 @@ use tower::service_fn;
 
 use super::*;
 
-/// An API server that knows the token `good` of a user who may read metrics and the token `poor` of one who may not,
-/// and counts how often it is asked.
+/// A fake API server with the token `good` of a user who may read metrics and the token `poor` of one who may not. It
+/// counts requests.
 fn reviewer(asked: Arc<AtomicUsize>) -> kube::Client {
     let service = service_fn(move |request: Request<Body>| {
         let asked = asked.clone();
@@ -133,7 +133,7 @@ async fn further_handlers_have_paths_of_their_own() {
     assert_eq!(get(address, "/debug", &[]).await.2, "hello");
 }
 
-/// Speaks TLS with whoever the authority vouches for, and gives back the whole answer.
+/// Sends a request over TLS, trusting the authority, and returns the whole response.
 async fn get_securely(address: SocketAddr, authority: &str) -> std::io::Result<String> {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, ServerName};
@@ -164,7 +164,7 @@ async fn get_securely(address: SocketAddr, authority: &str) -> std::io::Result<S
 
 #[tokio::test]
 async fn certificates_change_while_the_server_runs() {
-    /// A certificate for `localhost`, its key and its authority, all as PEM.
+    /// Returns a certificate for `localhost`, its key and its authority as PEM.
     fn pem() -> (String, String, String) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         (made.cert.pem(), made.signing_key.serialize_pem(), made.cert.pem())
@@ -239,7 +239,7 @@ async fn clients_that_ask_nothing_do_not_keep_a_server_up() {
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server.serve(listener, stop.clone()));
         let silent = tokio::net::TcpStream::connect(address).await.unwrap();
-        // Who came first has been let in when the next one is answered.
+        // The first request is already authorized when the next one is answered.
         match is_secure {
             true => drop(get_securely(address, &authority).await.unwrap()),
             false => drop(get(address, "/metrics", &[]).await),

@@ -1,4 +1,4 @@
-//! The queue shared between sources, which add, and workers, which wait.
+//! [`WorkQueue`], the queue that sources and workers share.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct WorkQueue {
 #[derive(Debug)]
 struct State {
     queue: Queue<ObjectKey>,
-    /// The counts that the metrics have already.
+    /// The counters that were already added to the metrics.
     counted: Counts,
     stopped: bool,
 }
@@ -39,7 +39,7 @@ impl Requeue for WorkQueue {
     }
 }
 
-/// A key to work on; it counts as being worked on until it is finished.
+/// A key to reconcile. It counts as running until it is finished.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) key: ObjectKey,
@@ -47,16 +47,16 @@ pub(crate) struct Job {
     running: Running,
 }
 
-/// The continuation after a run.
+/// The continuation after a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing until the next event; the failures are forgotten.
+    /// Nothing until the next event. Resets the backoff.
     Done,
-    /// Again after this time; the failures are forgotten.
+    /// Again after this time. Resets the backoff.
     After(Duration),
-    /// Again after the backoff; one failure more.
+    /// Again after the backoff, which grows.
     Backoff,
-    /// Nothing until the next event; the failures still count.
+    /// Nothing until the next event. Keeps the backoff.
     Terminal,
 }
 
@@ -105,7 +105,7 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
-    /// Waits for the next key; `None` once the queue is stopped.
+    /// Waits for the next key. Returns `None` when the queue is stopped.
     pub(crate) async fn next(&self) -> Option<Job> {
         loop {
             let changed = self.changed.notified();
@@ -124,7 +124,7 @@ impl WorkQueue {
                 }) = popped
                 {
                     drop(state);
-                    // One notification may stand for several keys: the next worker looks for itself.
+                    // One notification may stand for several keys, so the next worker must look too.
                     self.changed.notify_one();
                     let running = self.metrics.started(waited);
                     return Some(Job {
@@ -147,7 +147,7 @@ impl WorkQueue {
         }
     }
 
-    /// Ends the run of a key and schedules what follows from it.
+    /// Ends the run of a key and schedules its continuation.
     pub(crate) fn finish(&self, job: Job, next: Next, priority: i32) {
         let Job { key, running, .. } = job;
         let priority = self.priority(priority);
@@ -178,7 +178,7 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
-    /// Logs now and then what is queued, if such messages are wanted. It never ends.
+    /// Logs the queue at intervals if the level TRACE is enabled. Never completes.
     pub(crate) async fn dump(&self, controller: &str) -> Infallible {
         while tracing::enabled!(tracing::Level::TRACE) {
             tokio::time::sleep(DUMP_EVERY).await;
@@ -191,7 +191,7 @@ impl WorkQueue {
         if self.prioritized { priority } else { 0 }
     }
 
-    /// Makes every [`WorkQueue::next`] return `None`, at once; what is queued is dropped.
+    /// Stops the queue: every [`WorkQueue::next`] returns `None` at once, and queued keys are dropped.
     pub(crate) fn stop(&self) {
         self.state.lock().stopped = true;
         self.changed.notify_one();
@@ -201,7 +201,7 @@ impl WorkQueue {
 // === impl State ===
 
 impl State {
-    /// Tells the metrics what has happened since they were told last.
+    /// Adds the new counts to the metrics.
     fn count(&mut self, metrics: &QueueMetrics) {
         let counts = self.queue.counts();
         metrics.added(counts.adds.saturating_sub(self.counted.adds));
@@ -286,7 +286,7 @@ mod tests {
         assert!(queue.next().await.is_none());
     }
 
-    /// What is added while a key is being worked on is worked on afterwards, whoever adds and whoever works.
+    /// A key that is added during its run is run again afterwards.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_key_is_forgotten_or_doubled_between_many_workers() {
         use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -403,7 +403,7 @@ mod tests {
         queue.add(key("a"), Add::default());
         queue.add(key("a"), Add::default());
         check(&metrics, [1, 0, 1]);
-        // A delay for what is there already is a retry, and nothing more.
+        // A delay for a queued key counts only as a retry.
         queue.add(key("a"), after(3_600_000));
         check(&metrics, [1, 1, 1]);
         queue.add(key("later"), after(3_600_000));
@@ -412,7 +412,7 @@ mod tests {
         check(&metrics, [2, 2, 2]);
         let job = queue.next().await.unwrap();
         check(&metrics, [2, 2, 1]);
-        // A key that runs and was added again is ready, too.
+        // A key that was added during its run counts as ready too.
         queue.add(job.key.clone(), Add::default());
         check(&metrics, [3, 2, 2]);
         let priority = job.priority;
@@ -454,7 +454,7 @@ mod tests {
             (Next::Done, None),
             (Next::Backoff, Some(hours(1))),
         ] {
-            // It takes whatever wait there is away.
+            // Removes any delay.
             queue.add_now(key("a"), 0);
             let (job, began) = (queue.next().await.unwrap(), Instant::now());
             queue.finish(job, next, 0);

@@ -1,5 +1,4 @@
-//! Rate limiters: how long a key that failed, or asked for it, waits until it is tried again. They are pure: time comes
-//! in as an argument.
+//! [`RateLimit`]: the backoff of keys that failed or requested it. Pure: time is an argument.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,34 +7,33 @@ use std::time::{Duration, Instant};
 
 use crate::object::ObjectKey;
 
-/// Says how long a key waits until it is tried again. Each queue has one of its own.
+/// Computes the backoff of keys. Each queue has its own.
 pub trait RateLimiter<K = ObjectKey>: fmt::Debug + Send {
-    /// Returns the delay before a key is tried again, from `now` on, and counts one more failure.
+    /// Returns the delay before a key is retried at `now`, and counts one more failure.
     fn when(&mut self, key: &K, now: Instant) -> Duration;
-    /// Forgets what was counted of the key, since it succeeded.
+    /// Resets the failures of the key after a success.
     fn forget(&mut self, key: &K);
 }
 
 /// The rate limiter of a controller.
 #[derive(Clone)]
 pub enum RateLimit {
-    /// Each key waits for itself, twice as long after each failure.
+    /// Each key has its own delay, which doubles with each failure.
     Exponential(Backoff),
-    /// All keys together are tried again so often a second, and so many at once after a pause.
+    /// A token bucket for all keys together.
     Bucket {
-        /// Tries per second; more than zero.
+        /// Tokens per second; more than zero.
         per_second: f64,
-        /// Tries that may come at once (burst).
+        /// Maximum number of tokens (burst).
         burst: u32,
     },
-    /// The longest wait of several.
+    /// The longest delay of several limiters.
     MaxOf(Vec<RateLimit>),
-    /// One of the operator's own; the function makes it.
+    /// A function that creates a custom limiter.
     Custom(Arc<dyn Fn() -> Box<dyn RateLimiter> + Send + Sync>),
 }
 
-/// The delay of a key after a failure: `base`, then twice as long each time, up to `max`. The default is 5 ms up to
-/// 1000 s.
+/// The delay of a key after a failure: `base`, doubled with each failure up to `max`. Default: 5 ms up to 1000 s.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,20 +45,20 @@ pub enum RateLimit {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The wait after the first failure.
+    /// The delay after the first failure.
     pub base: Duration,
-    /// No wait is longer.
+    /// The maximum delay.
     pub max: Duration,
 }
 
-/// Each key waits for itself, twice as long after each failure.
+/// Each key has its own delay, which doubles with each failure.
 #[derive(Debug)]
 pub(crate) struct Exponential<K> {
     backoff: Backoff,
     failures: BTreeMap<K, u32>,
 }
 
-/// All keys share tokens that come back at a steady pace. A wait is a token that is taken before it is there.
+/// A token bucket for all keys. A delay is the time until the next free token, which is taken in advance.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     per_second: f64,
@@ -69,21 +67,21 @@ pub(crate) struct Bucket {
     since: Option<Instant>,
 }
 
-/// The longest wait of several.
+/// The longest delay of several limiters.
 #[derive(Debug)]
 pub(crate) struct MaxOf<K>(Vec<Box<dyn RateLimiter<K>>>);
 
 // === impl RateLimit ===
 
 impl RateLimit {
-    /// The limiter of controller-runtime's classic queue: the default backoff, and ten tries a second over all keys
-    /// after the first hundred.
+    /// Returns the limiter of controller-runtime's classic queue: the default backoff, and ten retries per second over
+    /// all keys after the first hundred.
     pub fn classic() -> Self {
         let (per_second, burst) = (10.0, 100);
         Self::MaxOf(vec![Self::default(), Self::Bucket { per_second, burst }])
     }
 
-    /// Makes a limiter that has counted nothing yet. Every queue has its own.
+    /// Creates a limiter without failures. Every queue has its own.
     pub(crate) fn limiter(&self) -> Box<dyn RateLimiter> {
         match self {
             Self::Exponential(backoff) => Box::new(Exponential::new(*backoff)),
@@ -131,7 +129,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after the failure number `failures`, counted from zero.
+    /// Returns the delay after the failure number `failures`, counted from zero.
     fn wait(self, failures: u32) -> Duration {
         let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
         self.base.saturating_mul(factor).min(self.max)
@@ -165,7 +163,7 @@ impl<K: Clone + Ord + fmt::Debug + Send> RateLimiter<K> for Exponential<K> {
 impl Bucket {
     pub(crate) fn new(per_second: f64, burst: u32) -> Self {
         Self {
-            // A pace of nothing would be a wait for ever, which no duration is.
+            // A rate of zero would be an infinite delay, which a duration cannot represent.
             per_second: if per_second > 1e-6 { per_second } else { 1e-6 },
             burst: f64::from(burst),
             tokens: f64::from(burst),
@@ -194,7 +192,7 @@ impl<K> RateLimiter<K> for Bucket {
 
 impl<K: fmt::Debug> RateLimiter<K> for MaxOf<K> {
     fn when(&mut self, key: &K, now: Instant) -> Duration {
-        // Each of them counts the try, the shorter ones too.
+        // Every limiter must count the retry.
         let waits = self.0.iter_mut().map(|limiter| limiter.when(key, now));
         waits.max().unwrap_or_default()
     }
@@ -237,7 +235,7 @@ mod tests {
         };
         let waits = [0, 0, 0, 0, 50].map(|after| millis(&mut limiter, after));
         assert_eq!(waits, [0, 0, 100, 200, 250]);
-        // The tokens do not pile up beyond the burst.
+        // Tokens do not accumulate beyond the burst.
         let waits = [60_000, 60_000, 60_000].map(|after| millis(&mut limiter, after));
         assert_eq!(waits, [0, 0, 100]);
     }

@@ -1,4 +1,4 @@
-//! Adds keys to the queue of a controller, for handlers and sources.
+//! [`Requests`] adds keys to the queue of a controller, for handlers and sources.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -15,7 +15,7 @@ use super::state;
 use crate::error::{Error, Result, panic_text};
 use crate::object::ObjectKey;
 
-/// Attempts of a failing function of a handler, and the first of the pauses, which double: half a minute in all.
+/// Attempts of a failing function of a handler, and the first pause, which doubles: half a minute in total.
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,12 +35,12 @@ pub struct Add {
 #[derive(Clone, Debug)]
 pub struct Requests {
     queue: Arc<WorkQueue>,
-    /// Of what is added without one.
+    /// The default priority.
     priority: i32,
     later: Weak<Later>,
 }
 
-/// Deferred work of the handlers of one source: run one after the other, and dropped with the source.
+/// Deferred work of the handlers of one source. It is sequential, and is dropped with the source.
 #[derive(Debug)]
 pub(crate) struct Later {
     pub(crate) tasks: TaskTracker,
@@ -79,8 +79,8 @@ impl Requests {
         self.queue.add(key.into(), add);
     }
 
-    /// Does something that takes its time and then adds requests, when what was given before is done. A failure is tried
-    /// again some times, while others go on.
+    /// Runs an asynchronous function after the previous ones and then adds its keys. A failure is retried a few times,
+    /// while other functions run.
     pub(crate) fn add_later<F, R>(&self, what: F)
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl Requests {
     }
 }
 
-/// The keys that a function of a handler finds at last.
+/// Returns the keys of a function of a handler, with retries.
 async fn in_turn<R>(turn: &Semaphore, what: impl Fn() -> R) -> Vec<ObjectKey>
 where
     R: Future<Output = Result<Vec<ObjectKey>>>,
@@ -113,7 +113,7 @@ where
             Err(error) => error,
         };
         drop(permit);
-        tracing::error!(%error, "A handler cannot say which objects an event is about");
+        tracing::error!(%error, "Handler failed to map an event to objects");
         tokio::time::sleep(pause).await;
         pause *= 2;
     }
@@ -125,7 +125,7 @@ where
 impl Later {
     pub(crate) fn new() -> Arc<Self> {
         let tasks = TaskTracker::new();
-        // There may be more nevertheless; it lets others wait until there is nothing to do.
+        // More tasks can be added to a closed tracker. Closing lets others wait until it is empty.
         tasks.close();
         Arc::new(Self {
             tasks,

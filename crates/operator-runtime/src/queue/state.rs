@@ -1,4 +1,4 @@
-//! The queue as a value: time comes in as an argument, the next key or the next moment to look goes out.
+//! [`Queue`], the pure state of a work queue: time is an argument, and the next key or time is the result.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use super::limiter::RateLimiter;
 
-/// While keys starve, one of so many served keys is the oldest.
+/// While keys starve, one of this many served keys is the oldest.
 const SHARE: u32 = 10;
 
-/// Keys that become ready in one call, so that very many that are due at once do not hold up everything else.
+/// Maximum number of keys that become ready in one call, so that many due keys do not cause one long step.
 const PROMOTED_AT_ONCE: usize = 1_000;
 
-/// Number of priorities up to which those that no key has any more are kept in the metrics.
+/// Number of priorities up to which those without keys are kept in the metrics.
 const REMEMBERED_PRIORITIES: usize = 25;
 
 /// Delay in place of one that the clock cannot represent.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Options of adding a key; by default at once, with priority 0.
+/// Options of adding a key. Default: at once, with priority 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Add {
     /// The higher priority is served first.
@@ -31,14 +31,14 @@ pub(crate) struct Add {
     pub rate_limited: bool,
 }
 
-/// A key that was handed out.
+/// A key to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Popped<K> {
     /// The key.
     pub key: K,
     /// The priority that it had.
     pub priority: i32,
-    /// The time that it was ready.
+    /// The time since it became ready.
     pub waited: Duration,
 }
 
@@ -51,14 +51,14 @@ pub(crate) struct Counts {
     pub retries: u64,
 }
 
-/// The queue of a controller, as a value: it decides which key is next, and never waits.
+/// The queue of a controller as a value: it decides which key is next, and never waits.
 ///
-/// * A key is there once, however often it is added; it keeps the higher priority and the earlier ready time.
-/// * Ready keys are served by priority, and in the order of becoming ready within one priority. Of many keys that are due at
-///   the same time, each call makes at most 1,000 ready.
-/// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing starves;
-///   the other nine are served by priority, so that a backlog of old keys delays urgent ones by a ninth at most.
-/// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
+/// * A key is queued once, however often it is added. It keeps the higher priority and the earlier time.
+/// * Ready keys are served by priority, and by the time at which they became ready within a priority. Each call makes
+///   at most 1,000 due keys ready.
+/// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing
+///   starves. The other nine are served by priority, so that a backlog delays urgent keys by at most a ninth.
+/// * A running key is not returned again before `done`. If it is added meanwhile, it waits for that.
 pub(crate) struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
@@ -71,7 +71,7 @@ pub(crate) struct Queue<K> {
     depth: BTreeMap<i32, usize>,
     counts: Counts,
     sequence: u64,
-    /// The number of keys that were served by priority since an old one was.
+    /// The number of keys that were served by priority since the last old one.
     passed: u32,
 }
 
@@ -87,18 +87,18 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
-    /// Since this moment.
+    /// Ready since this time.
     Ready(Instant),
     Waiting(Instant),
-    /// The key is running; after `done` it is due at this moment.
+    /// The key is running. After `done` it is due at this time.
     Parked(Instant),
 }
 
 // === impl Queue ===
 
 impl<K: Clone + Ord + Debug> Queue<K> {
-    /// Creates an empty queue. While keys have been ready for longer than `patience`, every tenth key that is served is the
-    /// oldest of them, whatever its priority.
+    /// Creates an empty queue. While keys have been ready for longer than `patience`, every tenth key is the oldest of
+    /// them, regardless of priority.
     pub(crate) fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
             limiter,
@@ -115,8 +115,8 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         }
     }
 
-    /// Adds a key, and returns true if it was not there before. A key that is there keeps the higher of the two
-    /// priorities and the earlier of the two times.
+    /// Adds a key, and returns true if it was not queued. A queued key keeps the higher of the two priorities and the
+    /// earlier of the two times.
     pub(crate) fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
         let after = self.wait(&key, add, now);
@@ -132,7 +132,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
                     return false;
                 }
                 self.remove(&key, old);
-                // Raised, a key that is ready goes to the end of its new priority.
+                // With a higher priority, a ready key moves to the end of that priority.
                 let is_ready = matches!(old.place, Place::Ready(_));
                 let due = if is_ready { now } else { earlier };
                 (old.priority.max(add.priority), due, old.counted)
@@ -155,12 +155,12 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         }
     }
 
-    /// Forgets the failures of a key; the key itself stays where it is.
+    /// Resets the failures of a key, which stays queued.
     pub(crate) fn forget(&mut self, key: &K) {
         self.limiter.forget(key);
     }
 
-    /// Hands out the next key; it is running until [`Queue::done`].
+    /// Returns the next key, which then runs until [`Queue::done`].
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
         let key = self.turn(now)?;
@@ -175,7 +175,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         })
     }
 
-    /// Ends the run of a key; if it was added meanwhile it is due again.
+    /// Ends the run of a key. If it was added meanwhile it is due again.
     pub(crate) fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
@@ -187,27 +187,26 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         }
     }
 
-    /// The moment at which the first of the waiting keys becomes ready: when to look again where [`Queue::pop`] has
-    /// nothing.
+    /// Returns the time at which the first delayed key becomes ready, for the next [`Queue::pop`].
     pub(crate) fn next_ready(&self) -> Option<Instant> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
-    /// Returns the number of ready keys of each priority, the highest priority first: the metric `workqueue_depth`. Keys that run
-    /// and are to run again count, too. A priority that is in use no more stays, with 0, so that dashboards see it end;
-    /// beyond 25 priorities those are dropped.
+    /// Returns the number of ready keys of each priority, the highest first: the metric `workqueue_depth`. It includes
+    /// running keys that will run again. Priorities without keys are kept as 0, so that dashboards show their end, and
+    /// dropped beyond 25 priorities.
     pub(crate) fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
         self.promote(now);
         let depth = self.depth.iter().rev();
         depth.map(|(priority, count)| (*priority, *count)).collect()
     }
 
-    /// Returns the counters. Keys whose delay is over are counted by the next call that asks for a key or for the depth.
+    /// Returns the counters. Keys whose delay is over are counted by the next call that returns a key or the depth.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Puts a key where it belongs: with its priority and sequence, and whether it was counted as ready before.
+    /// Inserts a key at its place, with its priority and sequence, and whether it was counted as ready.
     fn place(
         &mut self,
         key: K,
@@ -266,8 +265,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         *self.depth.entry(priority).or_default() += 1;
     }
 
-    /// Moves the keys whose time has come from waiting to ready, in the order of their times; if there are very many, the
-    /// next call goes on.
+    /// Makes due keys ready in the order of their times. If there are very many, the next call continues.
     fn promote(&mut self, now: Instant) {
         for _ in 0..PROMOTED_AT_ONCE {
             if self.waiting.first().is_none_or(|(due, _, _)| *due > now) {
@@ -281,7 +279,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         }
     }
 
-    /// The key whose turn it is: the first by priority, or now and then the oldest.
+    /// Returns the next key: the first by priority, or every tenth time the oldest.
     fn turn(&mut self, now: Instant) -> Option<K> {
         let first = self.ready.values().next()?;
         let ((since, _), oldest) = self.by_age.first_key_value()?;
@@ -300,7 +298,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
 }
 
 impl<K: Debug> Debug for Queue<K> {
-    /// The keys in the order in which they are due, those that run, and those that are to run again after that.
+    /// Prints the keys in the order in which they are due, the running ones, and those that will run again.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parked = self.entries.iter();
         let parked = parked.filter(|(_, entry)| matches!(entry.place, Place::Parked(_)));
@@ -326,7 +324,7 @@ impl<K: Debug> Debug for Queue<K> {
 // === impl Entry ===
 
 impl Entry {
-    /// When the key is or was due; for one that is ready, since when it is.
+    /// Returns the time at which the key is or was due, or became ready.
     fn due(&self) -> Instant {
         match self.place {
             Place::Ready(due) | Place::Waiting(due) | Place::Parked(due) => due,

@@ -1,5 +1,5 @@
-//! How long a server waits for a client that says nothing, or says it slowly: as Go's `http.Server` does with
-//! `ReadHeaderTimeout` and `IdleTimeout`, the values being those of controller-runtime's servers.
+//! Time limits for slow and silent clients, as `ReadHeaderTimeout` and `IdleTimeout` of Go's `http.Server`, with the
+//! values of controller-runtime: [`Patience`].
 
 use std::io;
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long clients may take.
+/// The time limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// For the headers of a request.
     pub(crate) headers: Duration,
-    /// From one request to the next.
+    /// Between two requests.
     pub(crate) idle: Duration,
 }
 
-/// How a client of HTTP/2 begins, which has many requests at once and is asked whether it is there.
+/// The preface of HTTP/2, which has concurrent requests and pings.
 const HTTP2: &[u8] = b"PRI";
 
-/// What a connection waits for; clones share it.
+/// The state of a connection, which clones share.
 #[derive(Clone, Debug)]
 pub(super) struct Patience {
     limits: Limits,
@@ -33,26 +33,26 @@ pub(super) struct Patience {
 #[derive(Debug)]
 struct State {
     wait: Wait,
-    /// Who has to look at its alarm again when a request has been answered.
+    /// The task to wake when a response is complete, because a new limit begins.
     reader: Option<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wait {
-    /// The headers of a request, until then.
+    /// Waiting for the headers of a request, until this time.
     Headers(Instant),
-    /// The next request, until then.
+    /// Waiting for the next request, until this time.
     Request(Instant),
-    /// Nothing that has a limit: the request is being answered.
+    /// Without a limit: the request is being answered.
     Answer,
-    /// Nothing that has a limit, whatever happens.
+    /// Without a limit: HTTP/2.
     Http2,
 }
 
-/// A request that is being answered, until it is dropped.
+/// A request that is being answered until this is dropped.
 pub(super) struct Busy(Patience);
 
-/// A stream whose reads end when the patience does.
+/// A stream whose reads end at the limit.
 pub(super) struct Patient<S> {
     stream: S,
     patience: Patience,
@@ -62,7 +62,7 @@ pub(super) struct Patient<S> {
 // === impl Limits ===
 
 impl Default for Limits {
-    /// Those of controller-runtime.
+    /// The limits of controller-runtime.
     fn default() -> Self {
         Self {
             headers: Duration::from_secs(32),
@@ -74,14 +74,14 @@ impl Default for Limits {
 // === impl Patience ===
 
 impl Patience {
-    /// With a new connection, whose client has something to say.
+    /// Returns the state of a new connection.
     pub(super) fn new(limits: Limits) -> Self {
         let wait = Wait::Headers(Instant::now() + limits.headers);
         let state = Arc::new(Mutex::new(State { wait, reader: None }));
         Self { limits, state }
     }
 
-    /// Waits for nothing until the answer is dropped.
+    /// Suspends the limit until the result is dropped.
     pub(super) fn busy(&self) -> Busy {
         self.change(|_| Wait::Answer);
         Busy(self.clone())
@@ -94,7 +94,7 @@ impl Patience {
         }
     }
 
-    /// The client has said something.
+    /// Records received bytes.
     fn heard(&self, bytes: &[u8]) {
         self.change(|wait| match wait {
             Wait::Request(_) => Wait::Headers(Instant::now() + self.limits.headers),
@@ -125,7 +125,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// Ready when the patience is over: with an end where nothing was begun, with an error in the middle of headers.
+    /// Completes when the limit is reached: with an end between requests, with an error within headers.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.patience.state.lock();
         let wait = state.wait;

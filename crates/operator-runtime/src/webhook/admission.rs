@@ -1,4 +1,4 @@
-//! Defaulting and validating: the traits that an author implements, and how a review becomes their calls.
+//! [`Defaulter`] and [`Validator`], the traits of admission webhooks, and the calls of their functions.
 
 use std::marker::PhantomData;
 
@@ -12,11 +12,11 @@ use super::registration::WebhookOptions;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 use crate::object::Object;
 
-/// What `kubectl` and other clients show to their users although the request passes; each should have at most 120
+/// Warnings that `kubectl` and other clients show although the request is allowed. Each should have at most 120
 /// characters.
 pub type Warnings = Vec<String>;
 
-/// Fills in what the author of an object left out.
+/// Sets defaults in new and changed objects.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
@@ -33,13 +33,12 @@ pub type Warnings = Vec<String>;
 /// }
 /// ```
 pub trait Defaulter<K>: Send + Sync + 'static {
-    /// Changes the object that is about to be created or updated. Fields that `K` does not know stay as they are. It
-    /// is not called when an object is deleted.
+    /// Changes an object that is being created or updated. Fields that `K` does not know are kept.
     ///
-    /// It may be called twice for one request, and must leave its own result as it is.
+    /// It may be called twice for one request, and must be idempotent.
     ///
     /// # Errors
-    /// The request is refused, with what [`Denied`] says.
+    /// Denies the request with a [`Denied`].
     fn default(
         &self,
         request: &AdmissionRequest,
@@ -52,14 +51,14 @@ pub trait Defaulter<K>: Send + Sync + 'static {
     }
 }
 
-/// Checks what a schema cannot say. What a schema or a CEL rule of the CRD can say is better said there: it needs no
+/// Validates objects by rules that a schema cannot express. Prefer the schema or a CEL rule of the CRD: they need no
 /// server.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Secret;
 /// use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
 ///
-/// /// Secrets that are called `release-…` are written once.
+/// /// Secrets named `release-…` are immutable.
 /// struct Frozen;
 ///
 /// impl Validator<Secret> for Frozen {
@@ -77,21 +76,21 @@ pub trait Defaulter<K>: Send + Sync + 'static {
 /// }
 /// ```
 pub trait Validator<K>: Send + Sync + 'static {
-    /// Checks an object that is about to be created.
+    /// Validates an object that is being created.
     ///
     /// # Errors
-    /// The request is refused, with what [`Denied`] says.
+    /// Denies the request with a [`Denied`].
     fn validate_create(
         &self,
         request: &AdmissionRequest,
         object: &K,
     ) -> impl Future<Output = Result<Warnings, Denied>> + Send;
 
-    /// Checks a change, which may be of metadata alone. An object that is being deleted must still pass, or its
-    /// finalizers could not be removed.
+    /// Validates a change, possibly only of metadata. Allow the changes of objects that are being deleted, or their
+    /// finalizers cannot be removed.
     ///
     /// # Errors
-    /// The request is refused, with what [`Denied`] says.
+    /// Denies the request with a [`Denied`].
     fn validate_update(
         &self,
         request: &AdmissionRequest,
@@ -99,11 +98,11 @@ pub trait Validator<K>: Send + Sync + 'static {
         new: &K,
     ) -> impl Future<Output = Result<Warnings, Denied>> + Send;
 
-    /// Checks a deletion; allowed by default. It is called only if the webhook is registered for
+    /// Validates a deletion. Default: allowed. It is called only if the webhook is registered for
     /// [`Operation::Delete`], which is not the default.
     ///
     /// # Errors
-    /// The request is refused, with what [`Denied`] says.
+    /// Denies the request with a [`Denied`].
     fn validate_delete(
         &self,
         request: &AdmissionRequest,
@@ -119,12 +118,12 @@ pub trait Validator<K>: Send + Sync + 'static {
     }
 }
 
-/// Answers any admission request; for webhooks that are about several kinds, or about subresources.
+/// Handles admission requests of any kind, for webhooks of several kinds or of subresources.
 ///
 /// ```
 /// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Denied};
 ///
-/// /// Nobody scales beyond what is licensed, whatever it is that is scaled.
+/// /// Denies more replicas than the license allows, for any kind.
 /// struct Limit(u64);
 ///
 /// impl AdmissionHandler for Limit {
@@ -138,11 +137,11 @@ pub trait Validator<K>: Send + Sync + 'static {
 /// }
 /// ```
 pub trait AdmissionHandler: Send + Sync + 'static {
-    /// Judges a request. A panic is answered with 500, and counted.
+    /// Answers a request. A panic is answered with 500 and counted.
     fn handle(&self, request: AdmissionRequest) -> impl Future<Output = AdmissionResponse> + Send;
 }
 
-/// An [`AdmissionHandler`] whose type nobody needs to know.
+/// An [`AdmissionHandler`] as a trait object.
 pub(super) trait DynAdmissionHandler: Send + Sync {
     fn handle_boxed(&self, request: AdmissionRequest) -> BoxFuture<'_, AdmissionResponse>;
 }
@@ -216,7 +215,7 @@ impl<K: Object, V: Validator<K>> Validating<K, V> {
             Operation::Create => self.0.validate_create(request, &object()?).await,
             Operation::Update => self.0.validate_update(request, &old()?, &object()?).await,
             Operation::Delete => self.0.validate_delete(request, &old()?).await,
-            // There is no object that would be written.
+            // There is no object.
             Operation::Connect => Ok(Warnings::new()),
         };
         let warnings = validated.map_err(AdmissionResponse::denied)?;

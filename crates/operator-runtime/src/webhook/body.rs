@@ -1,4 +1,4 @@
-//! Reading the body of a request, within limits.
+//! Reads the bodies of requests, with limits.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -7,17 +7,17 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use super::endpoint::Body;
 
-/// A request that gets no further than its envelope.
+/// A request that cannot be decoded.
 #[derive(Debug)]
 pub(super) struct Malformed(pub(super) StatusCode, pub(super) String);
 
-/// The JSON that was posted.
+/// Returns the JSON body of a POST.
 pub(super) async fn read_json(parts: &Parts, body: Body, limit: usize) -> Result<Bytes, Malformed> {
     let bad = |message: String| Malformed(StatusCode::BAD_REQUEST, message);
     if parts.method != Method::POST {
         return Err(Malformed(
             StatusCode::METHOD_NOT_ALLOWED,
-            "webhooks are called with POST".to_owned(),
+            "webhook requests must use POST".to_owned(),
         ));
     }
     let kind = content_type(&parts.headers);
@@ -30,7 +30,7 @@ pub(super) async fn read_json(parts: &Parts, body: Body, limit: usize) -> Result
     }
 }
 
-/// The whole body.
+/// Returns the whole body.
 pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Malformed> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
@@ -42,7 +42,7 @@ pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Malformed> {
     }
 }
 
-/// Without parameters such as `charset`.
+/// Returns the content type without parameters such as `charset`.
 fn content_type(headers: &HeaderMap) -> &str {
     let value = headers
         .get(header::CONTENT_TYPE)

@@ -1,5 +1,4 @@
-//! Conversion between the versions of a custom resource: one version is the hub, and every other one knows the way
-//! to it and back.
+//! [`Conversion`] between the versions of a custom resource by way of one version, the hub.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +11,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
-/// A version (a spoke) that can be converted to the hub and back without losing anything: what one of the two cannot
-/// hold belongs into an annotation. [`round_trip`] and [`hub_round_trip`] test that.
+/// A version (a spoke) that can be converted to the hub and back without loss. Keep values that the other version
+/// cannot represent in an annotation. [`round_trip`] and [`hub_round_trip`] test that.
 ///
 /// ```
 /// use kube::CustomResource;
@@ -29,7 +28,7 @@ use crate::object::{Kind, Object};
 ///     size: u16,
 /// }
 ///
-/// /// The version before, which called it replicas.
+/// /// The previous version, which has `replicas` instead.
 /// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 /// #[kube(group = "cache.example.com", version = "v1alpha1", kind = "Memcached", root = "OldMemcached", namespaced)]
 /// struct OldMemcachedSpec {
@@ -56,26 +55,25 @@ use crate::object::{Kind, Object};
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Convertible: Object {
-    /// The version through which all others are converted; best the one that is stored.
+    /// The version through which all others are converted, usually the stored one.
     type Hub: Object;
 
-    /// The object in the version of the hub. Name, namespace, UID and the like of the result do not matter: the object
-    /// keeps those that it has. Its labels and annotations are those of the result.
+    /// Converts the object to the hub. The labels and annotations of the result are used; the object keeps its name,
+    /// namespace, UID and other metadata.
     ///
     /// # Errors
-    /// The conversion is refused, and with it the request that needed it, a list of a thousand objects perhaps: an
-    /// error is the last resort.
+    /// Fails the conversion and the request that needs it, possibly a list of many objects: avoid errors if possible.
     fn convert_to(self) -> Result<Self::Hub>;
 
-    /// The object of the hub in this version; for metadata, see [`Convertible::convert_to`].
+    /// Converts the hub to this version; for metadata, see [`Convertible::convert_to`].
     ///
     /// # Errors
-    /// As [`Convertible::convert_to`].
+    /// As for [`Convertible::convert_to`].
     fn convert_from(hub: Self::Hub) -> Result<Self>;
 }
 
-/// The versions of one custom resource, of which `H` is the hub; for
-/// [`Webhook::conversion`](super::Webhook::conversion). A spoke becomes another spoke by way of the hub.
+/// The versions of one custom resource with the hub `H`, for [`Webhook::conversion`](super::Webhook::conversion). A
+/// spoke is converted to another spoke by way of the hub.
 #[must_use = "give it to a `Webhook`"]
 pub struct Conversion<H> {
     versions: BTreeMap<String, Version<H>>,
@@ -89,22 +87,22 @@ struct Version<H> {
 type ToHub<H> = Box<dyn Fn(&Value) -> Result<H> + Send + Sync>;
 type FromHub<H> = Box<dyn Fn(H) -> Result<Value> + Send + Sync>;
 
-/// A [`Conversion`] whose type nobody needs to know.
+/// A [`Conversion`] as a trait object.
 pub(super) trait Converter: Send + Sync {
-    /// `(group, kind)`
+    /// Returns `(group, kind)`.
     fn converts(&self) -> (String, String);
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value>;
 }
 
-/// A conversion that lost or changed something: what [`round_trip`] found.
+/// A field that a conversion lost or changed; see [`round_trip`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lossy {
     /// The field, as a JSON pointer.
     pub field: String,
-    /// Its JSON before; empty if there was none.
+    /// Its JSON before. Empty if the field was missing.
     pub before: String,
-    /// Its JSON after there and back; empty if there is none.
+    /// Its JSON after the round trip. Empty if the field is missing.
     pub after: String,
 }
 
@@ -117,7 +115,7 @@ impl<H: Object> Default for Conversion<H> {
 }
 
 impl<H: Object> Conversion<H> {
-    /// The hub alone, which becomes nothing but itself.
+    /// Creates a conversion of only the hub.
     pub fn new() -> Self {
         let hub = Version {
             to_hub: Box::new(typed::<H>),
@@ -139,12 +137,9 @@ impl<H: Object> Conversion<H> {
     }
 
     fn version(&self, api_version: &str) -> Result<&Version<H>> {
-        self.versions.get(api_version).ok_or_else(|| {
-            Error::msg(format!(
-                "version {api_version:?} of {} is not known",
-                Kind::of::<H>()
-            ))
-        })
+        self.versions
+            .get(api_version)
+            .ok_or_else(|| Error::msg(format!("unknown version {api_version:?} of {}", Kind::of::<H>())))
     }
 }
 
@@ -167,7 +162,7 @@ impl<H: Object> Converter for Conversion<H> {
     }
 }
 
-/// The API server refuses a conversion that changes more of the metadata than labels and annotations.
+/// The API server rejects a conversion that changes more of the metadata than labels and annotations.
 fn metadata(sent: &Value, converted: &Value) -> Value {
     let mut metadata = sent.as_object().cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {
@@ -179,12 +174,12 @@ fn metadata(sent: &Value, converted: &Value) -> Value {
     metadata.into()
 }
 
-/// No labels or annotations: absent, or an empty map.
+/// Returns true for missing or empty labels or annotations.
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
-/// Converts all the objects of a review, or none.
+/// Converts all objects of a review, or none.
 pub(super) fn convert(converters: &[Arc<dyn Converter>], request: ConversionRequest) -> ConversionResponse {
     let converted: Result<Vec<Value>> = request
         .objects
@@ -210,11 +205,11 @@ fn convert_one(converters: &[Arc<dyn Converter>], object: &Value, api_version: &
     let converter = converters
         .iter()
         .find(|converter| converter.converts() == (group.to_owned(), kind.to_owned()));
-    let converter = converter.ok_or_else(|| Error::msg(format!("{kind}.{group} is not converted here")))?;
+    let converter = converter.ok_or_else(|| Error::msg(format!("no conversion of {kind}.{group}")))?;
     converter.convert(object, api_version)
 }
 
-/// The objects of a list.
+/// Returns the objects of a list.
 fn items(object: &Value) -> Option<&Vec<Value>> {
     let is_list = text(object, "kind").ends_with("List");
     object.get("items")?.as_array().filter(|_| is_list)
@@ -250,18 +245,18 @@ fn untyped<K: Object>(object: &K) -> Result<Value> {
     Ok(serde_json::to_value(object)?)
 }
 
-/// Converts to the hub and back, and compares; for tests of a conversion, with objects that proptest makes, say.
+/// Converts an object to the hub and back, and compares: for tests, for example with proptest.
 ///
 /// # Errors
-/// The first field that is not what it was; or the error of the conversion, with the field `""`.
+/// Returns the first field that changed, or the error of the conversion with the field `""`.
 pub fn round_trip<S: Convertible>(spoke: &S) -> Result<(), Lossy> {
     compare(spoke, |spoke: S| S::convert_from(spoke.convert_to()?))
 }
 
-/// Converts from the hub to `S` and back, and compares; the other half of [`round_trip`].
+/// Converts the hub to `S` and back, and compares; the counterpart of [`round_trip`].
 ///
 /// # Errors
-/// As [`round_trip`].
+/// As for [`round_trip`].
 pub fn hub_round_trip<S: Convertible>(hub: &S::Hub) -> Result<(), Lossy> {
     compare(hub, |hub: S::Hub| S::convert_from(hub)?.convert_to())
 }
@@ -296,7 +291,7 @@ impl fmt::Display for Lossy {
         let Self { field, before, after } = self;
         write!(
             formatter,
-            "conversion there and back changed {field:?} from {before:?} to {after:?}"
+            "conversion round trip changed {field:?} from {before:?} to {after:?}"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Why a webhook refuses a request, in the form in which the API server passes it on to the client.
+//! [`Denied`], the rejection of a request in the form that the API server returns to the client.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::error::{Error, describe};
 use crate::object::{Kind, Object};
 
-/// The refusal of a request. `?` makes it of any error: of a `Status` that an API server answered with, that very
-/// status; of everything else 403 Forbidden with the text of the error and of its causes.
+/// The rejection of a request. `?` converts any error: the `Status` of an API server stays as it is, and every other
+/// error becomes 403 Forbidden with the text of the error and its causes.
 pub struct Denied {
     status: Box<Status>,
     warnings: Vec<String>,
 }
 
-/// One field that is wrong, in the words of Kubernetes' own validation.
+/// An invalid field, with the messages of Kubernetes' own validation.
 ///
 /// ```
 /// use operator_runtime::webhook::FieldError;
@@ -36,12 +36,12 @@ pub struct FieldError {
 // === impl Denied ===
 
 impl Denied {
-    /// 403 Forbidden, with this text.
+    /// Creates a 403 Forbidden with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_code(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
-    /// 422 Invalid: these fields of the object are wrong.
+    /// Creates a 422 Invalid with these field errors.
     pub fn invalid<K: Object>(name: &str, errors: impl IntoIterator<Item = FieldError>) -> Self {
         let kind = Kind::of::<K>();
         let errors: Vec<FieldError> = errors.into_iter().collect();
@@ -66,7 +66,7 @@ impl Denied {
         denied
     }
 
-    /// A refusal with this HTTP status code, and this reason, which programs read, such as `TooManyRequests`.
+    /// Creates a rejection with this HTTP status code, and this reason for programs, such as `TooManyRequests`.
     pub fn with_code(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
         let status = Status {
             status: Some(StatusSummary::Failure),
@@ -79,7 +79,7 @@ impl Denied {
         Self::from_status(status)
     }
 
-    /// Adds warnings, which clients show beside the refusal.
+    /// Adds warnings, which clients show beside the message.
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
@@ -123,7 +123,7 @@ impl<E: StdError + 'static> From<E> for Denied {
     }
 }
 
-/// What an API server answered, if that is at the root of an error.
+/// Returns the `Status` of an API server in the causes of an error.
 fn answered<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => Some(status),
@@ -143,7 +143,7 @@ impl From<Error> for Denied {
 // === impl FieldError ===
 
 impl FieldError {
-    /// The value is of the right type and not acceptable.
+    /// Creates an error for an invalid value.
     pub fn invalid(field: &str, value: impl Into<Value>, detail: &str) -> Self {
         Self::new(
             field,
@@ -152,17 +152,17 @@ impl FieldError {
         )
     }
 
-    /// The value is missing.
+    /// Creates an error for a missing value.
     pub fn required(field: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueRequired", format!("Required value: {detail}"))
     }
 
-    /// The value must not be there.
+    /// Creates an error for a value that must be absent.
     pub fn forbidden(field: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueForbidden", format!("Forbidden: {detail}"))
     }
 
-    /// The value is in the list already.
+    /// Creates an error for a duplicate in a list.
     pub fn duplicate(field: &str, value: impl Into<Value>) -> Self {
         Self::new(
             field,
@@ -171,7 +171,7 @@ impl FieldError {
         )
     }
 
-    /// The value is none of those supported.
+    /// Creates an error for a value that is not among the supported ones.
     pub fn not_supported<'a>(
         field: &str,
         value: impl Into<Value>,

@@ -1,4 +1,4 @@
-//! What answers the requests to one path: from the bytes of a request to those of an answer, in any case.
+//! The endpoints of the webhook server, from the body of a request to that of its response.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +22,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Review};
 use crate::metrics::WebhookMetrics;
 use crate::serve::{self, Answer};
 
-/// Twice the largest object, an old and a new one, and the rest of the review.
+/// Twice the largest object, for an old and a new one, and the rest of the review.
 pub(super) const BODY_MAX: usize = 7 * 1024 * 1024;
 
 /// Maximum size of a conversion review. The API server converts all objects of a list in one review, up to 10,000 when it
@@ -31,23 +31,23 @@ const CONVERSION_MAX: usize = 128 * 1024 * 1024;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
 
-/// Why a body cannot be read.
+/// A body that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(super) struct BodyError(pub(super) Box<dyn std::error::Error + Send + Sync>);
 
-/// Takes what it likes of an HTTP request, for the handler to read.
+/// Copies values of an HTTP request for the handler.
 pub(super) type ContextHook = Arc<dyn Fn(&Parts, &mut Extensions) + Send + Sync>;
 
-/// Makes the span in which a request is judged.
+/// Creates the span of a request.
 pub(super) type SpanHook = Arc<dyn Fn(&AdmissionRequest) -> Span + Send + Sync>;
 
-/// Answers the requests to one path.
+/// Answers the requests of one path.
 pub(super) trait Endpoint: Send + Sync {
     fn answer<'a>(&'a self, request: Request<Body>, metrics: &'a WebhookMetrics) -> BoxFuture<'a, Answer>;
 }
 
-/// Judges admission requests.
+/// Answers admission requests.
 pub(super) struct AdmissionEndpoint {
     pub(super) handler: Box<dyn DynAdmissionHandler>,
     pub(super) recover_panics: bool,
@@ -55,13 +55,13 @@ pub(super) struct AdmissionEndpoint {
     pub(super) span: Option<SpanHook>,
 }
 
-/// Converts objects of all kinds that are converted.
+/// Converts the objects of all kinds with a conversion.
 #[derive(Clone, Default)]
 pub(super) struct ConversionEndpoint {
     pub(super) converters: Vec<Arc<dyn Converter>>,
 }
 
-/// Answers in a way of its own.
+/// Answers requests with a function.
 pub(super) struct RawEndpoint<F>(pub(super) F);
 
 // === impl AdmissionEndpoint ===
@@ -106,7 +106,7 @@ impl AdmissionEndpoint {
         (StatusCode::OK, response.to_json(&api_version, &uid))
     }
 
-    /// The span of a request, with what controller-runtime says in every message about it.
+    /// Returns the span of a request with the fields of controller-runtime.
     fn span(&self, request: &AdmissionRequest) -> Span {
         if let Some(span) = &self.span {
             return span(request);
@@ -139,7 +139,7 @@ impl Endpoint for AdmissionEndpoint {
 }
 
 fn refused(Malformed(code, message): Malformed) -> (StatusCode, Vec<u8>) {
-    tracing::warn!(message, "Admission request that cannot be read");
+    tracing::warn!(message, "Invalid admission request");
     (code, AdmissionResponse::errored(code, message).to_json("", ""))
 }
 
@@ -185,7 +185,7 @@ fn conversion_request(body: &Bytes) -> Result<ConversionRequest, Malformed> {
 }
 
 fn unconverted(Malformed(code, message): &Malformed) -> (StatusCode, Vec<u8>) {
-    tracing::warn!(message, "Conversion request that cannot be read");
+    tracing::warn!(message, "Invalid conversion request");
     let status = Status::failure(message, "BadRequest").with_code(code.as_u16());
     (
         *code,
@@ -218,7 +218,7 @@ where
     }
 }
 
-/// An answer in JSON.
+/// Returns a JSON response.
 pub(super) fn json(code: StatusCode, body: Vec<u8>) -> Answer {
     let mut answer = serve::text(code, body);
     let json = HeaderValue::from_static("application/json");
@@ -226,7 +226,7 @@ pub(super) fn json(code: StatusCode, body: Vec<u8>) -> Answer {
     answer
 }
 
-/// Tells the log of a panic, and says what is answered.
+/// Logs a panic and returns its message for the response.
 pub(super) fn recovered(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()

@@ -1,11 +1,11 @@
-//! What a defaulter changed, as a JSON patch of the object that was sent. Pure.
+//! The changes of a defaulter as a JSON patch of the object in the request: [`patch`]. Pure.
 //!
-//! The operator's type may know fewer fields than the object has. Three states tell what is the defaulter's doing from
-//! what is only the type's: the object as sent, as the type reads it, and as the defaulter left it.
+//! The operator's type may know fewer fields than the object has. The changes are therefore computed from three states: the
+//! object in the request, the object as the type serializes it, and the object after the defaulter.
 
 use serde_json::{Map, Value};
 
-/// The patch from what was `sent` to what the defaulter made of it. Fields that the type does not know stay.
+/// Returns the patch from `sent` to the result of the defaulter. Fields that the type does not know are kept.
 pub(super) fn patch(sent: &Value, before: &Value, after: &Value) -> json_patch::Patch {
     json_patch::diff(sent, &merged(sent, Some(before), after))
 }
@@ -15,7 +15,7 @@ fn merged(sent: &Value, before: Option<&Value>, after: &Value) -> Value {
         (Value::Object(sent), Value::Object(after)) => {
             object(sent, before.and_then(Value::as_object), after).into()
         }
-        // What the defaulter left alone stays as it was sent, even where the type would write it otherwise.
+        // Unchanged values stay as in the request, even if the type serializes them in another form.
         _ if before == Some(after) => sent.clone(),
         (Value::Array(sent), Value::Array(after)) => array(
             sent,
@@ -52,8 +52,8 @@ fn object(
     merged
 }
 
-/// Elements are matched by position where their number stayed the same. Otherwise those that did not change keep what
-/// was sent with them, wherever they are now.
+/// Matches elements by position if their number is the same. Otherwise unchanged elements keep their unknown fields, at any
+/// position.
 fn array(sent: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     if sent.len() == after.len() && sent.len() == before.len() {
         let elements = sent.iter().zip(before).zip(after);

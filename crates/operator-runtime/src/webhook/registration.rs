@@ -1,5 +1,4 @@
-//! The webhooks of one kind as a value: what answers requests, and what the API server has to be told about it.
-//! It never talks to anybody.
+//! [`Webhook`]: the webhooks of one kind, their handlers and their description for the API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,13 +17,13 @@ use super::review::{AdmissionRequest, Operation};
 use super::{mutate_path, validate_path};
 use crate::object::{Kind, Object};
 
-/// Where every converted kind is converted.
+/// The path of all conversions.
 pub(super) const CONVERT: &str = "/convert";
-/// The Service of scaffolded webhooks, before kustomize gives it the prefix and the namespace of the project.
+/// The Service of scaffolded webhooks, before kustomize adds the prefix and the namespace of the project.
 const SERVICE: &str = "webhook-service";
 const NAMESPACE: &str = "system";
 
-/// The webhooks of one kind. [`Operator::webhook`](crate::Operator::webhook) serves them and describes them in the
+/// The webhooks of one kind. [`Operator::webhook`](crate::Operator::webhook) serves them and adds them to the
 /// manifests.
 ///
 /// ```
@@ -52,7 +51,7 @@ pub struct Webhook<K> {
     span: Option<SpanHook>,
 }
 
-/// A webhook that judges requests.
+/// An admission webhook.
 pub(super) struct Admission {
     pub(super) path: String,
     pub(super) endpoint: AdmissionEndpoint,
@@ -60,8 +59,8 @@ pub(super) struct Admission {
     description: Value,
 }
 
-/// What the API server is told about an admission webhook, beside who it is, and how it is served; the defaults are
-/// those of kubebuilder's scaffolds.
+/// The registration of an admission webhook, and options of its handler. The defaults are those of kubebuilder's
+/// scaffolds.
 ///
 /// ```
 /// use operator_runtime::webhook::{Operation, WebhookOptions};
@@ -74,50 +73,50 @@ pub(super) struct Admission {
 /// ```
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
-    /// The name in the configuration, a DNS name; `mmemcached-v1.kb.io` or `vmemcached-v1.kb.io` unless said
-    /// otherwise.
+    /// The name in the configuration, a DNS name. Default: `mKIND-VERSION.kb.io` or `vKIND-VERSION.kb.io`, in lower
+    /// case.
     pub name: Option<String>,
     /// The path. Default: `/mutate-GROUP-VERSION-KIND` or `/validate-GROUP-VERSION-KIND`, as in kubebuilder.
     pub path: Option<String>,
-    /// The resources, such as `memcacheds` or `memcacheds/status`; that of the kind when empty.
+    /// The resources, such as `memcacheds` or `memcacheds/status`. Default: that of the kind.
     pub resources: Vec<String>,
-    /// The operations; `CREATE` and `UPDATE`.
+    /// The operations. Default: `CREATE` and `UPDATE`.
     pub operations: Vec<Operation>,
-    /// What becomes of requests while the webhook cannot be reached; they fail.
+    /// The treatment of requests if the webhook cannot be reached. Default: they fail.
     pub failure_policy: FailurePolicy,
-    /// Whether requests for other versions of the kind are converted and sent too; they are.
+    /// The treatment of requests for other versions of the kind. Default: they are converted and sent.
     pub match_policy: MatchPolicy,
-    /// What the webhook does beside answering; nothing.
+    /// The side effects of the webhook. Default: none.
     pub side_effects: SideEffects,
-    /// How many seconds the API server waits for an answer, from 1 to 30; 10 when `None`.
+    /// Timeout of the API server in seconds, from 1 to 30. Default: 10.
     pub timeout_seconds: Option<u8>,
-    /// Whether a mutating webhook is asked again when a later one changed the object; it is not.
+    /// The repetition of a mutating webhook after a later one changed the object. Default: never.
     pub reinvocation_policy: ReinvocationPolicy,
-    /// The namespaces whose objects are sent; all when `None`.
+    /// The namespaces whose objects are sent. Default: all.
     pub namespace_selector: Option<LabelSelector>,
-    /// The objects that are sent, by their labels; all when `None`.
+    /// The labels of objects that are sent. Default: all.
     pub object_selector: Option<LabelSelector>,
-    /// CEL expressions that must all hold for a request to be sent.
+    /// CEL expressions that must all be true for a request to be sent.
     pub match_conditions: Vec<MatchCondition>,
-    /// Whether a panic is answered with 500; it is. Otherwise it ends the connection, and the API server does what the
-    /// failure policy says. It is counted in any case, and never ends the operator.
+    /// Answers a panic with 500. Otherwise the connection is closed, and the API server follows the failure policy.
+    /// Panics are counted in any case. Default: true.
     pub recover_panics: bool,
-    /// True if a defaulter takes away the fields that the type does not know, and those that it leaves out when they
-    /// are empty; they stay.
+    /// Removes the fields that the type of a defaulter does not know, and empty fields that it does not serialize.
+    /// Default: false.
     pub remove_unknown_fields: bool,
 }
 
-/// What becomes of requests while a webhook cannot be reached, or does not answer in time. By default they fail.
+/// The treatment of requests if a webhook cannot be reached or does not answer in time. Default: they fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum FailurePolicy {
-    /// They fail.
+    /// The requests fail.
     #[default]
     Fail,
-    /// They pass.
+    /// The requests are allowed.
     Ignore,
 }
 
-/// Which requests match the version of the rule; by default all of the kind, whatever the version, converted to that of
+/// The requests that match the version of a rule. Default: requests for any version of the kind, converted to that of
 /// the webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum MatchPolicy {
@@ -128,29 +127,29 @@ pub enum MatchPolicy {
     Exact,
 }
 
-/// What a webhook does beside answering; by default nothing. `admissionregistration.k8s.io/v1` knows no other values: a
-/// webhook with side effects must do without them in a dry run.
+/// The side effects of a webhook. Default: none. `admissionregistration.k8s.io/v1` has no other values: side effects
+/// must not happen in a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SideEffects {
-    /// Nothing.
+    /// No side effects.
     #[default]
     None,
-    /// Something, but not when [`AdmissionRequest::dry_run`](super::AdmissionRequest::dry_run) is set.
+    /// Side effects, but not if [`AdmissionRequest::dry_run`](super::AdmissionRequest::dry_run) is set.
     NoneOnDryRun,
 }
 
-/// Whether a mutating webhook is asked again when a later one changed the object; by default not. Validating webhooks
-/// have no such thing.
+/// The repetition of a mutating webhook after a later one changed the object. Default: never. Validating webhooks are
+/// never repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum ReinvocationPolicy {
-    /// It is asked once.
+    /// The webhook is called once.
     #[default]
     Never,
-    /// It is asked again.
+    /// The webhook is called again.
     IfNeeded,
 }
 
-/// The webhooks of one kind as the API server is told about them.
+/// The webhooks of one kind for the manifests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Description {
@@ -171,7 +170,7 @@ impl<K: Object> Default for Webhook<K> {
 }
 
 impl<K: Object> Webhook<K> {
-    /// No webhooks yet.
+    /// Creates an empty set of webhooks.
     pub fn new() -> Self {
         Self {
             admissions: Vec::new(),
@@ -194,37 +193,36 @@ impl<K: Object> Webhook<K> {
         self.validating(Validating::<K, _>::new(validator), options)
     }
 
-    /// Answers the requests of a mutating webhook in any way: for other kinds, or for subresources, than a
-    /// [`Defaulter`] sees. Each webhook needs a path of its own.
+    /// Adds a mutating webhook for other kinds, or for subresources, than those of a [`Defaulter`]. Each webhook needs
+    /// its own path.
     pub fn mutating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(true, mutate_path::<K>(), handler, options);
         self.admissions.push(admission);
         self
     }
 
-    /// Answers the requests of a validating webhook in any way: for other kinds, or for subresources, than a
-    /// [`Validator`] sees. Each webhook needs a path of its own.
+    /// Adds a validating webhook for other kinds, or for subresources, than those of a [`Validator`]. Each webhook
+    /// needs its own path.
     pub fn validating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(false, validate_path::<K>(), handler, options);
         self.admissions.push(admission);
         self
     }
 
-    /// Converts between the versions of the kind, of which `K` is the hub, at `/convert`.
+    /// Converts between the versions of the kind at `/convert`. `K` is the hub.
     pub fn conversion(mut self, conversion: Conversion<K>) -> Self {
         self.conversion = Some(conversion);
         self
     }
 
-    /// Takes something of each HTTP request, such as a header, into the
-    /// [`extensions`](super::AdmissionRequest::extensions) of what defaulters, validators and handlers are given.
+    /// Copies values of each HTTP request, such as a header, into the
+    /// [`extensions`](super::AdmissionRequest::extensions) of the admission request.
     pub fn with_context(mut self, context: impl Fn(&Parts, &mut Extensions) + Send + Sync + 'static) -> Self {
         self.context = Some(Arc::new(context));
         self
     }
 
-    /// Makes the span in which each request is judged; one with its kind, namespace, name, resource, user and UID
-    /// unless said otherwise.
+    /// Sets the span of each request. The default span has its kind, namespace, name, resource, user and UID.
     pub fn span(
         mut self,
         make_span: impl Fn(&AdmissionRequest) -> tracing::Span + Send + Sync + 'static,
@@ -233,7 +231,7 @@ impl<K: Object> Webhook<K> {
         self
     }
 
-    /// The paths at which they are served.
+    /// Returns the paths of the webhooks.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let convert = self.conversion.as_ref().map(|_| CONVERT);
         self.admissions
@@ -274,7 +272,7 @@ impl<K: Object> Webhook<K> {
     }
 }
 
-/// `memcacheds.cache.example.com`
+/// Returns the name of the CRD, such as `memcacheds.cache.example.com`.
 pub(super) fn crd<K: Object>() -> String {
     let kind = Kind::of::<K>();
     format!("{}.{}", kind.plural, kind.group)
@@ -340,7 +338,7 @@ impl Default for WebhookOptions {
 }
 
 impl WebhookOptions {
-    /// The entry of a webhook configuration; what is as the API server would have it anyway is left out.
+    /// Returns the entry of a webhook configuration, without the defaults of the API server.
     fn describe(self, kind: &Kind, mutating: bool, path: &str) -> Value {
         let name = self.name.unwrap_or_else(|| {
             let letter = if mutating { 'm' } else { 'v' };

@@ -1,4 +1,5 @@
-//! The wire form of `admission.k8s.io` reviews, versions v1 and v1beta1. Objects stay the JSON that was sent.
+//! The `admission.k8s.io` reviews, versions v1 and v1beta1: [`AdmissionRequest`] and [`AdmissionResponse`]. Objects are
+//! JSON.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,17 @@ use super::denied::Denied;
 const KIND: &str = "AdmissionReview";
 const VERSION: &str = "admission.k8s.io/v1";
 
-/// What the API server asks about: the `request` of an `AdmissionReview`.
+/// The `request` of an `AdmissionReview`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Tells this request from all others; the answer carries it too.
+    /// The unique identifier of the request, which the response repeats.
     pub uid: String,
-    /// What the object is.
+    /// The kind of the object.
     #[serde(default)]
     pub kind: GroupVersionKind,
-    /// What is written.
+    /// The resource that is written.
     #[serde(default)]
     pub resource: GroupVersionResource,
     /// The subresource that is written, such as `status`.
@@ -33,51 +34,51 @@ pub struct AdmissionRequest {
     /// The kind that the client sent, if the object was converted for this webhook.
     #[serde(default)]
     pub request_kind: Option<GroupVersionKind>,
-    /// The name; empty where the API server makes one up.
+    /// The name. Empty if the API server generates it.
     #[serde(default)]
     pub name: String,
-    /// The namespace; empty for cluster-scoped objects.
+    /// The namespace. Empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: String,
-    /// What is done.
+    /// The operation.
     #[serde(default)]
     pub operation: Operation,
-    /// Who does it.
+    /// The user.
     #[serde(default)]
     pub user_info: UserInfo,
-    /// The new object; none when it is deleted.
+    /// The new object. `None` for a deletion.
     #[serde(default)]
     pub object: Option<Value>,
-    /// The object as it was; none when it is created.
+    /// The old object. `None` for a creation.
     #[serde(default)]
     pub old_object: Option<Value>,
-    /// Whether nothing is to be kept: a webhook with side effects must leave them out.
+    /// True for a dry run: a webhook must have no side effects.
     #[serde(default)]
     pub dry_run: Option<bool>,
     /// The options of the operation, such as `CreateOptions`.
     #[serde(default)]
     pub options: Option<Value>,
-    /// What [`Webhook::with_context`](super::Webhook::with_context) took of the HTTP request.
+    /// The values of the HTTP request that [`Webhook::with_context`](super::Webhook::with_context) copied.
     #[serde(skip)]
     pub extensions: http::Extensions,
 }
 
-/// What is done to an object.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// It is created.
+    /// An object is created.
     Create,
-    /// It is changed.
+    /// An object is changed.
     Update,
-    /// It is deleted.
+    /// An object is deleted.
     Delete,
-    /// Something is connected to it, as by `kubectl exec`.
+    /// A connection to an object, as by `kubectl exec`.
     #[default]
     Connect,
 }
 
-/// Names a kind, as reviews do.
+/// A kind in a review.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind {
@@ -89,7 +90,7 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
-/// Names a resource, as reviews do.
+/// A resource in a review.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource {
@@ -101,7 +102,7 @@ pub struct GroupVersionResource {
     pub resource: String,
 }
 
-/// What an [`AdmissionHandler`](super::AdmissionHandler) answers.
+/// The response of an [`AdmissionHandler`](super::AdmissionHandler).
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionResponse {
     allowed: bool,
@@ -147,7 +148,7 @@ struct Body<'a> {
 // === impl AdmissionResponse ===
 
 impl AdmissionResponse {
-    /// Lets the request pass as it is.
+    /// Allows the request unchanged.
     pub fn allowed() -> Self {
         Self {
             allowed: true,
@@ -158,7 +159,7 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request, with the status that the client gets.
+    /// Denies the request with a status for the client.
     pub fn denied(denied: Denied) -> Self {
         let (status, warnings) = denied.into_parts();
         Self {
@@ -169,12 +170,12 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request because it could not be judged: 400 where the request is to blame, 500 where the webhook is.
+    /// Denies a request that could not be processed: 400 for an invalid request, 500 for an error of the webhook.
     pub fn errored(code: StatusCode, message: impl Into<String>) -> Self {
         Self::denied(Denied::with_code(code, "", message))
     }
 
-    /// Lets the request pass with these changes, a JSON patch of the object that was sent.
+    /// Allows the request with changes, a JSON patch of the object in the request.
     pub fn patched(patch: json_patch::Patch) -> Self {
         let patch = (!patch.is_empty()).then_some(patch);
         Self {
@@ -183,23 +184,23 @@ impl AdmissionResponse {
         }
     }
 
-    /// Adds warnings, which clients show to their users; each should have at most 120 characters.
+    /// Adds warnings, which clients show to their users. Each should have at most 120 characters.
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
         self
     }
 
-    /// Adds an annotation for the audit log, to whose key the API server adds the name of the webhook in front.
+    /// Adds an annotation for the audit log. The API server adds the name of the webhook as a prefix of the key.
     #[must_use]
     pub fn audit_annotation(mut self, key: &str, value: &str) -> Self {
         self.audit_annotations.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// As JSON, in answer to the request `uid` of a review of this version.
+    /// Returns the response to the request `uid` as JSON, in this API version.
     pub(super) fn to_json(&self, api_version: &str, uid: &str) -> Vec<u8> {
-        // An empty patch, and the like, have no form that could fail to serialize.
+        // Patches always serialize.
         let patch = self
             .patch
             .as_ref()

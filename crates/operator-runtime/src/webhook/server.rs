@@ -1,4 +1,4 @@
-//! The HTTPS server: which path leads to whom, with counts and an end that lets requests finish.
+//! [`WebhookServer`], the HTTPS server of webhooks: routes, metrics and a graceful shutdown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,25 +33,25 @@ pub(crate) struct WebhookServer {
     tls: TlsOptions,
 }
 
-/// Who answers what. A server that runs takes a new table for an old one when webhooks are added.
+/// The endpoints by path. A running server replaces its table when webhooks are added.
 #[derive(Clone, Default)]
 struct Routes {
     endpoints: BTreeMap<String, Arc<dyn Endpoint>>,
     conversions: ConversionEndpoint,
-    /// The names of the CRDs that are converted.
+    /// The names of the CRDs with a conversion.
     converted: Vec<String>,
     counts: BTreeMap<String, WebhookMetrics>,
 }
 
-/// Why webhooks cannot be served.
+/// An invalid webhook.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
-    /// Two webhooks have one path.
-    #[error("the path {0:?} of a webhook is taken: give one of the two another path in its options")]
+    /// Two webhooks have the same path.
+    #[error("webhook path {0:?} is already in use: set another path in WebhookOptions")]
     DuplicatePath(String),
-    /// The API server would not call it.
+    /// The API server does not accept the path.
     #[error(
-        "the path {0:?} of a webhook is none: it begins with a slash and has letters, digits, '-' and '_' between slashes"
+        "invalid webhook path {0:?}: it must start with \"/\" and contain only letters, digits, '-' and '_' between slashes"
     )]
     InvalidPath(String),
 }
@@ -59,15 +59,15 @@ pub enum WebhookError {
 // === impl WebhookServer ===
 
 impl WebhookServer {
-    /// The port that scaffolded configurations use.
+    /// The port in scaffolded configurations.
     pub(crate) const PORT: u16 = 9443;
 
-    /// No webhooks yet.
+    /// Creates a server without webhooks.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the webhooks of a kind, all or none; while the server runs they are served at once.
+    /// Adds the webhooks of a kind, all or none. A running server serves them at once.
     pub(crate) fn add<K: Object>(&self, webhook: Webhook<K>) -> Result<(), WebhookError> {
         let (admissions, converter) = webhook.into_parts();
         self.change(|routes| {
@@ -117,7 +117,7 @@ impl WebhookServer {
         Ok(())
     }
 
-    /// A handle to the same webhooks, with metrics and TLS of its own.
+    /// Returns a handle to the same webhooks with its own metrics and TLS options.
     pub(crate) fn share(&self) -> Self {
         Self {
             routes: self.routes.clone(),
@@ -127,7 +127,7 @@ impl WebhookServer {
         }
     }
 
-    /// Counts requests, and readings of certificates, in this registry; in one that nobody sees by default.
+    /// Sets the registry of the metrics of requests and certificates.
     pub(crate) fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
@@ -138,21 +138,21 @@ impl WebhookServer {
         self
     }
 
-    /// The paths that are served and the CRDs that are converted, now and later.
+    /// Returns the served paths and converted CRDs as they change.
     pub(crate) fn served(&self) -> watch::Receiver<Served> {
         self.served.subscribe()
     }
 
-    /// The paths that are served, in order.
+    /// Returns the served paths in order.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         self.served.borrow().paths.clone().into_iter()
     }
 
-    /// Serves until `stop`, and lets requests under way finish for up to a minute. Bodies larger than 7 MiB, or
-    /// 128 MiB for conversions, which are of whole lists, are answered with 413; certificates that change are served anew.
+    /// Serves until `stop`, and then waits up to a minute for running requests. Bodies of more than 7 MiB, or 128 MiB
+    /// for conversions of whole lists, are answered with 413. Changed certificates are read again.
     ///
     /// # Errors
-    /// If TLS cannot be set up.
+    /// Returns an error if TLS cannot be set up.
     pub(crate) async fn serve(
         self,
         listener: TcpListener,
@@ -177,7 +177,7 @@ impl WebhookServer {
         Ok(())
     }
 
-    /// Makes every webhook show in the metrics.
+    /// Initializes the metrics of every webhook.
     pub(crate) fn count(&self) {
         let mut current = self.routes.write();
         let mut routes = current.as_ref().clone();
@@ -232,7 +232,7 @@ impl Routes {
     }
 }
 
-/// Letters, digits, `-` and `_` between slashes, none of which is the last.
+/// Returns true for letters, digits, `-` and `_` between slashes, without a slash at the end.
 fn is_path(path: &str) -> bool {
     let is_segment = |segment: &str| {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');

@@ -21,7 +21,7 @@ struct MemcachedSpec {
     image: Option<String>,
 }
 
-/// The older version, which called the size replicas.
+/// The older version, which has `replicas` instead of `size`.
 mod v1alpha1 {
     use super::*;
 
@@ -153,7 +153,7 @@ fn webhook() -> Webhook<Memcached> {
         .conversion(Conversion::new().spoke::<v1alpha1::Memcached>())
 }
 
-/// A server to which something was added.
+/// Returns a server to which `add` was applied.
 fn with(add: impl FnOnce(&WebhookServer) -> Result<(), WebhookError>) -> WebhookServer {
     let server = WebhookServer::new();
     add(&server).unwrap();
@@ -191,7 +191,7 @@ fn counted(server: WebhookServer) -> WebhookServer {
     server
 }
 
-/// The response to a review.
+/// Returns the response to a review.
 async fn review(path: &str, request: &Value) -> Value {
     review_by(&server(&Metrics::default()), path, request).await
 }
@@ -424,12 +424,12 @@ async fn objects_are_converted_through_the_hub() {
 async fn conversion_that_cannot_be_done_says_why() {
     let server = server(&Metrics::default());
     let response = converted(&server, &[old(3)], "cache.example.com/v2").await;
-    let message = r#"version "cache.example.com/v2" of Memcached.cache.example.com is not known"#;
+    let message = r#"unknown version "cache.example.com/v2" of Memcached.cache.example.com"#;
     assert_eq!(response["result"]["message"], message);
     assert_eq!(response["convertedObjects"], json!([]));
     let other = json!({"apiVersion": "a/v1", "kind": "B"});
     let response = converted(&server, &[other], "a/v2").await;
-    assert_eq!(response["result"]["message"], "B.a is not converted here");
+    assert_eq!(response["result"]["message"], "no conversion of B.a");
 }
 
 #[tokio::test]
@@ -457,7 +457,7 @@ fn round_trips_find_what_is_lost() {
     );
     assert_eq!(hub_round_trip::<v1alpha1::Memcached>(&hub), Ok(()));
 
-    // An annotation that was removed leaves an empty map.
+    // Removing an annotation leaves an empty map.
     let mut emptied = spoke.clone();
     emptied.metadata.annotations = Some(std::collections::BTreeMap::new());
     assert_eq!(round_trip(&emptied), Ok(()));
@@ -507,7 +507,7 @@ async fn connections_are_not_validated() {
     assert_eq!(response["allowed"], true);
 }
 
-/// Refuses with a warning.
+/// Denies with a warning.
 struct Wary;
 
 impl Validator<Memcached> for Wary {
@@ -719,7 +719,7 @@ async fn clients_without_a_certificate_are_turned_away_where_one_is_required() {
     serving.await.unwrap().unwrap();
 }
 
-/// Waits at the gate before it answers.
+/// Waits at a gate before it answers.
 struct Gate {
     entered: tokio::sync::mpsc::UnboundedSender<()>,
     open: std::sync::Arc<tokio::sync::Notify>,
@@ -733,7 +733,7 @@ impl AdmissionHandler for Gate {
     }
 }
 
-/// A client that trusts the authority, and shows a certificate if it has one.
+/// Returns a client that trusts the authority, with a certificate or without.
 fn client_config(
     authority: &str,
     client: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
@@ -757,7 +757,7 @@ fn client_config(
     }
 }
 
-/// Sends a review over TLS, and gives back the whole answer.
+/// Sends a review over TLS, and returns the whole response.
 async fn try_post_securely(
     address: std::net::SocketAddr,
     config: rustls::ClientConfig,
@@ -817,7 +817,7 @@ async fn request_under_way_is_answered_before_the_server_ends() {
     serving.await.unwrap().unwrap();
 }
 
-/// Lets everything pass.
+/// Allows everything.
 struct Open;
 
 impl AdmissionHandler for Open {

@@ -111,7 +111,7 @@ async fn manager_whose_lease_is_stolen_ends() {
     let error = running.ended().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "leader election lost: somebody else has taken the lease"
+        "leader election lost: another candidate has taken the lease"
     );
     let spec = leases.get("widget-lock").await.unwrap().spec.unwrap();
     assert_eq!(

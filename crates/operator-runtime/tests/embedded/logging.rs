@@ -127,7 +127,7 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     .await;
     running.end().await.unwrap();
 
-    let warnings = log.with("The API server warns");
+    let warnings = log.with("API server warning");
     assert_eq!(warnings.len(), 1, "{:?}", log.lines());
     assert_eq!(
         (&warnings[0]["level"], &warnings[0]["warning"]),

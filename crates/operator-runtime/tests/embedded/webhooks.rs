@@ -193,7 +193,9 @@ async fn webhooks_that_come_while_the_manager_runs_are_served() {
     assert_eq!(ask(VALIDATE).await["allowed"], true);
     let error = manager.add_admission_handler("/gate", Gate).unwrap_err();
     assert!(
-        error.to_string().contains("\"/gate\" of a webhook is taken"),
+        error
+            .to_string()
+            .contains("webhook path \"/gate\" is already in use"),
         "{error}"
     );
     let metrics = manager.metrics().to_text();

@@ -1,15 +1,16 @@
-//! The delay between attempts of a watch, and the time after which a watch is taken to have missed something.
+//! [`WatchBackoff`], the delay between attempts of a watch, and [`Overdue`], which detects own writes that the watch
+//! misses.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Backoff of failed attempts of a watch: doubling, with up to as much again at random.
+/// The backoff of failed attempts of a watch. It doubles, with up to 100 % random jitter.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBackoff {
-    /// After the first failure; 800 ms unless said otherwise.
+    /// The delay after the first failure. Default: 800 ms.
     pub min: Duration,
-    /// The longest; 30 s unless said otherwise.
+    /// The maximum delay. Default: 30 s.
     pub max: Duration,
 }
 
@@ -23,9 +24,8 @@ impl Default for WatchBackoff {
 }
 
 impl WatchBackoff {
-    /// What a watch has not brought of the operator's own writes while it was quiet twice for this long, it never will:
-    /// the object was written so that it is not selected any more, or it was gone before a list that began before the
-    /// write. A watch that failed is back by then.
+    /// Returns the period after which a quiet watch will not deliver an own write any more: the object is no longer
+    /// selected, or it was deleted before a list that began before the write. A failed watch is back by then.
     pub(super) fn overdue(self) -> Duration {
         self.max.saturating_mul(2)
     }
@@ -35,12 +35,12 @@ impl WatchBackoff {
             .min
             .saturating_mul(1u32.checked_shl(failures).unwrap_or(u32::MAX))
             .min(self.max);
-        // Watches that failed together must not come back together.
+        // Watches that failed together should not be retried together.
         doubled.mul_f64(1.0 + crate::clock::jitter())
     }
 }
 
-/// Finds out that a write of the operator stays away from its watch.
+/// Detects an own write that a watch does not deliver.
 pub(super) struct Overdue {
     period: Duration,
     at: Instant,
@@ -57,7 +57,7 @@ impl Overdue {
         }
     }
 
-    /// Returns true if the oldest write that the watch has not brought is the same as a period ago.
+    /// Returns true if the oldest undelivered write is the same as one period before.
     pub(super) fn is_over(&mut self, oldest: impl FnOnce() -> Option<u64>) -> bool {
         let now = Instant::now();
         if now < self.at {

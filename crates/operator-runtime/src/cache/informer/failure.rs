@@ -1,11 +1,11 @@
-//! The meaning of the errors of a watch.
+//! Classification of the errors of a watch.
 
 use kube::runtime::watcher;
 
 use crate::error::describe;
 use crate::object::Kind;
 
-/// The status with which the server refused, if it did.
+/// Returns the status of the server's error response.
 fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     match error {
@@ -25,18 +25,18 @@ pub(super) fn is_expired(error: &watcher::Error) -> bool {
     refusal(error).is_some_and(|status| status.code == 410)
 }
 
-/// Whether going on where the watch was would lose events, or get nowhere: everything has to be listed anew. kube's
-/// `watcher` does that by itself only if the server says in the midst of a watch that its revision has expired.
+/// Returns true if a resumed watch would miss events or fail again, so that a new list is needed. kube's `watcher`
+/// lists again by itself only if an event of the watch says that its revision has expired.
 pub(super) fn is_out_of_step(error: &watcher::Error) -> bool {
     is_expired(error) || is_garbled(error)
 }
 
-/// What came is no event, and there is no telling which one is missing for it.
+/// Returns true if a watch event is unreadable. Any event may have been lost with it.
 pub(super) fn is_garbled(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchFailed(kube::Error::SerdeError(_)))
 }
 
-/// The failure in the words of the server, with what to do about it where that is known.
+/// Returns the server's message, with a hint if one is known.
 pub(super) fn explain(kind: &Kind, error: &watcher::Error) -> String {
     match refusal(error) {
         Some(status) if status.code == 404 => {

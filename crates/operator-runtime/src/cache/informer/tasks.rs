@@ -1,4 +1,4 @@
-//! The tasks of an informer: its watches, which fail and back off one by one, and resyncs.
+//! The tasks of an informer: its watches, which fail and back off independently, and resyncs.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::error::{describe, panic_text};
 use crate::event::Event;
 use crate::metrics::RestClientLayer;
 
-/// A watch that has been quiet for this long after an error has recovered: the server is just silent. A list that is
-/// streamed and has been quiet for this long does not end: the server does not know how.
+/// A watch without events for this time after an error has recovered. A streamed list without events for this time does
+/// not end because the server does not support it.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Objects that nobody reads for this long, or for twice as long, are not kept decoded.
+/// Decoded objects are dropped after one to two of these periods without a read.
 const HOT_FOR: Duration = Duration::from_secs(2);
 
 /// Delay before a task of the cache that panicked is restarted.
@@ -36,11 +36,11 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
-    /// The watch brought something that is not an event, so that a list which succeeds is not a recovery.
+    /// True if a watch event was unreadable: a successful list is no recovery then.
     is_garbled: bool,
-    /// When it began.
+    /// The time of the first failure.
     since: Option<Instant>,
-    /// True if the writes that were skipped before have been made due.
+    /// True if the earlier skipped writes were made due.
     skips_given_up: bool,
 }
 
@@ -51,19 +51,19 @@ pub(crate) type BoxedRun = futures::future::BoxFuture<'static, ()>;
 pub(crate) struct Connection {
     pub(crate) client: kube::Client,
     pub(crate) config: watcher::Config,
-    /// Streams first lists, where the server supports it.
+    /// Streams first lists if the server supports it.
     pub(crate) streaming_lists: bool,
     pub(crate) backoff: WatchBackoff,
     /// Called for each failure.
     pub(crate) errors: WatchErrorHandler,
-    /// Records the time that requests are held back.
+    /// Records the delays of requests.
     pub(crate) requests: RestClientLayer,
 }
 
 // === impl Informer ===
 
 impl Informer {
-    /// Runs its watches, one future each, and what else it needs, until it is stopped.
+    /// Runs the watches, one future each, and the other tasks, until they are stopped.
     pub(crate) fn runs(self: &Arc<Self>, connection: &Connection) -> Vec<BoxedRun> {
         let watches = (0..self.watches.len()).map(|index| {
             let (informer, connection) = (self.clone(), connection.clone());
@@ -96,7 +96,7 @@ impl Informer {
     ) {
         while let Err(panic) = AssertUnwindSafe(run()).catch_unwind().await {
             let panic = panic_text(&*panic);
-            tracing::error!(kind = %self.kind(), error = panic, "A task of the cache panicked and is restarted");
+            tracing::error!(kind = %self.kind(), error = panic, "Task of the cache panicked, restarting");
             if let Some((planned, health)) = index.and_then(|index| self.watches.get(index)) {
                 *health.lock() = Health::Failing(panic);
                 self.set_live(&planned.scope, false);
@@ -108,7 +108,7 @@ impl Informer {
         }
     }
 
-    /// Lets go of decoded objects that nobody reads any more.
+    /// Drops decoded objects that are not read any more.
     async fn cool(&self) {
         let cool = async {
             loop {
@@ -122,10 +122,10 @@ impl Informer {
         self.stop.run_until_cancelled(cool).await;
     }
 
-    /// Hands every object to the handlers again from time to time, in case one of them missed or forgot something.
+    /// Sends every object to the handlers at intervals, in case one of them missed or forgot something.
     async fn resync(&self, scope: &Scope, period: Duration) {
         loop {
-            // Kinds that were started together need not be handled together.
+            // Spreads the resyncs of kinds that were started together.
             let wait = period.mul_f64(0.9 + 0.2 * crate::clock::jitter());
             tokio::select! {
                 () = self.stop.cancelled() => return,
@@ -137,7 +137,7 @@ impl Informer {
                 let is_of = self.store.read().is_of(scope, &stored);
                 if let Some(object) = is_of.then(|| self.intake.unpack(&stored)).flatten() {
                     let mut handlers = self.handlers.lock();
-                    // An object that changed meanwhile has had an event of its own.
+                    // An object that changed meanwhile has had its own event.
                     if self.store.read().is_current(&stored) {
                         let old = object.clone();
                         let event = Event::Update { old, new: object };
@@ -193,7 +193,7 @@ impl Informer {
         }
     }
 
-    /// Takes what a watch brings, until everything has to be listed anew.
+    /// Processes the events of a watch until a new list is needed.
     async fn follow(
         &self,
         mut stream: Incomings,
@@ -203,8 +203,8 @@ impl Informer {
     ) -> Then {
         let mut is_streaming = attempt.streams;
         if is_streaming {
-            // The stream says so only when the server has answered. A write that was answered by then and after the
-            // server looked would be taken for one that the list has.
+            // The stream reports the start of a list only after the response. A write that was answered between the
+            // server's read and that response would count as listed.
             self.handle(watch.scope, representation, WatchEvent::Init);
         }
         let mut inits = 0;
@@ -251,7 +251,7 @@ impl Informer {
                     }
                 }
                 Next::Failed(error) if is_streaming && !is_too_many_requests(&error) => {
-                    tracing::debug!(kind = %self.kind(), error = %describe(&error), "List cannot be streamed");
+                    tracing::debug!(kind = %self.kind(), error = %describe(&error), "Streaming list not supported");
                     return Then::ListInPages;
                 }
                 Next::Failed(error) => {
@@ -299,7 +299,7 @@ impl Informer {
         self.set_live(scope, true);
     }
 
-    /// Says so once, not at each attempt.
+    /// Reports a failure once, not at each attempt.
     fn is_failing(&self, watch: &Watch<'_>, error: &watcher::Error) {
         let (scope, text) = (watch.scope, explain(self.kind(), error));
         let is_told = watch.errors.tell(&WatchFailure {
@@ -311,7 +311,7 @@ impl Informer {
         let mut health = watch.health.lock();
         let failing = Health::Failing(text);
         if is_told {
-            // Whoever wants to know it knows it.
+            // It was already reported.
         } else if is_expired(error) || *health == failing {
             tracing::debug!(kind = %self.kind(), namespace = scope.as_deref(), error = %describe(error), "Watch failed");
         } else if let Health::Failing(text) = &failing {
@@ -323,7 +323,7 @@ impl Informer {
         *health = failing;
     }
 
-    /// The watches that are not live: what they cover and what is wrong.
+    /// Returns the watches that are not live, with their errors.
     pub(crate) fn unhealthy(&self) -> Vec<String> {
         let watches = self.watches.iter();
         let describe = |(planned, health): &(Planned, Mutex<Health>)| {
@@ -345,7 +345,7 @@ impl Trouble {
     /// Returns true if an event shows that the watch works again.
     fn heals(&self, event: &WatchEvent<Incoming>) -> bool {
         match event {
-            // It comes before the server was asked.
+            // It precedes the request.
             WatchEvent::Init => false,
             WatchEvent::InitApply(_) | WatchEvent::InitDone => !self.is_garbled,
             WatchEvent::Apply(_) | WatchEvent::Delete(_) => true,
@@ -353,7 +353,7 @@ impl Trouble {
     }
 }
 
-/// One watch, for what is said of it.
+/// One watch, for its reports.
 struct Watch<'a> {
     scope: &'a Scope,
     health: &'a Mutex<Health>,
@@ -363,14 +363,14 @@ struct Watch<'a> {
 
 /// The next attempt to open a watch.
 struct Attempt {
-    /// True if its list is streamed.
+    /// True if the list is streamed.
     streams: bool,
     trouble: Trouble,
 }
 
 /// The continuation after a stream has ended.
 enum Then {
-    /// The server does not stream lists, or not now: making progress is better.
+    /// Repeat the list in pages: the server cannot stream it now.
     ListInPages,
     ListAnew,
 }

@@ -1,4 +1,4 @@
-//! The texts that objects of one kind have in common.
+//! [`Dictionary`], the common texts of the objects of one kind.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -9,30 +9,29 @@ use parking_lot::RwLock;
 
 use super::{WORDS, Writer};
 
-/// Longer texts are no words.
+/// Maximum length of a word.
 const LONGEST: usize = 128;
-/// So many bytes all words together have at most.
+/// Maximum length of all words.
 const SIZE: usize = 128 * 1024;
-/// How many texts are remembered that one object has had: in groups by their hashes, in which the newest replaces the
-/// oldest.
+/// Number of texts that are recorded as seen in one object, in groups by hash, in which the newest replaces the oldest.
 const CANDIDATES: usize = 1024;
 const GROUP: usize = 4;
 
 /// The words of the objects of one kind, and their numbers.
 ///
-/// A text becomes a word when it is met in a second object; it stays one as long as the dictionary lives, so there are
-/// bounds to how many there are and how long they are together. When they are reached, what is new is kept as it is.
+/// A text becomes a word when it occurs in a second object. Words live as long as the dictionary, so their number and
+/// total length are limited. Beyond the limits new texts are stored in full.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Dictionary {
     words: RwLock<Words>,
 }
 
-/// The words, for whoever writes.
+/// The words, for writing.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     words: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u16>,
-    /// Texts that were met in one object, as parts of their hashes, with the object.
+    /// Texts that were seen in one object: parts of their hashes, and the object.
     candidates: Vec<(u32, u32)>,
     hasher: RandomState,
     size: usize,
@@ -41,7 +40,7 @@ pub(super) struct Words {
 // === impl Dictionary ===
 
 impl Dictionary {
-    /// Lets `write` write one object; `object` tells it from others.
+    /// Calls `write` for one object, which `object` identifies.
     pub(super) fn write<T>(&self, object: u64, write: impl FnOnce(&mut Writer<'_>) -> T) -> T {
         write(&mut Writer::new(&mut self.words.write(), object))
     }
@@ -63,7 +62,7 @@ impl Words {
         self.numbers.get(text).copied()
     }
 
-    /// Takes note that an object has a text that is no word yet; its number, if it became one.
+    /// Records a text of an object that is not a word. Returns its number if it became one.
     pub(super) fn meet(&mut self, text: &str, object: u64) -> Option<u16> {
         let has_room = self.words.len() < WORDS && self.size + text.len() <= SIZE;
         if text.len() < 2 || text.len() > LONGEST || !has_room {

@@ -1,4 +1,4 @@
-//! Reads packed bytes, as a deserializer that takes every type for which JSON has a form.
+//! [`Reader`], a deserializer of packed bytes for every type that JSON can represent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::{
     SHORT_LIST, SHORT_MAP, SHORT_TEXT, SMALL_NUMBER, TEXT, TRUE, UUID, WORD,
 };
 
-/// Why bytes cannot be read as a type.
+/// The error of reading bytes as a type.
 pub(in crate::cache) type Corrupt = serde::de::value::Error;
 
 type Result<T> = std::result::Result<T, Corrupt>;
 
-/// Reads one value after the other.
+/// Reads values in sequence.
 #[derive(Clone)]
 pub(in crate::cache) struct Reader<'de> {
     bytes: &'de [u8],
@@ -29,7 +29,7 @@ pub(in crate::cache) struct Reader<'de> {
     words: &'de [Arc<str>],
 }
 
-/// A value, or the beginning of one that has members.
+/// A value, or the beginning of a value with members.
 pub(in crate::cache) enum Token<'de> {
     Null,
     Bool(bool),
@@ -42,7 +42,7 @@ pub(in crate::cache) enum Token<'de> {
     End,
 }
 
-/// How many members are left; unknown where an end is marked.
+/// The number of remaining members. Unknown if the end is marked.
 #[derive(Clone, Copy)]
 pub(in crate::cache) struct Count(Option<u8>);
 
@@ -51,7 +51,7 @@ struct Members<'r, 'de> {
     left: Count,
 }
 
-/// The name of a member, which is text but stands for numbers in maps that have them as keys.
+/// The name of a member: a text that is also a number for maps with numeric keys.
 struct Name<'de>(Cow<'de, str>);
 
 struct Variant<'r, 'de>(Cow<'de, str>, &'r mut Reader<'de>);
@@ -109,9 +109,9 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// Passes by one value.
+    /// Skips one value.
     pub(super) fn skip(&mut self) {
-        // What cannot be read ends the reading.
+        // An unreadable value ends the input.
         if self.pass().is_err() {
             self.at = self.bytes.len();
         }
@@ -146,7 +146,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// Goes to the value of a member of the map that comes next; whether there is one.
+    /// Moves to the value of a member of the next map. Returns false if there is none.
     pub(super) fn enter(&mut self, name: &str) -> Result<bool> {
         let Token::Map(mut left) = self.token()? else {
             return Ok(false);
@@ -160,7 +160,7 @@ impl<'de> Reader<'de> {
         Ok(false)
     }
 
-    /// A text that stands as it is.
+    /// Reads a text that is stored in full.
     pub(super) fn plain(&mut self) -> Option<&'de str> {
         match self.token() {
             Ok(Token::Text(Cow::Borrowed(text))) => Some(text),
@@ -168,7 +168,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// A text that is a number.
+    /// Reads a text that is stored as a number.
     pub(super) fn decimal(&mut self) -> Option<u64> {
         match self.byte() {
             Ok(DECIMAL) => self.varint().ok(),
@@ -221,7 +221,7 @@ impl<'de> Reader<'de> {
         Ok(Token::Text(Cow::Borrowed(word)))
     }
 
-    /// A text that stands at an earlier place, where it does not point further.
+    /// Reads the text at an earlier position, which must not be a reference itself.
     fn again(&mut self) -> Result<Token<'de>> {
         let place = usize::try_from(self.varint()?).map_err(|_| corrupt())?;
         if self.bytes.get(place).is_none_or(|byte| *byte == AGAIN) {
@@ -233,7 +233,7 @@ impl<'de> Reader<'de> {
 }
 
 fn corrupt() -> Corrupt {
-    Corrupt::custom("the packed object cannot be read")
+    Corrupt::custom("invalid packed object")
 }
 
 fn uuid_text(uuid: [u8; 16]) -> String {
@@ -250,7 +250,7 @@ fn uuid_text(uuid: [u8; 16]) -> String {
 // === impl Count ===
 
 impl Count {
-    /// Whether there is one more, which is counted then.
+    /// Returns true if there is another member, and counts it.
     fn next(&mut self, reader: &mut Reader<'_>) -> Result<bool> {
         match &mut self.0 {
             Some(0) => Ok(false),
@@ -260,7 +260,7 @@ impl Count {
             }
             None if reader.bytes.get(reader.at) == Some(&END) => {
                 reader.at += 1;
-                // There is no more, however often it is asked.
+                // Later calls return false too.
                 self.0 = Some(0);
                 Ok(false)
             }
@@ -333,7 +333,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 }
 
-/// Lets `visit` read the members, of which none may be left then.
+/// Calls `visit` to read the members, and fails if any are left.
 fn visit_members<'r, 'de, T>(
     reader: &'r mut Reader<'de>,
     left: Count,
@@ -342,7 +342,7 @@ fn visit_members<'r, 'de, T>(
     let mut members = Members { reader, left };
     let value = visit(&mut members)?;
     if members.left.next(members.reader)? {
-        return Err(Corrupt::custom("there are more members than the type has"));
+        return Err(Corrupt::custom("more members than the type has"));
     }
     Ok(value)
 }
@@ -384,7 +384,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     }
 }
 
-/// Reads the name as the type that is asked for, if it can be one; the visitor complains otherwise.
+/// Reads the name as the requested type if possible. Otherwise the visitor returns the error.
 macro_rules! name_as {
     ($($function:ident => $type:ty, $visit:ident;)*) => {
         $(fn $function<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {

@@ -1,4 +1,4 @@
-//! What is packed comes back as it was.
+//! Packing and decoding are inverse.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn pack(value: &Value, dictionary: &Dictionary) -> Packed {
     Packed::new(&identity, value, dictionary).unwrap()
 }
 
-/// The value as it comes back: when its texts are new, and when they are words.
+/// Checks a value with new texts, and again when the texts are words.
 #[track_caller]
 fn check(value: &Value) {
     let dictionary = Dictionary::default();
@@ -263,7 +263,7 @@ fn objects_that_are_alike_are_short() {
     }
     assert!(
         dictionary.len() < words + 20,
-        "what only one object has is no word: {}",
+        "a text of one object is not a word: {}",
         dictionary.len()
     );
 }
@@ -315,7 +315,7 @@ proptest! {
         check(&value);
     }
 
-    /// Whatever the bytes are, reading them ends, in a value or in an error.
+    /// Reading arbitrary bytes ends with a value or an error.
     #[test]
     fn any_bytes_are_read_without_harm(bytes in vec(any::<u8>(), 0..200)) {
         let words = ["a".into(), "b".into()];
@@ -324,7 +324,7 @@ proptest! {
     }
 }
 
-/// What serde_json hands out for a number if a crate of the program turns on `arbitrary_precision`.
+/// The form of a number in serde_json if a crate of the program enables `arbitrary_precision`.
 struct NumberAsMap(&'static str);
 
 impl<'de> Deserializer<'de> for NumberAsMap {

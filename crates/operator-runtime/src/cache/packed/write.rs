@@ -1,4 +1,4 @@
-//! Writes values of any source as packed bytes.
+//! [`Writer`], a serializer of any value to packed bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,16 +13,16 @@ use super::{
     SHORT_LIST, SHORT_MAP, SHORT_TEXT, SMALL_NUMBER, TEXT, TRUE, UUID, WORD,
 };
 
-/// So many texts of an object are looked through for one that comes again.
+/// Number of recent texts of an object that are compared with the next one.
 const RECENT: usize = 32;
-/// The place of a shorter text takes as much as the text.
+/// Minimum length of a text for which a reference is shorter.
 const WORTH_A_PLACE: usize = 4;
 
-/// The name of the only member of the map that serde_json makes of a number if any crate of the program turns on its
-/// feature `arbitrary_precision`. The value is the number as text.
+/// The name of the only member of the map that represents a number in serde_json if any crate of the program enables
+/// `arbitrary_precision`. The value is the number as text.
 const NUMBER_AS_TEXT: &str = "$serde_json::private::Number";
 
-/// Whether that feature is on: a map with this member may as well be the user's.
+/// True if that feature is enabled. Otherwise a map with this member is the user's.
 static NUMBERS_ARE_MAPS: LazyLock<bool> = LazyLock::new(|| {
     struct Probe;
     impl<'de> Visitor<'de> for Probe {
@@ -48,9 +48,9 @@ static NUMBERS_ARE_MAPS: LazyLock<bool> = LazyLock::new(|| {
 /// Writes one object.
 pub(in crate::cache) struct Writer<'w> {
     bytes: Vec<u8>,
-    /// The dictionary, and what tells the object from others; without, texts stand as they are.
+    /// The dictionary and the id of the object. Without them texts are stored in full.
     words: Option<(&'w mut Words, u64)>,
-    /// The texts that can be pointed at: how long each is and where it stands. They themselves are in `recent_texts`.
+    /// The length and position of the texts that can be referenced. Their content is in `recent_texts`.
     recent: Vec<(usize, usize)>,
     recent_texts: String,
 }
@@ -61,7 +61,8 @@ pub(in crate::cache) struct Seed<'a, 'w>(&'a mut Writer<'w>);
 // === impl Writer ===
 
 impl Writer<'static> {
-    /// Writes what is read soon and not kept: without a dictionary, which saves the search for repetitions.
+    /// Creates a writer for values that are read soon and not kept: without a dictionary and without the search for
+    /// repetitions.
     pub(in crate::cache) fn loose() -> Self {
         Self {
             bytes: Vec::new(),
@@ -90,7 +91,7 @@ impl<'w> Writer<'w> {
         &self.bytes
     }
 
-    /// Writes the value that a source holds.
+    /// Writes the value of a deserializer.
     pub(in crate::cache) fn value<'de, D: Deserializer<'de>>(&mut self, value: D) -> Result<(), D::Error> {
         self.seed().deserialize(value)
     }
@@ -99,7 +100,7 @@ impl<'w> Writer<'w> {
         Seed(self)
     }
 
-    /// Begins a list or a map; what it is is written when it is known how many members it has.
+    /// Begins a list or a map. Its type byte is written when the number of members is known.
     pub(in crate::cache) fn begin(&mut self) -> usize {
         self.bytes.push(END);
         self.bytes.len() - 1
@@ -141,7 +142,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes a text so that it can be read in place.
+    /// Writes a text that can be read in place.
     pub(super) fn plain(&mut self, text: Option<&str>) {
         match text {
             Some(text) => {
@@ -152,7 +153,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes a text without the dictionary: as what it stands for, if it stands for something.
+    /// Writes a text without the dictionary, in binary form if it has one.
     pub(super) fn compact(&mut self, text: Option<&str>) {
         let Some(text) = text.filter(|text| is_compact(text)) else {
             return self.plain(text);
@@ -192,7 +193,7 @@ impl<'w> Writer<'w> {
         self.bytes.extend([LATER_WORD.0 + high, low]);
     }
 
-    /// Where the text stands already.
+    /// Returns the position of an earlier occurrence of the text.
     fn place(&self, text: &str) -> Option<usize> {
         let mut start = 0;
         for (length, place) in &self.recent {
@@ -211,7 +212,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes a number that is there as text; `false` if the text is not a number.
+    /// Writes a number that is given as text. Returns `false` if the text is not a number.
     fn number_as_text(&mut self, text: &str) -> bool {
         if let Ok(number) = text.parse::<u64>() {
             self.number(number);
@@ -250,7 +251,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Returns true if a text may stand for something; it need not.
+/// Returns true if a text may have a binary form.
 fn is_compact(text: &str) -> bool {
     match text.as_bytes() {
         [.., b'Z'] => matches!(text.len(), 20 | 27),
@@ -260,7 +261,7 @@ fn is_compact(text: &str) -> bool {
     }
 }
 
-/// A UUID as it is usually written.
+/// Parses a UUID in its canonical form.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let digits = text
         .bytes()
@@ -290,13 +291,13 @@ pub(super) fn is_dash_of_uuid(index: usize) -> bool {
     matches!(index, 8 | 13 | 18 | 23)
 }
 
-/// A number as it is usually written.
+/// Parses a number in its canonical form.
 fn decimal(text: &str) -> Option<u64> {
     let is_usual = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| is_usual)
 }
 
-/// A time as Kubernetes writes it: the unit and how many there are since 1970.
+/// Parses a time in the format of Kubernetes. Returns its unit and the number of units since 1970.
 fn time(text: &str) -> Option<(u8, u64)> {
     let (unit, since_1970) = match text.len() {
         20 => (SECONDS, text.parse::<Timestamp>().ok()?.as_second()),
@@ -307,7 +308,7 @@ fn time(text: &str) -> Option<(u8, u64)> {
     (time_text(unit, time)? == text).then_some((unit, time))
 }
 
-/// The text of a time.
+/// Returns the text of a time.
 pub(super) fn time_text(unit: u8, time: u64) -> Option<String> {
     let time = i64::try_from(time).ok()?;
     match unit {
@@ -328,7 +329,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value of JSON")
+        formatter.write_str("a JSON value")
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<(), E> {

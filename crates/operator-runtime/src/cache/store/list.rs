@@ -1,4 +1,4 @@
-//! Lists: what a list brings replaces the known state, and what it does not bring is gone.
+//! Lists replace the known state: objects that a list does not contain are gone.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::cache::own_writes::{Change, Written};
 use crate::event::Event;
 use crate::object::ObjectKey;
 
-/// An object that a list did not bring.
+/// An object that a list did not contain.
 #[derive(Debug)]
 pub(in crate::cache) enum Gone {
-    /// An earlier list or a watch brought it.
+    /// It came from an earlier list or a watch.
     Watched(Stored),
-    /// The operator wrote it, and no watch has ever shown it.
+    /// An own write that no watch has delivered.
     Written(Box<Arrived>),
 }
 
@@ -29,7 +29,7 @@ impl Store {
         progress.went_back = false;
     }
 
-    /// Takes an item of a list. Items come in the order of their names, so their revisions say nothing of other objects.
+    /// Stores an item of a list. Items are ordered by name, so their revisions say nothing about other objects.
     pub(super) fn listed(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
         let (key, at) = (key_of(&object), revision_of(&object));
         let known = self.watched(&key).map(|known| &known.packed);
@@ -45,11 +45,11 @@ impl Store {
         let is_known = self.written.get(&key).is_some_and(|change| match change {
             Change::Stored(_, revision) => *revision <= at,
             Change::Deleted(deletion) => match &object {
-                // The list began after the answer to the deletion: the server has not deleted it after all.
+                // The list began after the answer to the deletion, so the server has not deleted the object.
                 Ok(listed) if listed.stored.packed.has_uid(&deletion.uid) => {
                     self.written.lists_at(&key) != Some(list)
                 }
-                // There is another one of that name.
+                // Another object has the name.
                 Ok(_) => deletion.last < at,
                 Err(_) => false,
             },
@@ -62,15 +62,15 @@ impl Store {
         event
     }
 
-    /// Notes that an object is there which the operator took for deleted.
+    /// Records that an object exists which was recorded as deleted.
     pub(super) fn restore(&mut self, key: &ObjectKey) {
         if let Some(Change::Deleted(deletion)) = self.written.get(key) {
             self.dead.remove(&deletion.uid);
         }
     }
 
-    /// Ends a list: what it did not bring is gone. The written objects in the answer have to be handed to
-    /// [`Store::forget_gone`], then the watched ones of each part of the table, which [`Store::take_missing`] takes.
+    /// Ends a list: objects that it did not contain are gone. Pass the returned written objects to [`Store::forget_gone`],
+    /// and then the watched ones of each shard from [`Store::take_missing`].
     pub(in crate::cache) fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Gone> {
         let named = self.named_beside(scope);
         let progress = self.watches.entry(scope.clone()).or_default();
@@ -105,8 +105,8 @@ impl Store {
         gone
     }
 
-    /// Takes the objects in one part of the table, of [`SHARDS`], that the list which ended last did not bring. They have to
-    /// be handed to [`Store::forget_gone`].
+    /// Removes and returns the objects of one shard that the last list did not contain. Pass them to
+    /// [`Store::forget_gone`].
     pub(in crate::cache) fn take_missing(&mut self, scope: &Scope, shard: usize) -> Vec<Gone> {
         let named = self.named_beside(scope);
         let list = self.watches.get(scope).map_or(0, |progress| progress.lists);
@@ -115,7 +115,7 @@ impl Store {
         for Slot { stored, .. } in self.objects.extract_if(shard, is_missing) {
             self.dead.add(stored.packed.uid());
             let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
-            // The object was deleted after this write, whose answer came while the list was under way.
+            // The object was deleted after this write, whose answer arrived during the list.
             if let Some(Change::Stored(own, _)) = self.written.get(&key)
                 && own.stored.packed.has_uid_of(&stored.packed)
             {
@@ -126,7 +126,7 @@ impl Store {
         gone
     }
 
-    /// The namespaces with watches of their own, which the watch of everything does not cover.
+    /// Returns the namespaces with their own watches, which the watch of all namespaces does not cover.
     fn named_beside(&self, scope: &Scope) -> HashSet<Arc<str>> {
         match scope {
             Some(_) => HashSet::new(),
@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// Removes an object that a list did not bring from the indexes, and returns the event of its deletion.
+    /// Removes an object that a list did not contain from the indexes, and returns the event of its deletion.
     pub(in crate::cache) fn forget_gone(&mut self, gone: Gone) -> Option<Event<dyn Item>> {
         let stored = gone.stored();
         let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
@@ -158,7 +158,7 @@ impl Gone {
     }
 }
 
-/// Returns true if the watch of a scope covers an object, given the namespaces that have watches of their own.
+/// Returns true if the watch of a scope covers an object, given the namespaces with their own watches.
 fn is_covered(scope: &Scope, named: &HashSet<Arc<str>>, key: &dyn Keyed) -> bool {
     match scope {
         Some(_) => key.namespace() == scope.as_deref(),

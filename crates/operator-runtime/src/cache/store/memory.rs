@@ -1,11 +1,11 @@
-//! What the store remembers of many objects in little memory: deleted UIDs, and texts that objects share.
+//! Compact collections of the store: deleted UIDs and shared texts.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cache::packed::Packed;
 
-/// The UIDs of objects that were deleted lately, which never come back. An answer that is late may still show them.
+/// The UIDs of recently deleted objects. A late answer may still contain them.
 #[derive(Debug, Default)]
 pub(super) struct Dead(VecDeque<String>);
 
@@ -29,11 +29,11 @@ impl Dead {
     }
 }
 
-/// Texts that are kept once, however many objects have them.
+/// Texts that are kept once for all objects.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
     pub(super) texts: HashSet<Arc<str>>,
-    /// Texts that nobody has any more are dropped when there are so many.
+    /// The number of texts at which unused ones are dropped.
     limit: usize,
 }
 

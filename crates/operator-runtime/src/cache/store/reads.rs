@@ -1,6 +1,6 @@
-//! A model of reads, own writes and own deletions. Whatever the server does and whenever its answers, events and lists come:
-//! no read is older than an answered write or deletion of the operator, or than an earlier read; no object that exists is
-//! hidden once the watch has caught up; and no record of a write remains that every watch has passed.
+//! A model of reads, own writes and own deletions, with random delays of answers, events and lists. No read is older
+//! than an answered own write or deletion, or than an earlier read; every existing object is visible once the watch has
+//! caught up; and no record of a write remains that every watch has passed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,21 +15,21 @@ use crate::object::Kind;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// What happens next; who is meant is a number, which is taken modulo what there is.
+/// A step of the model. Numbers select an object, modulo their count.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Somebody else creates or changes an object.
+    /// Another client creates or changes an object.
     Write(usize),
-    /// Somebody else deletes one.
+    /// Another client deletes an object.
     Delete(usize),
-    /// The operator does; the answer is on its way.
+    /// The operator writes an object. The answer is delayed.
     OwnWrite(usize),
     OwnDelete(usize),
-    /// One of the answers arrives.
+    /// One of the delayed answers arrives.
     Answer(usize),
-    /// The watch brings some events, unless a list is under way.
+    /// The watch delivers some events, unless a list is running.
     Watch(usize),
-    /// A list begins, is answered, brings an object, or ends.
+    /// A list begins, is answered, delivers an object, or ends.
     List,
     Read(usize),
 }
@@ -67,16 +67,16 @@ enum Listing {
     Answered(u64, Vec<(&'static str, State)>),
 }
 
-/// A server, a store, and what is on its way from the one to the other.
+/// A server, a store, and the messages in transit.
 struct World {
     store: Store,
     revision: u64,
     live: BTreeMap<&'static str, State>,
-    /// What each revision made of its object: a state, or the last one of an object that is gone.
+    /// The result of each revision: a state, or the last state of a deleted object.
     history: Vec<(u64, &'static str, Option<State>, State)>,
     answers: Vec<Answer>,
     listing: Option<Listing>,
-    /// The last revision that the watch brought; none before the first list.
+    /// The last revision that the watch delivered. `None` before the first list.
     watched: Option<u64>,
     /// No read may be older than this.
     floors: HashMap<&'static str, u64>,
@@ -146,7 +146,7 @@ impl World {
         Some(last)
     }
 
-    /// An operator deletes what it has read, by its uid.
+    /// Deletes the object that the operator read, by its UID.
     fn own_delete(&mut self, name: &'static str) {
         let known = self.seen(name);
         let is_same =
@@ -171,7 +171,7 @@ impl World {
                 (name, at)
             }
         };
-        // What is not in the cache before the first list is not read before it.
+        // Reads before the first list may miss objects that are not in the cache.
         let floor = self.floors.entry(name).or_default();
         *floor = at.max(*floor);
         self.read(name);
@@ -226,7 +226,7 @@ impl World {
         NAMES.iter().for_each(|name| self.read(name));
     }
 
-    /// Reads, and checks that what is read was so at some time that is not before what is known.
+    /// Reads, and checks that the state existed at a time that is not before the last known one.
     fn read(&mut self, name: &'static str) {
         if self.watched.is_none() {
             return;
@@ -243,7 +243,7 @@ impl World {
                 self.history
             );
         };
-        // A list does not say its revision: that it lacks an object is not known to be newer than an answer that is late.
+        // A list does not contain its revision, so a missing object may be older than a late answer.
         let passed = self
             .store
             .watches
@@ -269,7 +269,7 @@ impl World {
         stored.as_ref().map(state_of)
     }
 
-    /// The states that the object has had, each with the revision at which it began and the one at which it ended.
+    /// Returns the states of the object, with the revisions at which each began and ended.
     fn times_of(&self, name: &str) -> Vec<(Option<State>, u64, u64)> {
         let mut times = vec![(None, 0, u64::MAX)];
         for (at, of, state, _) in &self.history {
@@ -290,7 +290,7 @@ impl World {
         (representation().take)(object, &self.store.intake).unwrap()
     }
 
-    /// Lets everything arrive.
+    /// Delivers everything.
     fn settle(&mut self) {
         while let Some(answer) = self.answers.pop() {
             self.answer(answer);
@@ -299,8 +299,8 @@ impl World {
             self.list();
         }
         self.watch(usize::MAX);
-        // A write that was answered while a list was under way, and undone before the server answered the list, is in no
-        // event: the next list decides about it, which the informer asks for when the watch stays quiet.
+        // A write that was answered during a list and undone before the server made the list is in no event. The
+        // informer requests another list when the watch is quiet.
         if self.store.oldest_write(&None).is_some() {
             self.list();
             while self.listing.is_some() {

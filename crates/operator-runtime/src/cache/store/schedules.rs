@@ -1,5 +1,5 @@
-//! A model of an operator that skips writes, and of a server whose answers and watch are late, and whose watch breaks and may
-//! lose its permission. The same schedule runs with every write sent: in the end both clusters are the same.
+//! A model of an operator that skips writes, and of a server with late answers and a late watch that breaks and may
+//! lose its permission. The same schedule runs with every write sent: both clusters must end in the same state.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,38 +17,38 @@ use crate::cache::skips::Requeue;
 use crate::cache::transforms::Transforms;
 use crate::object::Kind;
 
-/// The objects that the operator writes, each in another way: by an apply, a merge patch, and a status.
+/// The objects that the operator writes: by apply, by merge patch, and a status.
 const CHILDREN: [&str; 3] = ["applied", "patched", "status"];
 
-/// The requests that reconcile each child.
+/// The number of requests that reconcile each child.
 const REQUESTS: usize = 2;
 
-/// What happens next. Children are named by their place.
+/// A step of a schedule. Children are indexes.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Somebody changes the value that the operator sets, and takes the field over or leaves it.
+    /// Another client changes the value that the operator sets, with or without taking over the field.
     Overwrite { child: usize, takes_over: bool },
-    /// Somebody changes something else.
+    /// Another client changes another field.
     Touch { child: usize },
-    /// Somebody deletes it.
+    /// Another client deletes it.
     Delete { child: usize },
-    /// The user wants another value of all children.
+    /// The user changes the desired value of all children.
     Want { value: u8 },
-    /// A request of a child is reconciled for a reason outside of the model.
+    /// A request of a child is reconciled for a reason outside the model.
     Reconcile { child: usize, request: usize },
-    /// From now on, answers to writes are late, or not.
+    /// Answers to writes are delayed from now on, or not.
     Delay { is_late: bool },
-    /// One of the late answers arrives; which is a number, which is taken modulo their count.
+    /// One of the delayed answers arrives: an index modulo their count.
     Answer { which: usize },
-    /// The watch brings so many events.
+    /// The watch delivers this number of events.
     Watch { events: usize },
-    /// The watch fails, and comes back later where it was.
+    /// The watch fails, and is resumed later.
     Fail,
-    /// The watch comes back with a list.
+    /// The watch returns with a list.
     Relist,
-    /// The permission to watch is taken, or given again.
+    /// The permission to watch is removed or granted.
     Permit { is_permitted: bool },
-    /// So much time passes that a watch which fails is given up.
+    /// Enough time passes to give up a failing watch.
     Wait,
 }
 
@@ -80,11 +80,11 @@ struct Live {
     foreign: u64,
 }
 
-/// The part of a child that the operator decides about.
+/// The part of a child that the operator sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     value: String,
-    /// True if the operator has the field that it applied.
+    /// True if the operator owns the field that it applied.
     is_owned: bool,
 }
 
@@ -114,7 +114,7 @@ impl Live {
 /// One of the requests of a child.
 type Request = (&'static str, usize);
 
-/// Takes the requests that are due.
+/// Records the due requests.
 #[derive(Default)]
 struct Queue(Mutex<Vec<ObjectKey>>);
 
@@ -124,24 +124,24 @@ impl Requeue for Queue {
     }
 }
 
-/// A server, an operator, and what is on its way between them.
+/// A server, an operator, and the messages in transit.
 struct World {
     store: Store,
     queue: Arc<Queue>,
-    /// True if the predicates of the controller let the events of children pass.
+    /// True if the predicates of the controller accept the events of children.
     passes: bool,
     wanted: u8,
     revision: u64,
     live: BTreeMap<&'static str, Live>,
-    /// The children in a cluster where the operator sends every write.
+    /// The children in a cluster where every write is sent.
     reference: BTreeMap<&'static str, State>,
-    /// Each change: its object, whether that remains, and its state after it or, if it is gone, its last one.
+    /// Each change: its object, whether it still exists, and its new or last state.
     history: Vec<(&'static str, bool, Live)>,
-    /// The last revision that the watch brought.
+    /// The last revision that the watch delivered.
     watched: u64,
     is_permitted: bool,
     is_late: bool,
-    /// The late answers.
+    /// The delayed answers.
     answers: Vec<(Request, Live)>,
     /// The requests that were added while they waited for an answer.
     again: BTreeSet<Request>,
@@ -197,7 +197,7 @@ impl World {
             }
             Step::Want { value } => {
                 self.wanted = value;
-                // The watch of the primary object brings that.
+                // The watch of the primary object delivers it.
                 self.reconcile_all();
             }
             Step::Reconcile { child, request } => self.reconcile((CHILDREN[child], request)),
@@ -224,7 +224,7 @@ impl World {
         self.store.set_live(&None, is_live);
     }
 
-    /// A watch that may come back does; one that may not is given up, as the informer does.
+    /// A watch that is permitted returns; the informer gives up another one.
     fn wait(&mut self) {
         if self.is_permitted {
             self.watch(0);
@@ -254,7 +254,7 @@ impl World {
         live
     }
 
-    /// Reconciles what is due.
+    /// Reconciles the due requests.
     fn drain(&mut self) {
         let due = self.store.take_due();
         self.repeated += due.len();
@@ -269,8 +269,8 @@ impl World {
         all_requests().for_each(|request| self.reconcile(request));
     }
 
-    /// Writes the child of a request, unless the cache shows that it is as it should be: the client does the same. A request
-    /// that waits for an answer is reconciled after that, as by the queue of a controller.
+    /// Writes the child of a request, unless the cache shows that it has the desired state, as the client does. A
+    /// request that waits for an answer is reconciled after it, as by the queue of a controller.
     fn reconcile(&mut self, request: Request) {
         if self.answers.iter().any(|(waiting, _)| *waiting == request) {
             self.again.insert(request);
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// The watch brings some events, if it may.
+    /// Delivers some events of a live watch.
     fn watch(&mut self, events: usize) {
         if !self.is_permitted {
             return;
@@ -388,7 +388,7 @@ impl World {
         self.drain();
     }
 
-    /// The controller watches the children, if its predicates let the events pass.
+    /// Adds the requests of children's events that the predicates accept.
     fn handle(&self, events: &[Event<dyn Item>]) {
         for event in events.iter().filter(|_| self.passes) {
             let changed = ObjectKey::of(event.object().as_ref());
@@ -401,7 +401,7 @@ impl World {
         (representation().take)(live.object(name), &self.store.intake).unwrap()
     }
 
-    /// Lets everything arrive that will.
+    /// Delivers everything that can be delivered.
     fn settle(&mut self) {
         self.is_late = false;
         self.wait();
@@ -415,8 +415,8 @@ impl World {
             if self.watched < self.revision {
                 self.watch(1);
             } else if self.store.oldest_write(&None).is_some() {
-                // No event shows that a written object is gone if a list began before the answer to the write came. The
-                // informer asks for another list when the watch stays quiet.
+                // No event reports the deletion of a written object if a list began before the answer to the write. The
+                // informer requests another list when the watch is quiet.
                 self.relist();
             } else {
                 break;
@@ -451,13 +451,13 @@ fn all_requests() -> impl Iterator<Item = Request> {
     CHILDREN.into_iter().flat_map(requests)
 }
 
-/// The key that a controller reconciles for a request.
+/// Returns the key that a controller reconciles for a request.
 fn key_of((name, request): Request) -> ObjectKey {
     ObjectKey::namespaced("default", &format!("{name}-{request}"))
 }
 
-/// Runs a test with `SCHEDULES` random inputs, 1,000 by default, made from `SCHEDULES_SEED`, which is random by default.
-/// A failure names the seed.
+/// Runs a test with `SCHEDULES` random inputs, 1,000 by default, from `SCHEDULES_SEED`, which is random by default. A
+/// failure prints the seed.
 pub(super) fn run<S: Strategy>(inputs: &S, test: impl Fn(S::Value)) {
     let seed = number("SCHEDULES_SEED").unwrap_or_else(crate::clock::random);
     let config = ProptestConfig {
@@ -502,7 +502,7 @@ fn skipped_writes_end_like_sent_ones() {
         skipped.set(skipped.get() + world.skipped as u64);
         repeated.set(repeated.get() + world.repeated as u64);
     });
-    // The schedules are of use only if writes are skipped, and some of them wrongly.
+    // The schedules are useful only if writes are skipped, some of them wrongly.
     let (skipped, repeated) = (skipped.get(), repeated.get());
     assert!(
         skipped > schedules() && repeated > schedules() / 10,

@@ -1,4 +1,4 @@
-//! The store by itself: events, lists, own writes, indexes.
+//! Tests of the store: events, lists, own writes, indexes.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::namespaced("default", name)
 }
 
-/// A store with one watch of everything, its events as words.
+/// A store with one watch of all namespaces, with its events as words.
 struct Bench(Store);
 
 type Watch = WatchEvent<Value>;
@@ -76,7 +76,7 @@ impl Bench {
         self.0.write(written);
     }
 
-    /// The revision that a reader sees.
+    /// Returns the revision that a reader sees.
     fn seen(&self, name: &str) -> Option<u64> {
         self.0
             .get(&key(name), Consistency::OwnWrites)
@@ -209,7 +209,7 @@ fn answer_serves_as_the_event_of_the_same_state_alone() {
         .step(&None, representation(), WatchEvent::Apply(Ok(answer)));
     assert!(bench.0.own_write(&metadata("a", 5)).is_none());
     let watched = bench.0.watched_at(&metadata("a", 5)).unwrap();
-    // The decoded object stays with those that were used lately.
+    // The decoded object is among the recently used ones.
     let read: Arc<dyn Item> = bench.0.intake.read::<ConfigMap>(watched).unwrap();
     assert!(std::ptr::addr_eq(Arc::as_ptr(&read), Arc::as_ptr(&object)));
 }
@@ -262,7 +262,7 @@ fn writes_whose_objects_a_list_lacks_are_over_however_many_there_are() {
     let names: Vec<_> = (0..200).map(|number| format!("object-{number}")).collect();
     bench.list(names.iter().map(|name| object(name, 1)).collect());
     bench.step(Watch::Init);
-    // The answers come while the list is under way; all objects are deleted before the server makes it.
+    // The answers arrive during the list; all objects are deleted before the server makes it.
     for (at, name) in (2..).zip(&names) {
         bench.write(object(name, at));
     }
@@ -384,7 +384,7 @@ fn very_many_objects_of_an_index_come_in_parts() {
     };
     let mut seen = names(&mut candidates);
     assert_eq!(seen.len(), INDEXED_AT_ONCE);
-    // What goes, comes and changes meanwhile does not move the others.
+    // Concurrent deletions, creations and changes do not move the others.
     bench.step(Watch::Delete(labelled(&name(0), "front", 2)));
     bench.step(Watch::Apply(labelled(&name(1), "front", 3)));
     bench.step(Watch::Delete(labelled(&name(OBJECTS - 1), "front", 4)));
@@ -400,11 +400,11 @@ fn very_many_objects_of_an_index_come_in_parts() {
 fn list_of_a_server_that_went_back_is_believed() {
     let mut bench = Bench::new();
     bench.list(vec![object("a", 10), object("b", 20)]);
-    // A backup was restored: the same objects are at earlier revisions.
+    // After the restore of a backup the same objects have earlier revisions.
     let events = bench.list(vec![object("a", 4), object("b", 5)]);
     assert_eq!(events, ["update a@10->4", "update b@20->5"]);
     assert_eq!((bench.seen("a"), bench.seen("b")), (Some(4), Some(5)));
-    // Own writes count on from there.
+    // Own writes continue from there.
     bench.write(object("a", 6));
     assert_eq!(bench.seen("a"), Some(6));
     assert_eq!(bench.step(Watch::Apply(object("a", 6))), ["update a@4->6"]);
@@ -415,10 +415,10 @@ fn own_object_that_a_list_lacks_is_an_event() {
     let mut bench = Bench::new();
     bench.list(vec![]);
     bench.write(object("child", 5));
-    // Somebody deleted it before the watch brought it.
+    // Another client deleted it before the watch delivered it.
     assert_eq!(bench.list(vec![]), ["missed child@5"]);
     assert_eq!(bench.seen("child"), None);
-    // A late answer does not bring it back.
+    // A late answer does not restore it.
     bench.write(object("child", 5));
     assert_eq!(bench.seen("child"), None);
 }
@@ -430,10 +430,10 @@ fn deletion_that_the_server_did_not_carry_out_is_forgotten() {
     bench.0.deleted(&key("a"), "uid-a", Some(3));
     bench.0.deleted(&key("b"), "uid-b", None);
     assert_eq!((bench.seen("a"), bench.seen("b")), (None, None));
-    // The watch shows a state from after the deletion.
+    // The watch delivers a state from after the deletion.
     bench.step(Watch::Apply(object("a", 4)));
     assert_eq!(bench.seen("a"), Some(4));
-    // The answer did not say when it was, so that a list has to decide.
+    // The answer had no revision, so a list has to decide.
     bench.step(Watch::Apply(object("b", 5)));
     assert_eq!(bench.seen("b"), None);
     bench.list(vec![object("a", 4), object("b", 5)]);

@@ -1,4 +1,4 @@
-//! The operator's own writes, until the watch has passed them.
+//! Own writes, until the watch has passed them.
 
 use kube::core::ObjectMeta;
 
@@ -11,7 +11,7 @@ use crate::object::ObjectKey;
 // === impl Store ===
 
 impl Store {
-    /// The answer to the write of the operator that made this state of an object.
+    /// Returns the answer to the own write that produced this state of an object.
     pub(in crate::cache) fn own_write(&self, metadata: &ObjectMeta) -> Option<&Arrived> {
         match self.written.get(metadata) {
             Some(Change::Stored(arrived, _)) if is_at(&arrived.stored, metadata) => Some(arrived),
@@ -19,12 +19,12 @@ impl Store {
         }
     }
 
-    /// The object, if a watch has brought this state of it.
+    /// Returns the object if a watch has delivered this state of it.
     pub(in crate::cache) fn watched_at(&self, metadata: &ObjectMeta) -> Option<&Stored> {
         self.watched(metadata).filter(|stored| is_at(stored, metadata))
     }
 
-    /// Takes the answer to a write of the operator, unless a watch has brought it or something newer already.
+    /// Stores the answer to an own write, unless a watch has delivered it or a newer state.
     pub(crate) fn write(&mut self, written: Arrived) {
         let packed = &written.stored.packed;
         let key = ObjectKey::new(packed.namespace(), packed.name());
@@ -32,7 +32,7 @@ impl Store {
         let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
         let before = match self.written.get(&key) {
             Some(Change::Stored(_, at)) => *at,
-            // The answer to an earlier write, overtaken by that to the deletion.
+            // The answer to an earlier write arrived after that to the deletion.
             Some(Change::Deleted(deletion)) if packed.has_uid(&deletion.uid) => return,
             Some(Change::Deleted(deletion)) => deletion.last,
             None => 0,
@@ -51,8 +51,8 @@ impl Store {
         }
     }
 
-    /// Takes note that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
-    /// the deletion, if the answer says it.
+    /// Records that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
+    /// the deletion, if the answer has it.
     pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str, at: Option<u64>) {
         self.dead.add(Some(uid.to_owned()));
         let known = self.get(key, Consistency::OwnWrites);
@@ -82,7 +82,7 @@ impl Store {
         }
     }
 
-    /// Lets go of the decoded object of a write, unless the watch has brought the same one.
+    /// Drops the decoded object of a write, unless the watch has delivered the same one.
     pub(super) fn cool(&self, written: &Written) {
         if let Change::Stored(written, _) = &written.change
             && !self.is_current(&written.stored)
@@ -91,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Forgets that the operator deleted an object of which the watch brings a state from after that: it is still there.
+    /// Removes the record of an own deletion if the watch delivers a later state of the object: it still exists.
     pub(super) fn correct_deletion(&mut self, key: &ObjectKey, arrived: &Arrived) {
         let packed = &arrived.stored.packed;
         let is_alive = match self.written.get(key) {
@@ -106,9 +106,9 @@ impl Store {
         }
     }
 
-    /// Everything up to `at` has been seen: writes up to there are what the watch brought, or were undone. A watch brings
-    /// events in the order of their revisions, unless the server went back to an older state. Returns the written objects
-    /// that are gone although no watch has shown them, for [`Store::forget_gone`].
+    /// Processes that a watch has passed `at`: earlier own writes were delivered or undone. A watch delivers events in
+    /// the order of their revisions, unless the server went back to an older state. Returns the written objects that
+    /// are gone without an event, for [`Store::forget_gone`].
     pub(super) fn pass(&mut self, scope: &Scope, at: u64) -> Vec<Gone> {
         let progress = self.watches.entry(scope.clone()).or_default();
         if at > 0 {
@@ -130,7 +130,7 @@ impl Store {
     }
 }
 
-/// Returns true if this is the state of an object that its metadata names.
+/// Returns true if this is the state of an object in `metadata`.
 fn is_at(stored: &Stored, metadata: &ObjectMeta) -> bool {
     let version = metadata.resource_version.as_deref();
     let has_version = version.is_some() && stored.packed.resource_version().as_deref() == version;

@@ -1,11 +1,11 @@
-//! The queue by example, and against a model that is too simple to be wrong.
+//! Examples of the queue, and a comparison with a simple model.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::queue::limiter::{Backoff, Exponential};
 
-/// Adds a key that failed.
+/// The options for a failed key.
 const FAILED: Add = Add {
     priority: 0,
     after: Duration::ZERO,
@@ -14,7 +14,7 @@ const FAILED: Add = Add {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A queue and a clock that the test moves.
+/// A queue and a clock.
 struct Bench {
     queue: Queue<&'static str>,
     now: Instant,
@@ -188,7 +188,7 @@ fn low_priority_does_not_starve() {
     assert_eq!((bench.pop(), bench.pop()), (Some("low"), Some("high")));
 }
 
-/// The keys of a first list, served one a second, and a user who changes something every few minutes.
+/// The keys of a first list, served one per second, and a user who makes a change every few minutes.
 #[test]
 fn backlog_that_has_grown_old_does_not_delay_urgent_keys() {
     let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
@@ -264,7 +264,7 @@ enum Step {
     Pass(u64),
 }
 
-/// Steps between which up to `pause` milliseconds pass.
+/// Steps with up to `pause` milliseconds between them.
 fn step(pause: u64) -> impl Strategy<Value = Step> {
     let key = 0..4u8;
     prop_oneof![
@@ -277,13 +277,13 @@ fn step(pause: u64) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the queue promises, without any structure: every question looks at all keys.
+/// The specification of the queue without indexes: every operation examines all keys.
 #[derive(Default)]
 struct Model {
     keys: Vec<ModelKey>,
     running: Vec<u8>,
     added: u64,
-    /// How often the oldest key had to let others pass.
+    /// The number of keys that were served since the oldest.
     passed: u32,
 }
 
@@ -321,7 +321,7 @@ impl Model {
         self.keys.push(ModelKey { added, ..merged });
     }
 
-    /// The first key of the highest priority, or each tenth time the one that has been ready for too long.
+    /// Returns the first key of the highest priority, or each tenth time the one that has been ready for too long.
     fn pop(&mut self, now: Instant) -> Option<Popped<u8>> {
         let is_ready = |key: &&ModelKey| key.due <= now && !self.running.contains(&key.key);
         let ready: Vec<_> = self.keys.iter().filter(is_ready).copied().collect();
@@ -345,7 +345,7 @@ impl Model {
 }
 
 proptest! {
-    /// Deduplication, priorities, order within a priority, ready times and ageing are those of the model.
+    /// Deduplication, priorities, order within a priority, delays and ageing are those of the model.
     #[test]
     fn queue_serves_what_the_model_says(
         steps in proptest::collection::vec(step(40_000), 0..200)
@@ -389,7 +389,7 @@ proptest! {
         let start = Instant::now();
         queue.add(u32::MAX, Add { priority: -1000, ..Add::default() }, start);
         let mut turns = 0;
-        // One turn a second, and each second brings more keys than it takes away.
+        // One turn per second, and each second adds more keys than are served.
         let served = (0..200).find(|second| {
             let now = start + Duration::from_secs(*second);
             for (number, priority) in (0_u32..).zip(&priorities) {
@@ -403,7 +403,7 @@ proptest! {
         prop_assert!(served.is_some_and(|second| second <= 71), "{:?} after {} turns", served, turns);
     }
 
-    /// No key runs twice at once, none is handed out that was not added since, and none that was added is lost.
+    /// No key runs twice at once, no key is returned that was not added since, and no added key is lost.
     #[test]
     fn keys_are_neither_lost_nor_doubled(steps in proptest::collection::vec(step(40), 0..200)) {
         let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
