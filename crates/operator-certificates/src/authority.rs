@@ -1,5 +1,5 @@
-//! An authority that makes certificates: for one process, or kept in a Secret and shared by the instances of an
-//! operator, so that one `caBundle` fits them all.
+//! [`Authority`]: a certificate authority of one process, or in a Secret that the instances of an operator share, so
+//! that they have the same `caBundle`.
 
 use std::fmt;
 
@@ -15,34 +15,34 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::CertificateError;
 
-/// How long certificates are valid, in days.
+/// Validity of certificates in days.
 const AUTHORITY_DAYS: i32 = 3650;
 const LEAF_DAYS: i32 = 365;
-/// Where the Secret has them.
+/// The keys of the Secret.
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
 /// The last line of a certificate.
 const END: &str = "-----END CERTIFICATE-----\n";
-/// When the Secret should have another authority: long before the old one expires.
+/// The annotation with the time of renewal, long before the expiry.
 const RENEW_AFTER: &str = "operator-sdk/renew-after";
 const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
-/// Makes certificates that those trust who trust it.
+/// Issues certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
-    /// The certificate of the one before it, which others may still use.
+    /// The certificate of the previous authority, which may still be in use.
     previous: String,
 }
 
 // === impl Authority ===
 
 impl Authority {
-    /// A new one, valid for ten years. Nothing keeps it: see [`Authority::from_secret`] for one that outlives the
-    /// process.
+    /// Creates an authority that is valid for ten years. It lives as long as the value; see [`Authority::from_secret`]
+    /// for one that is stored.
     ///
     /// # Errors
-    /// If the system has no randomness.
+    /// Returns an error if the system has no randomness.
     pub fn generate() -> Result<Self, CertificateError> {
         let key = KeyPair::generate().map_err(CertificateError::Make)?;
         let params = params().map_err(CertificateError::Make)?;
@@ -55,14 +55,14 @@ impl Authority {
         })
     }
 
-    /// The one that is kept in a Secret of this name, in `ca.crt` and `ca.key`; it is made if there is none yet, and
-    /// made anew if half of its ten years are over. Instances that ask at the same time get the same one. The
-    /// certificate of the one before stays in the [bundle](Authority::bundle).
+    /// Returns the authority in a Secret, with the keys `ca.crt` and `ca.key`. It is created if missing, and replaced
+    /// after half of its ten years. Concurrent instances get the same one. The previous certificate stays in the
+    /// [bundle](Authority::bundle).
     ///
     /// The operator needs permission to get, create and update Secrets in the namespace.
     ///
     /// # Errors
-    /// If the API server refuses, or the Secret holds something else.
+    /// Returns an error if the API server rejects a request, or the Secret has other content.
     pub async fn from_secret(
         client: kube::Client,
         namespace: &str,
@@ -94,23 +94,23 @@ impl Authority {
         }
     }
 
-    /// Its certificate as PEM: what those need who should trust it.
+    /// Returns its certificate as PEM, for clients that should trust it.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// What those need who should trust it and the one before it, as PEM: what a `caBundle` should say. Of one that
-    /// replaced no other it is [`Authority::certificate`].
+    /// Returns its certificate and that of its predecessor as PEM, for a `caBundle`. Without a predecessor it is
+    /// [`Authority::certificate`].
     pub fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.previous)
     }
 
-    /// Puts another authority into the Secret; the one that another instance put there if it was first.
+    /// Replaces the authority in the Secret. If another instance was first, returns that authority.
     async fn replaced(self, secrets: &Api<Secret>, mut secret: Secret) -> Result<Self, kube::Error> {
         let mut next = match Self::generate() {
             Ok(next) => next,
             Err(error) => {
-                tracing::error!(%error, "The certificate authority is not renewed");
+                tracing::error!(%error, "Failed to renew the certificate authority");
                 return Ok(self);
             }
         };
@@ -133,7 +133,7 @@ impl Authority {
         }
     }
 
-    /// A new certificate for a server of these names, and its key.
+    /// Issues a certificate and a key for a server with these names.
     pub(super) fn issue(
         &self,
         names: &[String],
@@ -159,7 +159,7 @@ impl Authority {
             text(KEY).ok_or_else(broken)?,
         );
         let key = KeyPair::from_pem(&key).map_err(|_| broken())?;
-        // Name and key are all that an issuer leaves in what it signs.
+        // A signature needs only the name and the key of the issuer.
         let issuer = Issuer::new(params().map_err(CertificateError::Make)?, key);
         let end = certificate
             .find(END)
@@ -195,7 +195,7 @@ impl Authority {
 }
 
 impl fmt::Debug for Authority {
-    /// Never the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Authority")
@@ -204,7 +204,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Returns true if the time of the authority in a Secret is over. One without a time is left alone.
+/// Returns true if the renewal of the authority in a Secret is due. One without a time is never renewed.
 fn is_due(secret: &Secret) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let time = annotations.and_then(|annotations| annotations.get(RENEW_AFTER)?.parse().ok());
@@ -219,7 +219,7 @@ fn params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Valid from yesterday, as clocks differ.
+/// Sets the validity, from yesterday because clocks differ.
 fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let date = |date: jiff::civil::Date| {

@@ -1,10 +1,10 @@
-//! Telling the API server which authority to trust: the `caBundle` of webhook configurations and of conversions.
+//! The patch of the `caBundle` in webhook configurations and conversions.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-/// What has to change in the client configurations of an object that are `ours`; nothing if all is as it should be.
-/// It fails if the object changed meanwhile.
+/// Returns the patch of the client configurations of an object for which `ours` returns true, or `None` without a
+/// change. The patch fails if the object changed concurrently.
 pub(super) fn patch(
     object: &Value,
     authority: &str,

@@ -1,5 +1,4 @@
-//! Keeps the `caBundle` of the webhook configurations and conversions that call this operator as it should be,
-//! whoever changes them.
+//! [`Injector`] keeps the `caBundle` up to date in the webhook configurations and conversions that call this operator.
 
 use std::time::Duration;
 
@@ -16,17 +15,17 @@ use tokio::sync::watch;
 
 use super::ca_bundle::patch;
 
-/// How long to wait after a write that was refused for another reason than a conflict.
+/// Pause after a failed write other than a conflict.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Whoever asks cert-manager to write the bundle does not want it from us.
+/// Objects with such an annotation are left to cert-manager.
 const CERT_MANAGER: &str = "cert-manager.io/inject-";
 
-/// Whose bundles are written.
+/// The target of the bundles.
 pub(super) struct Injector {
     pub(super) client: kube::Client,
     /// The namespace of the operator's Service.
     pub(super) namespace: String,
-    /// The names that the Service of the webhooks may have.
+    /// The possible names of the webhooks' Service.
     pub(super) services: Vec<String>,
     /// The paths that the operator serves.
     pub(super) paths: Vec<String>,
@@ -37,7 +36,7 @@ pub(super) struct Injector {
 // === impl Injector ===
 
 impl Injector {
-    /// Writes the bundle wherever it is missing, for as long as it is polled.
+    /// Writes the bundle wherever it is missing. Never completes.
     pub(super) async fn run(self, bundle: watch::Receiver<String>) {
         let configurations = [
             ApiResource::erase::<MutatingWebhookConfiguration>(&()),
@@ -56,7 +55,7 @@ impl Injector {
         join_all(watches).await;
     }
 
-    /// Watches one kind; begins anew when the bundle changes or a write fails.
+    /// Watches one kind. Starts again when the bundle changes or a write fails.
     async fn keep(
         &self,
         api: Api<DynamicObject>,
@@ -67,7 +66,7 @@ impl Injector {
             let current = bundle.borrow_and_update().clone();
             tokio::select! {
                 error = self.watch(&api, config.clone(), &current) => {
-                    tracing::error!(%error, "The authority of the webhooks cannot be told to the API server");
+                    tracing::error!(%error, "Failed to write the caBundle of the webhooks");
                     tokio::time::sleep(PAUSE).await;
                 }
                 Ok(()) = bundle.changed() => {}
@@ -82,7 +81,7 @@ impl Injector {
                 Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => object,
                 Ok(_) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "Webhook configurations cannot be watched");
+                    tracing::warn!(%error, "Failed to watch webhook configurations");
                     continue;
                 }
             };
@@ -113,16 +112,16 @@ impl Injector {
             .await
         {
             Ok(_) => {
-                tracing::info!(name, "Told the API server the authority of the webhooks");
+                tracing::info!(name, "Updated the caBundle of the webhooks");
                 Ok(())
             }
-            // It changed or is gone: the next event says how it is now.
+            // It was changed or deleted: the next event has its new state.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Tells whether the client configuration of a webhook calls this operator.
+    /// Returns true if a webhook's client configuration calls this operator.
     fn is_ours(&self, config: &Value) -> bool {
         let service = &config["service"];
         let path = service["path"].as_str().unwrap_or("/");
@@ -136,7 +135,7 @@ impl Injector {
                 service = name,
                 path,
                 expected = ?self.services,
-                "A webhook of another Service has a path of this operator; if it is this operator's, set WEBHOOK_SERVICE"
+                "A webhook of another Service has a path of this operator: set WEBHOOK_SERVICE if the Service is the operator's"
             );
         }
         is_ours

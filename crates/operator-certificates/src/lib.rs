@@ -1,5 +1,5 @@
-//! Certificates of the servers of an operator: read from files and read again when they change, given as PEM, or made
-//! here by an authority that lives as long as the process.
+//! Certificates of the servers of an operator: from files that are watched for changes, from PEM, or issued by the
+//! process. The main type is [`Certificates`].
 //!
 //! ```
 //! use operator_certificates::Certificates;
@@ -34,17 +34,17 @@ pub use self::authority::Authority;
 pub use self::managed::{ManagedCertificates, Served};
 pub use self::tls::{TlsOptions, TlsVersion, shake_hands};
 
-/// How often files are looked at. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
+/// The interval at which files are checked. Kubernetes takes up to a minute to update a mounted Secret.
 const POLL: Duration = Duration::from_secs(10);
-/// When certificates made here are made anew: long before they expire after a year.
+/// Age at which issued certificates are renewed, long before they expire after a year.
 const RENEW_AFTER: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 
-/// The certificate of a server, which may change while the server runs. Copies share it.
+/// The certificate of a server, which may change while the server runs. Clones share it.
 ///
 /// ```
 /// use operator_certificates::Certificates;
 ///
-/// // What a webhook server uses in a test, and what its clients should trust.
+/// // For a webhook server in a test, and the authority for its clients.
 /// let certificates = Certificates::self_signed(["localhost", "127.0.0.1"])?;
 /// let trusted = certificates.authority().unwrap_or_default();
 /// # let _ = trusted;
@@ -63,9 +63,9 @@ type OnChange = Arc<dyn Fn(&[CertificateDer<'static>]) + Send + Sync>;
 struct Inner {
     source: Source,
     current: RwLock<Arc<CertifiedKey>>,
-    /// What the current certificate was made from, to see whether anything changed.
+    /// The origin of the current certificate, for detecting changes.
     origin: Mutex<Origin>,
-    /// Who is told of each change.
+    /// The listeners of changes.
     listeners: Mutex<Vec<OnChange>>,
 }
 
@@ -87,7 +87,7 @@ enum Origin {
     Made(std::time::Instant),
 }
 
-/// Why there is no certificate to serve with.
+/// An error of loading or issuing a certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
@@ -96,51 +96,50 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
-    /// There is no certificate, or no key, in what should hold it.
-    #[error("{0} holds no PEM of the kind expected")]
+    /// The input has no certificate or no key.
+    #[error("no PEM block of the expected type in {0}")]
     NoPem(&'static str, #[source] rustls::pki_types::pem::Error),
-    /// Certificate and key do not belong together, or are of an unknown kind.
-    #[error("certificate and key cannot be used")]
+    /// Certificate and key do not match, or have an unknown type.
+    #[error("invalid certificate or key")]
     Unusable(#[source] rustls::Error),
     /// The Secret of an authority cannot be read or created.
     #[error("cannot read or create the Secret {name:?} of the certificate authority")]
     Secret {
         /// Its name.
         name: String,
-        /// Why.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The Secret of an authority holds something else.
+    /// The Secret of an authority has other content.
     #[error(
-        "the Secret {0:?} should hold a certificate authority in ca.crt and ca.key; delete it to have it made anew"
+        "the Secret {0:?} must have a certificate authority in ca.crt and ca.key: delete it to create a new one"
     )]
     Contents(String),
-    /// A certificate could not be made.
-    #[error("cannot make a certificate")]
+    /// A certificate could not be issued.
+    #[error("cannot issue a certificate")]
     Make(#[source] rcgen::Error),
 }
 
 // === impl Certificates ===
 
 impl Certificates {
-    /// Reads `tls.crt` and `tls.key` of a directory, which is where a mounted Secret of type `kubernetes.io/tls` has
-    /// them.
+    /// Reads `tls.crt` and `tls.key` in a directory, such as that of a mounted Secret of type `kubernetes.io/tls`.
     ///
     /// # Errors
-    /// If they cannot be read, or do not belong together.
+    /// Returns an error if they cannot be read or do not match.
     pub fn from_dir(dir: &Path) -> Result<Self, CertificateError> {
         Self::from_files(&dir.join("tls.crt"), &dir.join("tls.key"))
     }
 
-    /// Reads a certificate chain and its key from PEM files, whatever they are called.
+    /// Reads a certificate chain and its key from PEM files.
     ///
     /// # Errors
-    /// If they cannot be read, or do not belong together.
+    /// Returns an error if they cannot be read or do not match.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let contents = (read(certificate)?, read(key)?);
         let source = Source::Files {
@@ -150,30 +149,30 @@ impl Certificates {
         Self::from_contents(source, contents)
     }
 
-    /// Takes a certificate chain and its key as PEM. They do not change.
+    /// Uses a certificate chain and its key in PEM. They do not change.
     ///
     /// # Errors
-    /// If they are not PEM, or do not belong together.
+    /// Returns an error if they are not PEM or do not match.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, CertificateError> {
         Self::from_contents(Source::Pem, (certificate.into(), key.into()))
     }
 
-    /// Makes an authority, and a certificate for these host names and IP addresses. It is valid for a year and made
-    /// anew by the same authority, which lives as long as the process, after half of it.
+    /// Creates an authority, and issues a certificate for these host names and IP addresses. It is valid for a year,
+    /// and renewed after half of it. The authority lives as long as the process.
     ///
     /// # Errors
-    /// If a name is none.
+    /// Returns an error if a name is invalid.
     pub fn self_signed<N: Into<String>>(
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, CertificateError> {
         Self::issued_by(Authority::generate()?, names)
     }
 
-    /// Has a certificate made by an authority, which may be that of other instances too; otherwise as
+    /// Issues a certificate by a given authority, which instances may share. Otherwise as
     /// [`Certificates::self_signed`].
     ///
     /// # Errors
-    /// If a name is none.
+    /// Returns an error if a name is invalid.
     pub fn issued_by<N: Into<String>>(
         authority: Authority,
         names: impl IntoIterator<Item = N>,
@@ -185,8 +184,8 @@ impl Certificates {
         Ok(Self::new(Source::Issued { authority, names }, current, origin))
     }
 
-    /// Calls `listener` with true after each successful reading of the files, the first one included, and with false after
-    /// each failed one.
+    /// Calls `listener` with true after each successful reading of the files, including the first, and with false after
+    /// each failure.
     #[must_use]
     pub fn on_reading(mut self, listener: impl Fn(bool) + Send + Sync + 'static) -> Self {
         if matches!(self.inner.source, Source::Files { .. }) {
@@ -196,7 +195,8 @@ impl Certificates {
         self
     }
 
-    /// The certificate of the authority as PEM, for a `caBundle`. `None` unless the certificates were made here.
+    /// Returns the certificate of the authority as PEM, for a `caBundle`. `None` if the process did not issue the
+    /// certificate.
     pub fn authority(&self) -> Option<String> {
         match &self.inner.source {
             Source::Issued { authority, .. } => Some(authority.read().certificate().to_owned()),
@@ -204,7 +204,7 @@ impl Certificates {
         }
     }
 
-    /// What clients should trust; empty unless the certificates were made here.
+    /// Returns the certificates that clients should trust. Empty if the process did not issue the certificate.
     fn bundle(&self) -> String {
         match &self.inner.source {
             Source::Issued { authority, .. } => authority.read().bundle(),
@@ -212,11 +212,11 @@ impl Certificates {
         }
     }
 
-    /// Looks whether the files changed, or the certificate should be made anew; if so, new connections get the new
-    /// one. Says whether they do. Servers of the manager are reloaded by [`Certificates::watch`].
+    /// Reads changed files, or renews the certificate if necessary, for new connections. Returns true if the
+    /// certificate changed. Servers of the manager call it through [`Certificates::watch`].
     ///
     /// # Errors
-    /// If the files cannot be read or do not belong together. The old certificate is served on.
+    /// Returns an error if the files cannot be read or do not match. The previous certificate stays in use.
     pub fn reload(&self) -> Result<bool, CertificateError> {
         let (origin, current) = match &self.inner.source {
             Source::Pem => return Ok(false),
@@ -238,7 +238,7 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Has the certificate made anew by another authority, if it was made by one at all.
+    /// Issues a new certificate by another authority, if the current one was issued.
     fn reissue(&self, by: Authority) -> Result<(), CertificateError> {
         let Source::Issued { authority, names } = &self.inner.source else {
             return Ok(());
@@ -249,7 +249,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Calls `listener` with the certificate and those that vouch for it, now and whenever they change.
+    /// Calls `listener` with the certificate and its chain, now and at each change.
     pub fn on_change(&self, listener: impl Fn(&[CertificateDer<'static>]) + Send + Sync + 'static) {
         let mut listeners = self.inner.listeners.lock();
         let current = self.inner.current.read().clone();
@@ -257,15 +257,15 @@ impl Certificates {
         listeners.push(Arc::new(listener));
     }
 
-    /// How often files are looked at; every ten seconds unless said otherwise.
+    /// Sets the interval at which files are checked. Default: ten seconds.
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// Reloads every ten seconds, or as [`Certificates::check_every`] says, what changed, until `stop`; what cannot be
-    /// loaded is logged and tried again. The manager does that for the certificates that it is given.
+    /// Reloads the certificates every ten seconds, or at the interval of [`Certificates::check_every`], until `stop`.
+    /// Failures are logged and retried. The manager does this for its certificates.
     pub async fn watch(&self, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -284,7 +284,7 @@ impl Certificates {
         }
     }
 
-    /// A server with this certificate.
+    /// Returns a server configuration with this certificate.
     pub fn server_config(&self, tls: &TlsOptions) -> Result<Arc<ServerConfig>, CertificateError> {
         tls.server_config(self.inner.clone())
     }
@@ -319,12 +319,12 @@ impl Certificates {
 }
 
 impl fmt::Debug for Certificates {
-    /// Never the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &self.inner.source {
             Source::Files { certificate, .. } => certificate.display().to_string(),
             Source::Pem => "PEM".to_owned(),
-            Source::Issued { names, .. } => format!("made for {}", names.join(", ")),
+            Source::Issued { names, .. } => format!("issued for {}", names.join(", ")),
         };
         formatter.debug_tuple("Certificates").field(&source).finish()
     }
@@ -339,10 +339,10 @@ impl fmt::Debug for Inner {
 // === impl Inner ===
 
 impl Inner {
-    /// Serves another certificate from now on, and tells of it.
+    /// Replaces the certificate and notifies the listeners.
     fn replace(&self, current: CertifiedKey, origin: Origin) {
         let current = Arc::new(current);
-        // Nobody is told of a change twice, or of none, while somebody begins to listen.
+        // Held so that a new listener gets each change exactly once.
         let listeners = self.listeners.lock();
         *self.current.write() = current.clone();
         *self.origin.lock() = origin;
@@ -363,7 +363,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     std::fs::read(&path).map_err(|source| CertificateError::Read { path, source })
 }
 
-/// Handed in everywhere: nothing is installed for the whole process.
+/// Passed explicitly, so that no process-wide default is installed.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -387,7 +387,7 @@ fn issue(authority: &Authority, names: &[String]) -> Result<CertifiedKey, Certif
     CertifiedKey::from_der(vec![certificate], key, &provider()).map_err(CertificateError::Unusable)
 }
 
-/// An error with its causes, each once.
+/// Returns an error with its causes, each once.
 fn describe(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut text = String::new();
@@ -407,7 +407,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate for `localhost`, its key and its authority, all as PEM.
+    /// Returns a certificate for `localhost`, its key and its authority as PEM.
     fn pem() -> (String, String, String) {
         let authority = Authority::generate().unwrap();
         let (certificate, key) = authority.issue(&["localhost".to_owned()]).unwrap();
@@ -498,14 +498,14 @@ mod tests {
         while errors.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(served(&certificates), first, "the old one is served on");
+        assert_eq!(served(&certificates), first, "the old one stays in use");
         dir.write(&other, &other_key);
         let second = changes.recv().await.unwrap();
         assert_ne!(second, first);
         assert_eq!(second, served(&certificates));
         stop.cancel();
         watching.await.unwrap();
-        assert!(changes.try_recv().is_err(), "each change is told once");
+        assert!(changes.try_recv().is_err(), "each change is reported once");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Certificates that the operator makes for its webhooks by itself.
+//! [`ManagedCertificates`], certificates that the operator issues for its webhooks.
 
 use std::time::Duration;
 
@@ -9,35 +9,34 @@ use super::injector::Injector;
 use super::{Authority, CertificateError, Certificates};
 use crate::describe;
 
-/// The Service of the scaffolds, before kustomize adds the prefix of the operator.
+/// The Service of scaffolds, before kustomize adds the prefix of the operator.
 const SERVICE: &str = "webhook-service";
 
-/// How often the Secret is read again, unless said otherwise.
+/// The default interval of reading the Secret.
 const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
-/// The waits between attempts to read the Secret the first time.
+/// The pauses between attempts to read the Secret at the start.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Certificates of webhooks without cert-manager: the operator is its own authority.
 ///
-/// * The authority is created by the first instance and kept in a Secret, which all instances read. It is replaced
-///   after five of its ten years; the old one is trusted on, so that no request fails meanwhile.
-/// * Each instance has a certificate for all Services of its namespace, which is made anew every half year.
+/// * The first instance creates the authority in a Secret, which all instances read. It is replaced after five of its
+///   ten years. The old one stays trusted, so that no request fails.
+/// * Each instance has a certificate for all Services of its namespace, which is renewed every half year.
 /// * The operator writes the certificate of the authority into the `caBundle` of the webhook configurations and CRD
-///   conversions that name a Service of its namespace and a path that it serves, and again whenever somebody changes
-///   them. Objects with an annotation of cert-manager's injector are left to it.
+///   conversions that name a Service of its namespace and a path that it serves, also after changes by others. Objects
+///   with an annotation of cert-manager's injector are not changed.
 ///
 /// It needs permission to get, create and update the Secret, and to list, watch and patch webhook configurations and
-/// the CRDs that it converts; `Operator::managed_certificates`
-/// adds that to the manifests.
+/// the CRDs that it converts. `Operator::managed_certificates` adds it to the manifests.
 ///
-/// This is what a manager does in a cluster unless it is given certificates; the Secret is named after the operator,
-/// as `memcached-operator-webhook-ca`.
+/// A manager in a cluster uses it by default, with a Secret that is named after the operator, such as
+/// `memcached-operator-webhook-ca`.
 ///
 /// ```
 /// use operator_certificates::ManagedCertificates;
 ///
-/// // Outside of a cluster, where the namespace is not known, or for another name of the Secret:
+/// // Outside a cluster, where the namespace is unknown, or for another name of the Secret:
 /// let certificates = ManagedCertificates::new("memcached-operator-system", "memcached-webhook-ca");
 /// # let _ = certificates;
 /// ```
@@ -45,17 +44,17 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 pub struct ManagedCertificates {
     namespace: String,
     secret: String,
-    /// The name of the Service through which the API server calls the webhooks. The `caBundle` is written only where the
-    /// Service, its namespace and the path are this operator's. Default: `webhook-service`, and the same with the operator's
-    /// name and `-` before it, as the scaffolds call it; the manager also reads `WEBHOOK_SERVICE`.
+    /// The Service through which the API server calls the webhooks. The `caBundle` is written only if the Service, its
+    /// namespace and the path are this operator's. Default: `webhook-service`, also with the operator's name and `-` as
+    /// prefix, as in scaffolds. The manager also reads `WEBHOOK_SERVICE`.
     pub service: Option<String>,
-    /// The interval in which the Secret is read, to learn of a new authority. Default: ten minutes.
+    /// The interval of reading the Secret for a new authority. Default: ten minutes.
     pub check_every: Duration,
-    /// The prefix that the scaffolds give to names.
+    /// The prefix of names in scaffolds.
     operator: String,
 }
 
-/// The paths and conversions that a webhook server serves.
+/// The paths and conversions of a webhook server.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// The paths of its webhooks.
@@ -67,8 +66,8 @@ pub struct Served {
 // === impl ManagedCertificates ===
 
 impl ManagedCertificates {
-    /// Certificates for the Services of a namespace (`*.NAMESPACE.svc`), whose authority is kept in a Secret of this
-    /// name there.
+    /// Creates certificates for the Services of a namespace (`*.NAMESPACE.svc`), with the authority in this Secret of
+    /// it.
     pub fn new(namespace: &str, secret: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -79,7 +78,7 @@ impl ManagedCertificates {
         }
     }
 
-    /// Says which operator the certificates are for.
+    /// Sets the name of the operator.
     pub fn of_operator(mut self, name: &str) -> Self {
         name.clone_into(&mut self.operator);
         self
@@ -92,17 +91,17 @@ impl ManagedCertificates {
         }
     }
 
-    /// The certificates to serve with, once the authority is known, which is tried until it is.
+    /// Returns the certificates as soon as the authority is known. Failed requests are retried.
     ///
     /// # Errors
-    /// If the Secret holds something else.
+    /// Returns an error if the Secret has other content.
     pub async fn obtain(&self, client: &kube::Client) -> Result<Certificates, CertificateError> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.authority(client).await {
                 Ok(authority) => return Certificates::issued_by(authority, self.names()),
                 Err(error @ CertificateError::Secret { .. }) => {
-                    tracing::error!(error = %describe(&error), "Webhooks wait for their certificates");
+                    tracing::error!(error = %describe(&error), "Webhooks are waiting for their certificates");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LAST_PAUSE);
                 }
@@ -111,7 +110,7 @@ impl ManagedCertificates {
         }
     }
 
-    /// Keeps the API server's trust and the certificates up to date, until `stop`.
+    /// Keeps the `caBundle` and the certificates up to date until `stop`.
     pub async fn keep(
         self,
         client: kube::Client,
@@ -127,7 +126,7 @@ impl ManagedCertificates {
         }
     }
 
-    /// Writes the bundle into what names a served path; begins anew when there are more of them.
+    /// Writes the bundle into the objects that name a served path. Starts again when paths are added.
     async fn inject(
         &self,
         client: &kube::Client,
@@ -150,14 +149,15 @@ impl ManagedCertificates {
         }
     }
 
-    /// A new authority is told first, and served with one look later, when the API server trusts it.
+    /// Renews the authority. A new one is first written to the `caBundle`, and used one interval later, when the API
+    /// server trusts it.
     async fn renew(&self, client: &kube::Client, certificates: &Certificates, told: &watch::Sender<String>) {
         loop {
             tokio::time::sleep(self.check_every).await;
             let authority = match self.authority(client).await {
                 Ok(authority) => authority,
                 Err(error) => {
-                    tracing::error!(error = %describe(&error), "The authority of the webhooks cannot be read");
+                    tracing::error!(error = %describe(&error), "Failed to read the certificate authority of the webhooks");
                     continue;
                 }
             };
@@ -172,7 +172,7 @@ impl ManagedCertificates {
                 continue;
             }
             match certificates.reissue(authority) {
-                Ok(()) => tracing::info!("Webhooks have a certificate of the new authority"),
+                Ok(()) => tracing::info!("Updated the certificate of the webhooks to the new authority"),
                 Err(error) => tracing::error!(error = %describe(&error), "TLS certificate not updated"),
             }
         }

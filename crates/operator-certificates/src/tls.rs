@@ -1,4 +1,4 @@
-//! How a server speaks TLS: which versions, which protocols, and with whom.
+//! [`TlsOptions`]: the versions, protocols and clients of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,8 +21,7 @@ use super::{CertificateError, provider};
 
 static TLS13: [&SupportedProtocolVersion; 1] = [&version::TLS13];
 
-/// The oldest version of TLS that a server speaks. There is nothing older than 1.2, and of its cipher suites only those
-/// that are thought safe. 1.2 unless said otherwise.
+/// The minimum TLS version of a server. Versions below 1.2 and weak cipher suites are not available. Default: 1.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2.
@@ -35,11 +34,11 @@ pub enum TlsVersion {
 /// The TLS options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// If true, HTTP/2 is offered.
+    /// Offers HTTP/2.
     pub http2: bool,
-    /// The oldest version that is spoken.
+    /// The minimum version.
     pub min_version: TlsVersion,
-    /// Whose clients are let in; everybody's when `None`.
+    /// The authorities of clients. `None` means no client certificates.
     clients: Option<Arc<RootCertStore>>,
 }
 
@@ -65,9 +64,9 @@ impl TlsOptions {
         }
     }
 
-    /// Lets in only clients with a certificate of an authority in this PEM.
+    /// Requires client certificates of an authority in this PEM.
     pub fn require_clients_of(&mut self, pem: &str) -> Result<(), CertificateError> {
-        let what = "the authority of clients";
+        let what = "the client authority";
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             let certificate = certificate.map_err(|error| CertificateError::NoPem(what, error))?;
@@ -104,7 +103,7 @@ impl TlsOptions {
     }
 }
 
-/// Shakes hands with a server, whoever it says that it is.
+/// Completes a TLS handshake with a server, with any certificate.
 pub async fn shake_hands(address: SocketAddr) -> std::io::Result<()> {
     let anybody = Arc::new(Anybody(provider()));
     let config = ClientConfig::builder_with_provider(provider())
@@ -116,12 +115,12 @@ pub async fn shake_hands(address: SocketAddr) -> std::io::Result<()> {
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::IpAddress(address.ip().into());
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-    // It has shown that it serves; how it says goodbye does not matter.
+    // The handshake has succeeded, so errors of the shutdown do not matter.
     let _ = stream.shutdown().await;
     Ok(())
 }
 
-/// Takes every certificate whose owner has the key.
+/// Accepts every certificate whose owner has the key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,14 +1,14 @@
 //! Connections to a Kubernetes API server, for [`kube::Client`].
 //!
-//! kube's own transport cannot probe idle connections, matches `NO_PROXY` against the address of the proxy, and ignores the
-//! proxies of the environment in a pod. A [`Connection`] does what client-go does: it uses the proxy that the kubeconfig or the
-//! environment names, notices within 45 seconds that the other side is gone, and reads a renewed token file again.
+//! kube's own transport cannot probe idle connections, matches `NO_PROXY` against the address of the proxy, and ignores
+//! the proxies of the environment in a pod. A [`Connection`] works as client-go: it uses the proxy of the kubeconfig or
+//! the environment, detects a dead peer within 45 seconds, and reads a renewed token file again.
 //!
 //! ```no_run
 //! # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 //! use operator_connection::Connection;
 //!
-//! // Of the kubeconfig of the environment, or of the service account of a pod.
+//! // From the kubeconfig of the environment, or the service account of a pod.
 //! let connection = Connection::infer(None, "backup-operator/1.0".parse()?).await?;
 //! let client = connection.client();
 //! println!("{}", client.apiserver_version().await?.git_version);
@@ -34,11 +34,11 @@ pub use crate::silence::{Silence, SilenceBody, SilenceLayer};
 pub use crate::token_file::{TokenFile, TokenFileLayer};
 pub use crate::transport::Transport;
 
-/// The default limit to silence: longer than the minute after which an API server gives up a request or sends a watch a
+/// The default limit of silence. It is longer than the minute after which an API server ends a request or sends a
 /// bookmark.
 pub const SILENCE: Duration = Duration::from_secs(75);
 
-/// A way to an API server. Clients made from it share their sockets.
+/// A configured connection to an API server. Its clients share the sockets.
 #[derive(Clone, Debug)]
 pub struct Connection {
     transport: Transport,
@@ -47,38 +47,38 @@ pub struct Connection {
     host: String,
 }
 
-/// A connection cannot be prepared.
+/// An error of preparing a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// No cluster is configured, or its certificates or credentials cannot be used.
+    /// No cluster is configured, or its certificates or credentials are invalid.
     #[error(
         "cannot connect to a cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
     )]
     Connect(#[source] kube::Error),
-    /// The kubeconfig that was named cannot be used.
+    /// The given kubeconfig is invalid.
     #[error("cannot use the kubeconfig {path} (--kubeconfig)")]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: KubeconfigError,
     },
-    /// The token of the service account, or the one that the kubeconfig names, cannot be read.
+    /// The token of the service account or of the kubeconfig cannot be read.
     #[error("cannot read the token file {path}")]
     TokenFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
-    /// The proxy cannot be used.
+    /// The address of the proxy is invalid.
     #[error("cannot use the proxy {address:?} ({setting}): it must be an http, https, socks5 or socks5h URL")]
     Proxy {
-        /// The setting that names it.
+        /// The setting of the proxy.
         setting: &'static str,
-        /// Its address, without the credentials.
+        /// Its address without credentials.
         address: String,
     },
 }
@@ -86,11 +86,11 @@ pub enum ConnectionError {
 // === impl Connection ===
 
 impl Connection {
-    /// The connection of a kubeconfig file; without one, of `KUBECONFIG`, of `~/.kube/config` or of the service account of a
-    /// pod. Requests carry the `User-Agent`.
+    /// Creates a connection from a kubeconfig file or, without one, from `KUBECONFIG`, `~/.kube/config` or the service
+    /// account of the pod. Requests carry the `User-Agent`.
     ///
     /// # Errors
-    /// If no cluster is configured, or its configuration, credentials or proxy cannot be used.
+    /// Returns an error if no cluster is configured, or if its configuration, credentials or proxy are invalid.
     pub async fn infer(kubeconfig: Option<&Path>, user_agent: HeaderValue) -> Result<Self, ConnectionError> {
         let (config, proxy) = configuration(kubeconfig).await?;
         let proxy = match proxy {
@@ -100,11 +100,11 @@ impl Connection {
         Self::over(config, proxy, user_agent)
     }
 
-    /// The connection of a configuration. Its `proxy_url` is used; without one, or if it is that of the environment, the proxy
-    /// that the environment names for the server. Its `default_retry` is ignored: nothing is repeated.
+    /// Creates a connection from a configuration. Its `proxy_url` takes precedence over the proxy of the environment.
+    /// Its `default_retry` is ignored: nothing is repeated.
     ///
     /// # Errors
-    /// If the configuration, its credentials or its proxy cannot be used.
+    /// Returns an error if the configuration, its credentials or its proxy are invalid.
     pub fn new(config: kube::Config, user_agent: HeaderValue) -> Result<Self, ConnectionError> {
         let environment = Environment::read();
         let set = config.proxy_url.as_ref().map(ToString::to_string);
@@ -131,7 +131,7 @@ impl Connection {
         })
     }
 
-    /// A client that gives up answers after [`SILENCE`] and repeats nothing.
+    /// Returns a client that fails after [`SILENCE`] and repeats nothing.
     pub fn client(&self) -> kube::Client {
         ClientBuilder::new(self.transport.clone(), self.namespace.clone())
             .with_layer(&SilenceLayer::new(Some(SILENCE)))
@@ -139,28 +139,29 @@ impl Connection {
             .build()
     }
 
-    /// Sends requests to the server. A token file needs the layer of [`token`](Self::token) over it.
+    /// Returns the service that sends requests to the server. A token file needs the layer of [`token`](Self::token)
+    /// around it.
     pub fn transport(&self) -> Transport {
         self.transport.clone()
     }
 
-    /// Adds the token of a file that is renewed, if that is how the configuration authenticates.
+    /// Returns the layer that adds the token of a renewed file, if the configuration authenticates by one.
     pub fn token(&self) -> Option<TokenFileLayer> {
         self.token.clone()
     }
 
-    /// The namespace of the configuration.
+    /// Returns the namespace of the configuration.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The host and the port of the server.
+    /// Returns the host and the port of the server.
     pub fn host(&self) -> &str {
         &self.host
     }
 }
 
-/// The configuration, and the `proxy-url` of its kubeconfig.
+/// Returns the configuration, and the `proxy-url` of its kubeconfig.
 async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<String>), ConnectionError> {
     if let Some(path) = path {
         let kubeconfig = Kubeconfig::read_from(path).map_err(|source| unusable(path, source))?;
@@ -170,7 +171,7 @@ async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<Stri
     }
     let config = kube::Config::infer().await;
     let config = config.map_err(|error| ConnectionError::Connect(kube::Error::InferConfig(error)))?;
-    // kube takes it from the environment, too, but never in a pod.
+    // kube also reads the environment, but never in a pod.
     let has_proxy = config.proxy_url.is_some();
     let kubeconfig = has_proxy.then(|| Kubeconfig::read().ok()).flatten();
     Ok((config, kubeconfig.as_ref().and_then(proxy::of_kubeconfig)))
@@ -183,7 +184,7 @@ fn unusable(path: &Path, source: KubeconfigError) -> ConnectionError {
     }
 }
 
-/// Returns true if the answer of a request is a stream of watch events.
+/// Returns true if the response to a request is a stream of watch events.
 pub fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| pair == "watch=true")

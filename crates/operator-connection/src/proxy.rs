@@ -1,5 +1,5 @@
-//! The proxy of the connection to an API server, chosen as client-go does: the `proxy-url` of the kubeconfig, or else
-//! `HTTPS_PROXY` or `HTTP_PROXY` unless `NO_PROXY` has the server.
+//! The proxy of a connection, chosen as in client-go: the `proxy-url` of the kubeconfig, otherwise `HTTPS_PROXY` or
+//! `HTTP_PROXY` unless the server is in `NO_PROXY`.
 
 use std::net::IpAddr;
 
@@ -20,12 +20,12 @@ pub(crate) struct Environment {
     pub(crate) no: String,
 }
 
-/// A proxy that a connection goes through.
+/// The proxy of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Proxy {
-    /// `CONNECT` over a connection without (`http`) or with TLS (`https`).
+    /// `CONNECT` over a plain (`http`) or a TLS connection (`https`).
     Http(Intercept),
-    /// SOCKS version 5; the proxy resolves the name of the server.
+    /// SOCKS version 5. The proxy resolves the name of the server.
     Socks(Uri, Intercept),
 }
 
@@ -44,16 +44,16 @@ impl Environment {
         }
     }
 
-    /// Tells whether an address comes from the environment: kube's `Config` does not say.
+    /// Returns true if an address comes from the environment, which kube's `Config` does not record.
     pub(crate) fn has(&self, address: &str) -> bool {
         let is_same = |other: &String| other.trim_end_matches('/') == address.trim_end_matches('/');
         is_same(&self.https) || is_same(&self.http)
     }
 
-    /// The proxy for a server; none for servers on the loopback interface.
+    /// Returns the proxy for a server, or `None` for servers on the loopback interface.
     ///
     /// # Errors
-    /// If the proxy's address cannot be used.
+    /// Returns an error if the address of the proxy is invalid.
     pub(crate) fn proxy(&self, server: &Uri) -> Result<Option<Proxy>, ConnectionError> {
         let (variable, address) = match server.scheme_str() {
             Some("http") => ("HTTP_PROXY", &self.http),
@@ -110,14 +110,14 @@ fn port(server: &Uri) -> u16 {
 // === impl Proxy ===
 
 impl Proxy {
-    /// `setting` says where the address comes from.
+    /// Creates a proxy. `setting` is the origin of the address.
     ///
     /// # Errors
-    /// If the address is not one of a proxy of a supported kind.
+    /// Returns an error if the address does not have a supported scheme.
     pub(crate) fn new(setting: &'static str, address: &str, server: &Uri) -> Result<Self, ConnectionError> {
         let unusable = || ConnectionError::Proxy {
             setting,
-            // It may have a password.
+            // It may contain a password.
             address: address
                 .rsplit_once('@')
                 .map_or(address, |(_, host)| host)
@@ -138,7 +138,7 @@ impl Proxy {
     }
 }
 
-/// The `proxy-url` of the current context's cluster.
+/// Returns the `proxy-url` of the current context's cluster.
 pub(crate) fn of_kubeconfig(kubeconfig: &Kubeconfig) -> Option<String> {
     let context = kubeconfig.current_context.as_ref()?;
     let mut contexts = kubeconfig.contexts.iter();

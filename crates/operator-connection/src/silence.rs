@@ -1,5 +1,5 @@
-//! A time limit for silence. A connection can be dead although no side closed it: the other side lost its power, or a router
-//! forgot the connection. Then nothing arrives, and only a clock shows it.
+//! [`SilenceLayer`], a time limit for silence. A connection can be dead although no side closed it, for example because
+//! the peer lost its power or a router forgot the connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,11 +12,11 @@ use tower::{BoxError, Layer, Service};
 
 use crate::is_watch;
 
-/// Ends of the paths of streams, which may be silent for any time.
+/// Suffixes of the paths of streams, which may be silent for any time.
 const STREAMS: [&str; 5] = ["/log", "/exec", "/attach", "/portforward", "/proxy"];
 
-/// A [`tower::Layer`] that ends requests whose answer does not arrive or stops arriving for some time. Logs, `exec`, `attach`,
-/// `portforward` and proxies are exempt.
+/// A [`tower::Layer`] that ends requests whose response does not arrive or stops. Logs, `exec`, `attach`, `portforward`
+/// and proxies are exempt.
 #[derive(Clone, Copy, Debug)]
 pub struct SilenceLayer(Option<Duration>);
 
@@ -27,28 +27,26 @@ pub struct Silence<S> {
     limit: Option<Duration>,
 }
 
-/// The body of an answer with a time limit for silence.
+/// The body of a response with a time limit for silence.
 #[derive(Debug)]
 pub struct SilenceBody<R> {
     inner: R,
     limit: Option<Duration>,
-    /// A silent watch ends without an error; the client opens it again where it ended.
+    /// A silent watch ends without an error, and the client resumes it.
     is_watch: bool,
-    /// Runs while data is awaited.
+    /// The timer while data is awaited.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
 /// The server sent nothing in time.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the API server sent nothing for {0:?}; the request is given up, and it is unknown whether it was carried out"
-)]
+#[error("the API server sent nothing for {0:?}; the request was aborted and may have been carried out")]
 pub(crate) struct Silent(Duration);
 
 // === impl SilenceLayer ===
 
 impl SilenceLayer {
-    /// `None` is no limit.
+    /// Creates a layer. `None` means no limit.
     pub fn new(limit: Option<Duration>) -> Self {
         Self(limit)
     }

@@ -1,7 +1,7 @@
-//! The token of a file that is renewed, as the kubelet renews the token of a pod's service account.
+//! [`TokenFileLayer`] sends the token of a file that is renewed, such as that of a pod's service account.
 //!
-//! kube reads the file again once a minute by the wall clock. Here it is the monotonic clock, and the file is also read again
-//! after a request that the API server did not authenticate, as client-go does.
+//! kube reads the file again once a minute by the wall clock. This layer uses the monotonic clock, and also reads the
+//! file again after a request that the API server did not authenticate, as client-go does.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tower::{Layer, Service};
 
 use crate::ConnectionError;
 
-/// The time for which a token is used without reading the file again.
+/// Time for which a token is used without reading the file again.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// A [`tower::Layer`] that sends the token of a file with each request.
@@ -47,10 +47,10 @@ struct Token {
 // === impl TokenFileLayer ===
 
 impl TokenFileLayer {
-    /// The layer in place of the token file in `auth`, if that is how the operator authenticates.
+    /// Takes the token file out of `auth` and returns its layer, if there is one.
     ///
     /// # Errors
-    /// If the file cannot be read, or holds no token.
+    /// Returns an error if the file cannot be read or has no token.
     pub(crate) fn take(auth: &mut AuthInfo) -> Result<Option<Self>, ConnectionError> {
         let has_password = auth.username.is_some() && auth.password.is_some();
         if auth.auth_provider.is_some() || has_password || auth.token.is_some() {
@@ -116,8 +116,8 @@ impl File {
             match read(&self.path) {
                 Ok(header) => *last = Token::new(header),
                 Err(error) => {
-                    // The token may be good for longer than the file is there.
-                    tracing::warn!(path = %self.path.display(), %error, "Cannot read the token file, using the last token");
+                    // The token may be valid for longer than the file exists.
+                    tracing::warn!(path = %self.path.display(), %error, "Failed to read the token file, using the last token");
                     *last = Token::new(last.header.clone());
                 }
             }
@@ -125,7 +125,7 @@ impl File {
         last.header.clone()
     }
 
-    /// A request that was sent at that time was not authenticated.
+    /// Records that a request which was sent at that time was not authenticated.
     fn refused(&self, sent: Instant) {
         let mut last = self.last.lock();
         let is_older = last.read <= sent;
@@ -152,7 +152,7 @@ fn read(path: &std::path::Path) -> std::io::Result<HeaderValue> {
         return Err(invalid("it is empty"));
     }
     let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-    let mut header = header.map_err(|_| invalid("it holds no token"))?;
+    let mut header = header.map_err(|_| invalid("it is not a valid token"))?;
     header.set_sensitive(true);
     Ok(header)
 }

@@ -1,5 +1,6 @@
-//! The connections to an API server, composed from the parts of kube's client. kube's own builder cannot set keep-alive
-//! probes, applies `NO_PROXY` to the address of the proxy, and ignores the proxies of the environment in a pod.
+//! The [`Transport`] to an API server, composed from the parts of kube's client. kube's own builder cannot set
+//! keep-alive probes, applies `NO_PROXY` to the address of the proxy, and ignores the proxies of the environment in a
+//! pod.
 
 use std::time::Duration;
 
@@ -20,25 +21,24 @@ use crate::proxy::Proxy;
 /// Sends requests to an API server.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
-/// After this time without traffic, the kernel asks the other side whether it is still there.
+/// Time without traffic after which the kernel probes the connection.
 const PROBE_AFTER: Duration = Duration::from_secs(20);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBES: u32 = 4;
 
-/// After this time without an acknowledgement of what was sent, probes included, the connection is closed. client-go
-/// takes up to 45 s.
+/// Time without an acknowledgement after which the connection is closed. client-go takes up to 45 s.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(40);
 
-/// No connection was made in time.
+/// Connecting took too long.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection to the API server within {0:?}")]
 struct ConnectTimeout(Duration);
 
-/// The transport of a configuration. `config.proxy_url` and `config.default_retry` are ignored.
+/// Creates the transport of a configuration. `config.proxy_url` and `config.default_retry` are ignored.
 ///
 /// # Errors
-/// If the certificates or the credentials cannot be used.
+/// Returns an error if the certificates or the credentials are invalid.
 pub(crate) fn transport(config: &kube::Config, proxy: Option<Proxy>) -> kube::Result<Transport> {
     let tcp = tcp();
     match proxy {
@@ -62,7 +62,7 @@ pub(crate) fn transport(config: &kube::Config, proxy: Option<Proxy>) -> kube::Re
     }
 }
 
-/// Makes TCP connections that notice within 45 s that the other side is gone.
+/// Creates TCP connections that detect a dead peer within 45 s.
 fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// `/proc/net/tcp` shows the timer of each socket: kind 2 is keep-alive, followed by the ticks that are left.
+    /// `/proc/net/tcp` shows the timer of each socket: kind 2 is keep-alive, followed by the remaining ticks.
     #[tokio::test]
     async fn idle_connections_are_probed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

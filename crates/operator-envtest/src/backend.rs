@@ -1,4 +1,4 @@
-//! The back ends of a test: the embedded API server, a cluster, or real binaries.
+//! [`Backend`]: the control plane of a test, which is the embedded API server, a cluster, or real binaries.
 
 mod binaries;
 mod embedded;
@@ -14,8 +14,8 @@ use operator_controlplane::{Options, Program};
 
 use crate::error::Error;
 
-/// What answers the test: by default what the environment variables of controller-runtime's envtest ask for, and
-/// otherwise an API server in the process of the test.
+/// The control plane of a test. Default: the one that the environment variables of controller-runtime's envtest select,
+/// and otherwise an API server in the process of the test.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -23,7 +23,7 @@ use crate::error::Error;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // A test that is never to touch a cluster.
+/// // A test that must never use a cluster.
 /// let env = TestEnv::builder().backend(Backend::Embedded).start().await?;
 /// assert!(env.api_server().is_some());
 /// # Ok(()) }
@@ -35,15 +35,16 @@ pub enum Backend {
     Embedded,
     /// The cluster of the current kubeconfig context (`KUBECONFIG`, or `~/.kube/config`, or the pod's service account).
     Existing,
-    /// `etcd` and `kube-apiserver` from a folder, started for this test, as controller-runtime's envtest does it. No
-    /// controllers run beside them.
+    /// `etcd` and `kube-apiserver` from a directory, started for this test as in controller-runtime's envtest. There
+    /// are no controllers.
     Binaries(PathBuf),
 }
 
 impl Backend {
-    /// What the environment variables of controller-runtime's envtest ask for: `USE_EXISTING_CLUSTER=true` the existing
-    /// cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a folder, `TEST_ASSET_ETCD=FILE` with
-    /// `TEST_ASSET_KUBE_APISERVER=FILE` binaries wherever they are; otherwise the embedded one.
+    /// Returns the back end that the environment variables of controller-runtime's envtest select:
+    /// `USE_EXISTING_CLUSTER=true` the existing cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a directory,
+    /// `TEST_ASSET_ETCD=FILE` with `TEST_ASSET_KUBE_APISERVER=FILE` binaries at any path. Without them it is the
+    /// embedded one.
     ///
     /// ```
     /// use operator_envtest::Backend;
@@ -67,7 +68,7 @@ impl Backend {
     }
 }
 
-/// An environment variable that is not empty.
+/// Returns an environment variable that is not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -101,7 +102,7 @@ impl ProgramOptions {
     }
 }
 
-/// A back end that runs.
+/// A running back end.
 #[derive(Debug)]
 pub(crate) enum Running {
     Embedded(embedded::Embedded),
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(chosen(&[etcd, server, assets]), Backend::Binaries("bin".into()));
     }
 
-    /// Looks variables up in a list.
+    /// Returns a lookup of variables in a list.
     fn among(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
         let variables: Vec<_> = variables
             .iter()

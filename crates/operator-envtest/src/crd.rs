@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: read from YAML, installed, and waited for.
+//! Installation of CustomResourceDefinitions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::file::{self, FileError};
 
 const KIND: &str = "CustomResourceDefinition";
 
-/// Why a CustomResourceDefinition could not be installed.
+/// An error of installing a CustomResourceDefinition.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -35,14 +35,14 @@ const KIND: &str = "CustomResourceDefinition";
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
-    /// A value could not be written as JSON.
+    /// A value could not be serialized as JSON.
     #[error("not a JSON value")]
     Serialize(#[source] serde_json::Error),
     /// A file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The API server refused a definition.
-    #[error("the API server refused {name}")]
+    /// The API server rejected a definition.
+    #[error("the API server rejected {name}")]
     Refused {
         /// The name of the definition.
         name: String,
@@ -62,14 +62,14 @@ pub enum CrdError {
     },
 }
 
-/// The definitions in a YAML file, or in all YAML files of a folder; other documents are passed over.
+/// Reads the definitions in a YAML file, or in all YAML files of a directory. Other documents are ignored.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>, CrdError> {
     let mut documents = file::documents(path, false)?;
     documents.retain(|document| document.get("kind").is_some_and(|kind| kind == KIND));
     Ok(documents)
 }
 
-/// Creates a definition, or replaces the one that is there, and waits until it is established.
+/// Creates or replaces a definition, and waits until it is established.
 pub(crate) async fn install(client: &Client, crd: Value, timeout: Duration) -> Result<(), CrdError> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", KIND));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
@@ -97,7 +97,7 @@ pub(crate) async fn install(client: &Client, crd: Value, timeout: Duration) -> R
     established(api, &name, timeout).await
 }
 
-/// Deletes a definition, and with it its objects; one that is not there is deleted already.
+/// Deletes a definition and its objects. A missing definition is not an error.
 pub(crate) async fn uninstall(client: &Client, name: &str) -> Result<(), CrdError> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", KIND));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);

@@ -1,4 +1,4 @@
-//! The environment of a test: a back end, a client, and what is installed at the start.
+//! [`TestEnv`], the environment of a test: a control plane, clients, and the objects that are installed at the start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,7 @@ use crate::webhook;
 /// Default time limit of assertions.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A control plane for a test, gone when it is dropped: an API server, and beside it the controllers and a simulated
-/// node.
+/// A control plane for a test: an API server with controllers and a simulated node. It stops when it is dropped.
 ///
 /// ```
 /// use operator_envtest::TestEnv;
@@ -84,16 +83,16 @@ pub struct Builder {
 }
 
 impl TestEnv {
-    /// An environment with everything at its default: the back end that the environment variables name, or else the
-    /// embedded one, with all controllers and one simulated node.
+    /// Starts an environment with the defaults: the back end that the environment variables select, or the embedded
+    /// one, with all controllers and one simulated node.
     ///
     /// # Errors
-    /// If the back end cannot be started.
+    /// Returns an error if the back end cannot be started.
     pub async fn start() -> Result<Self, Error> {
         Self::builder().start().await
     }
 
-    /// A builder of environments.
+    /// Returns a builder of environments.
     pub fn builder() -> Builder {
         Builder {
             backend: None,
@@ -108,16 +107,17 @@ impl TestEnv {
         }
     }
 
-    /// A client of the administrator, in namespace `default`. The embedded back end answers it without a socket.
+    /// Returns a client of the administrator, in the namespace `default`. The embedded back end uses no socket for it.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// A client of another user, in namespace `default`, which may do what roles let that user do: the way to try
-    /// permissions. The administrator acts as the user, so it needs no credentials and need not exist.
+    /// Returns a client of another user, in the namespace `default`, with the permissions that roles grant to the user:
+    /// for tests of permissions. The administrator impersonates the user, so it needs no credentials and need not
+    /// exist.
     ///
-    /// The user name of a service account, `system:serviceaccount:NAMESPACE:NAME`, brings its groups with it;
-    /// `system:authenticated` is added to all.
+    /// The user name of a service account, `system:serviceaccount:NAMESPACE:NAME`, implies its groups.
+    /// `system:authenticated` is always added.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -134,13 +134,13 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// If the name or a group cannot be written into a header.
+    /// Returns an error if a header cannot contain the name or a group.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, Error> {
         impersonate::client_as(&self.client, user, groups)
     }
 
-    /// A kubeconfig of the administrator, as YAML. The embedded back end starts to listen on a free port of
-    /// 127.0.0.1 when it is asked for one.
+    /// Returns a kubeconfig of the administrator as YAML. The first call makes the embedded back end listen on a free
+    /// port of 127.0.0.1.
     ///
     /// ```
     /// # use operator_envtest::TestEnv;
@@ -155,22 +155,23 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// If the embedded server cannot listen, or the existing cluster's kubeconfig cannot be read.
+    /// Returns an error if the embedded server cannot listen, or the existing cluster's kubeconfig cannot be read.
     pub async fn kubeconfig(&self) -> Result<String, Error> {
         self.running.kubeconfig().await
     }
 
-    /// A kubeconfig of another user, which may do what roles let that user do, as YAML: for `kubectl` and for programs
-    /// that the test starts. As with [`client_as`](Self::client_as), the administrator acts as the user.
+    /// Returns a kubeconfig of another user as YAML, with the permissions that roles grant to the user: for `kubectl`
+    /// and for programs that the test starts. As in [`client_as`](Self::client_as), the administrator impersonates the
+    /// user.
     ///
     /// # Errors
-    /// As [`kubeconfig`](Self::kubeconfig).
+    /// As for [`kubeconfig`](Self::kubeconfig).
     pub async fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<String, Error> {
         impersonate::kubeconfig_as(&self.kubeconfig().await?, user, groups)
     }
 
-    /// Installs CustomResourceDefinitions, or updates those that are there, and waits until they are served. Those
-    /// that a test needs from the start are better given to [`Builder::crds`].
+    /// Creates or updates CustomResourceDefinitions, and waits until they are served. Prefer [`Builder::crds`] for
+    /// definitions that a test needs from the start.
     ///
     /// ```
     /// # use operator_envtest::TestEnv;
@@ -192,7 +193,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// If one of them is refused, or is not served within the [timeout](Self::timeout).
+    /// Returns an error if one of them is rejected, or is not served within the [timeout](Self::timeout).
     pub async fn install_crds<T: serde::Serialize>(
         &self,
         crds: impl IntoIterator<Item = T>,
@@ -208,11 +209,11 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and with them their objects. Those that are
-    /// not there are deleted already.
+    /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and their objects. Missing definitions are not
+    /// an error.
     ///
     /// # Errors
-    /// If the API server refuses.
+    /// Returns an error if the API server rejects a request.
     pub async fn uninstall_crds<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
         for name in names {
             crd::uninstall(&self.client, name).await?;
@@ -220,25 +221,25 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Registers the webhooks of the operator under test: the webhook configurations in a YAML file or a tree of
-    /// folders, such as a scaffold's `config`, and the conversions that patches of definitions there name. Other
-    /// documents are passed over. In place of the Service of a cluster they lead to `address`, where `authority` (the
-    /// PEM of a certificate) has signed the server's certificate.
+    /// Registers the webhooks of the operator under test: the webhook configurations in a YAML file or a directory
+    /// tree, such as a scaffold's `config`, and the conversions in patches of definitions there. Other documents are
+    /// ignored. They point to `address` instead of a Service, with `authority`, the PEM of the certificate that signed
+    /// the server's certificate.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// # use operator_envtest::TestEnv;
     /// # let (address, authority) = ("127.0.0.1:9443".parse()?, String::new());
     /// let env = TestEnv::builder().crd_path("config/crd/bases").start().await?;
-    /// // `Manager::webhook_address` and `Certificates::authority` of operator-runtime know the two.
+    /// // `Manager::webhook_address` and `Certificates::authority` of operator-runtime return the two.
     /// env.install_webhooks("config", address, &authority).await?;
     /// # Ok(()) }
     /// ```
     ///
-    /// The embedded API server asks them from the next request on.
+    /// The embedded API server calls them from the next request on.
     ///
     /// # Errors
-    /// If there are none, one of them is refused, or the definition of a conversion is not installed.
+    /// Returns an error if there are none, one of them is rejected, or the definition of a conversion is not installed.
     pub async fn install_webhooks(
         &self,
         path: impl AsRef<Path>,
@@ -250,8 +251,7 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Creates a namespace with a name of its own, for one test in an environment that several share. It is deleted
-    /// by [`stop`](Self::stop).
+    /// Creates a namespace with a unique name, for a test in a shared environment. [`stop`](Self::stop) deletes it.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Secret;
@@ -268,7 +268,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// If the API server refuses it.
+    /// Returns an error if the API server rejects it.
     pub async fn namespace(&self) -> Result<String, Error> {
         let namespaces: Api<Namespace> = Api::all(self.client());
         let namespace = serde_json::from_value(json!({"metadata": {"generateName": "test-"}}));
@@ -285,31 +285,31 @@ impl TestEnv {
         Ok(name)
     }
 
-    /// Returns the time limit of assertions: 10 seconds, or that of [`Builder::timeout`].
+    /// Returns the timeout of assertions: 10 seconds, or that of [`Builder::timeout`].
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The embedded API server, if that is the back end; to listen somewhere, for example, or to do what no client can.
+    /// Returns the embedded API server, if that is the back end: for example to listen on an address.
     pub fn api_server(&self) -> Option<&operator_apiserver::ApiServer> {
         self.running.api_server()
     }
 
-    /// Deletes the namespaces that [`namespace`](Self::namespace) made, and the definitions if
-    /// [`Builder::clean_up_crds`] says so, and ends the back end in order. Dropping the environment ends it at once,
-    /// and leaves behind what was made on an existing cluster.
+    /// Deletes the namespaces that [`namespace`](Self::namespace) created, and the definitions if
+    /// [`Builder::clean_up_crds`] was called, and shuts down the back end. Dropping the environment stops it at once,
+    /// and leaves the objects of an existing cluster.
     pub async fn stop(self) {
         let crds = self.crds.as_ref().and_then(|all| all.lock().ok());
         let crds = crds.map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
         if let Err(error) = self.uninstall_crds(crds.iter().map(String::as_str)).await {
-            tracing::warn!(%error, "a definition of a test is left behind");
+            tracing::warn!(%error, "failed to delete a definition of a test");
         }
         let made = self.namespaces.lock().map(|mut all| std::mem::take(&mut *all));
         if !self.running.is_embedded() {
             let namespaces: Api<Namespace> = Api::all(self.client.clone());
             for name in made.unwrap_or_default() {
                 if let Err(error) = namespaces.delete(&name, &DeleteParams::default()).await {
-                    tracing::warn!(name, %error, "the namespace of a test is left behind");
+                    tracing::warn!(name, %error, "failed to delete the namespace of a test");
                 }
             }
         }
@@ -327,13 +327,14 @@ pub(crate) fn request(action: &str) -> impl FnOnce(kube::Error) -> Error {
 }
 
 impl Builder {
-    /// Sets the back end. Default: the one that the environment variables name; see [`Backend`].
+    /// Sets the back end. Default: the one that the environment variables select; see [`Backend`].
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = Some(backend);
         self
     }
 
-    /// Sets which controllers run. Default: all. Embedded back end only: real binaries run none, and a cluster has its own.
+    /// Sets the controllers to run. Default: all. Embedded back end only: real binaries run none, and a cluster has its
+    /// own.
     pub fn controllers(mut self, controllers: Controllers) -> Self {
         self.options.controllers = controllers;
         self
@@ -346,7 +347,7 @@ impl Builder {
         self
     }
 
-    /// Sets how long simulated pods take to start, to finish and to stop. Default: no time. Embedded back end only.
+    /// Sets the times that simulated pods take to start, to finish and to stop. Default: zero. Embedded back end only.
     ///
     /// ```
     /// use std::time::Duration;
@@ -354,7 +355,7 @@ impl Builder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // Long enough to see what the operator says of Pods that are not ready yet.
+    /// // Long enough to see the status while Pods are not ready.
     /// let delays = Delays { start: Duration::from_secs(2), ..Delays::default() };
     /// let env = TestEnv::builder().delays(delays).start().await?;
     /// # Ok(()) }
@@ -364,10 +365,10 @@ impl Builder {
         self
     }
 
-    /// Runs a program of this machine in the pods that have an image, with the arguments, the environment, the service
-    /// account and the probes of the container. Every pod has an address of its own: 10.128.0.2 in the cluster is 127.128.0.2
-    /// on this machine, where an argument such as `--health-probe-bind-address=:8081` listens too. Other pods stay simulated.
-    /// Embedded back end on Linux only.
+    /// Runs a program of this machine in the pods with an image, with the arguments, the environment, the service
+    /// account and the probes of the container. Every pod has its own address: 10.128.0.2 in the cluster is 127.128.0.2
+    /// on this machine, where an argument such as `--health-probe-bind-address=:8081` listens too. Other pods stay
+    /// simulated. Embedded back end on Linux only.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), operator_envtest::Error> {
@@ -392,37 +393,37 @@ impl Builder {
         self
     }
 
-    /// Installs the CustomResourceDefinitions of a YAML file, or of all YAML files of a folder, at the start. Other
-    /// documents in these files are passed over.
+    /// Installs the CustomResourceDefinitions of a YAML file, or of all YAML files of a directory, at the start. Other
+    /// documents are ignored.
     pub fn crd_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.crd_paths.push(path.into());
         self
     }
 
-    /// Deletes the definitions that were installed, and with them their objects, when the environment is
-    /// [stopped](TestEnv::stop); for clusters that outlive the test. Default: they stay.
+    /// Deletes the installed definitions and their objects when the environment is [stopped](TestEnv::stop), for
+    /// clusters that outlive the test. Default: they stay.
     pub fn clean_up_crds(mut self) -> Self {
         self.clean_up_crds = true;
         self
     }
 
     /// Runs Operator Lifecycle Manager on the embedded control plane: Subscriptions, InstallPlans and
-    /// ClusterServiceVersions work, with catalogs from ConfigMaps. Other back ends are left as they are. Needs the
-    /// feature `olm`.
+    /// ClusterServiceVersions work, with catalogs from ConfigMaps. Other back ends are not affected. Needs the feature
+    /// `olm`.
     #[cfg(feature = "olm")]
     pub fn olm(mut self) -> Self {
         self.options.olm = true;
         self
     }
 
-    /// Sets the time limit for real binaries to become ready. Default: `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` (`90s`,
-    /// `1m30s`), or 20 seconds.
+    /// Sets the time limit for real binaries to become ready. Default: `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` (such
+    /// as `90s` or `1m30s`), or 20 seconds.
     pub fn control_plane_start_timeout(mut self, timeout: Duration) -> Self {
         self.programs.start_timeout = timeout;
         self
     }
 
-    /// Sets the time after which real binaries that do not end are killed. Default:
+    /// Sets the time after which real binaries that do not exit are killed. Default:
     /// `KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT`, or 20 seconds.
     pub fn control_plane_stop_timeout(mut self, timeout: Duration) -> Self {
         self.programs.stop_timeout = timeout;
@@ -436,32 +437,34 @@ impl Builder {
         self
     }
 
-    /// Sets the time limit of assertions. Default: 10 seconds.
+    /// Sets the timeout of assertions. Default: 10 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Records the requests of managers that use clients of this environment, in a file of this directory with the name of
-    /// the test. Requests of the test itself are not recorded.
+    /// Records the requests of managers that use clients of this environment, in a file of this directory with the name
+    /// of the test. Requests of the test itself are not recorded.
     ///
-    /// Default: `target/operator-sdk/rbac` where there is a `PROJECT` file, which is where `operator-sdk rbac check`
-    /// looks, and otherwise nowhere. The variable `OPERATOR_SDK_RBAC_RECORD` names another directory, or is `off`.
+    /// Default: `target/operator-sdk/rbac` in a project with a `PROJECT` file, which is the directory of `operator-sdk
+    /// rbac check`, and otherwise no record. The variable `OPERATOR_SDK_RBAC_RECORD` sets another directory, or is
+    /// `off`.
     pub fn record_requests(mut self, directory: impl Into<PathBuf>) -> Self {
         self.record = Some(directory.into());
         self
     }
 
-    /// Records no requests, for tests in which the operator does more than its role has to allow.
+    /// Records no requests, for tests in which the operator does more than its role allows.
     pub fn without_record(mut self) -> Self {
         self.record = None;
         self
     }
 
-    /// Starts the environment; when this returns, the definitions are served.
+    /// Starts the environment. The definitions are served when this returns.
     ///
     /// # Errors
-    /// If the back end cannot be started, a file cannot be read, or a definition is refused or not served in time.
+    /// Returns an error if the back end cannot be started, a file cannot be read, or a definition is rejected or not
+    /// served in time.
     pub async fn start(self) -> Result<TestEnv, Error> {
         let mut crds = self.crds;
         for path in &self.crd_paths {

@@ -1,9 +1,9 @@
-//! Errors of an environment.
+//! [`Error`], the error of an environment.
 
 use crate::crd::CrdError;
 use crate::webhook::WebhookError;
 
-/// Why an environment could not be started, or could not do what was asked.
+/// An error of starting an environment, or of one of its functions.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -17,12 +17,12 @@ use crate::webhook::WebhookError;
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The embedded API server could not be made or could not listen.
+    /// The embedded API server could not be created or could not listen.
     #[error("the embedded API server failed")]
     Embedded(#[from] operator_apiserver::Error),
-    /// No cluster could be found for the back end [`Backend::Existing`](crate::Backend::Existing).
+    /// There is no cluster for the back end [`Backend::Existing`](crate::Backend::Existing).
     #[error(
-        "no usable kubeconfig; set KUBECONFIG, or unset USE_EXISTING_CLUSTER to use the embedded API server"
+        "no valid kubeconfig: set KUBECONFIG, or unset USE_EXISTING_CLUSTER to use the embedded API server"
     )]
     NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A program of the back end [`Backend::Binaries`](crate::Backend::Binaries) could not be started or did not become ready.
@@ -33,8 +33,8 @@ pub enum Error {
         /// The cause.
         problem: String,
     },
-    /// The name of a user or a group cannot be acted as.
-    #[error("{name:?} cannot be the name of a user or a group")]
+    /// The name of a user or a group cannot be impersonated.
+    #[error("invalid name of a user or a group: {name:?}")]
     UserName {
         /// The name.
         name: String,

@@ -1,4 +1,4 @@
-//! Assertions that await events: they hold as soon as the API server says so, and do not poll.
+//! Assertions that wait for events instead of polling.
 
 use std::fmt::{self, Debug};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::env::TestEnv;
 
-/// An object was not as it should be in time. The message shows how it was last seen.
+/// An object did not reach the expected state in time. The message shows its last state.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -48,10 +48,10 @@ impl fmt::Display for NotReached {
 impl std::error::Error for NotReached {}
 
 impl TestEnv {
-    /// Waits until an object is there and `wanted` holds for it, and returns it.
+    /// Waits until an object exists and `wanted` returns true for it, and returns it.
     ///
     /// # Errors
-    /// [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
+    /// Returns [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
     ///
     /// ```
     /// # use operator_envtest::TestEnv;
@@ -99,7 +99,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
+    /// Returns [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
     pub async fn eventually_gone<K>(&self, api: &Api<K>, name: &str) -> Result<(), NotReached>
     where
         K: Resource<DynamicType: Debug> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
@@ -107,8 +107,8 @@ impl TestEnv {
         self.watch(api, name, |object| object.is_none()).await.map(drop)
     }
 
-    /// Waits until `wanted` holds for the list of objects that the parameters select (labels and fields), and returns
-    /// it, sorted by namespace and name.
+    /// Waits until `wanted` returns true for the list of objects with the labels and fields of the parameters, and
+    /// returns it, sorted by namespace and name.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Namespace;
@@ -126,7 +126,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// [`NotReached`] with the last list, after the [timeout](Self::timeout).
+    /// Returns [`NotReached`] with the last list, after the [timeout](Self::timeout).
     pub async fn eventually_list<K>(
         &self,
         api: &Api<K>,
@@ -177,8 +177,7 @@ impl TestEnv {
         }
     }
 
-    /// Looks on for `how_long`, and makes sure that an object is there and `wanted` holds for it all the while. That
-    /// the test takes so long whenever it passes is a reason to keep it short.
+    /// Checks for `how_long` that an object exists and `wanted` returns true for it. A passing test takes this time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -195,7 +194,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// [`NotReached`] as soon as it does not, with that state of the object.
+    /// Returns [`NotReached`] with the first state of the object that fails the check.
     pub async fn consistently<K>(
         &self,
         api: &Api<K>,
@@ -233,7 +232,7 @@ impl TestEnv {
         })
     }
 
-    /// Changes an object: reads it, changes it and writes it, again if somebody else wrote meanwhile.
+    /// Reads, changes and writes an object, and retries after conflicts.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Namespace;
@@ -251,7 +250,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// If the object is not there, or the API server refuses the change.
+    /// Returns an error if the object does not exist, or the API server rejects the change.
     pub async fn update<K>(&self, api: &Api<K>, name: &str, change: impl Fn(&mut K)) -> Result<K, kube::Error>
     where
         K: Clone + DeserializeOwned + Serialize + Debug,
@@ -266,8 +265,8 @@ impl TestEnv {
         }
     }
 
-    /// Changes the status of an object, as [`TestEnv::update`] changes the rest: for what a controller would say that
-    /// does not run in the test.
+    /// Changes the status of an object, as [`TestEnv::update`] changes the rest: for the status that a controller which
+    /// does not run in the test would set.
     ///
     /// ```
     /// use k8s_openapi::api::apps::v1::Deployment;
@@ -276,7 +275,7 @@ impl TestEnv {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // No controller runs: the test says what it would say.
+    /// // No controller runs, so the test sets the status.
     /// let env = TestEnv::builder().controllers(Controllers::None).start().await?;
     /// let deployments = Api::<Deployment>::default_namespaced(env.client());
     /// # let web = serde_json::from_value(serde_json::json!({
@@ -298,7 +297,7 @@ impl TestEnv {
     /// ```
     ///
     /// # Errors
-    /// As [`TestEnv::update`].
+    /// As for [`TestEnv::update`].
     pub async fn update_status<K>(
         &self,
         api: &Api<K>,
@@ -365,7 +364,7 @@ fn is_same<K: Resource>(a: &K, b: &K) -> bool {
     a.namespace() == b.namespace() && a.name_any() == b.name_any()
 }
 
-/// An object as indented JSON, without its managed fields.
+/// Returns an object as indented JSON without its managed fields.
 fn show<K: Resource + Serialize>(object: &K) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value

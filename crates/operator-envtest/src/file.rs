@@ -1,11 +1,11 @@
-//! Objects in YAML files.
+//! Reading of objects from YAML files: [`read_object`].
 
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Why objects could not be read from a file.
+/// An error of reading objects from a file.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -17,15 +17,15 @@ use serde_json::Value;
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// A file or folder could not be read.
+    /// A file or directory could not be read.
     #[error("cannot read {}", .path.display())]
     Read {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
     },
-    /// A file is not YAML, or not the YAML of the kind that was asked for.
+    /// A file is not YAML, or has another kind.
     #[error("{}: {problem}", .path.display())]
     Yaml {
         /// The file.
@@ -45,14 +45,14 @@ pub enum FileError {
 /// ```
 ///
 /// # Errors
-/// If the file cannot be read, or is no object of this kind.
+/// Returns an error if the file cannot be read, or has no object of this kind.
 pub fn read_object<K: DeserializeOwned>(path: impl AsRef<Path>) -> Result<K, FileError> {
     let path = path.as_ref();
     serde_saphyr::from_str(&text_of(path)?).map_err(|error| not_yaml(path, &error))
 }
 
-/// The documents in a YAML file, or in all YAML files of a folder, by name of the file; `deep` looks into the folders
-/// of the folder too.
+/// Returns the documents in a YAML file, or in all YAML files of a directory, by name of the file. `deep` includes
+/// subdirectories.
 pub(crate) fn documents(path: &Path, deep: bool) -> Result<Vec<Value>, FileError> {
     if !path.is_dir() {
         return serde_saphyr::from_multiple(&text_of(path)?).map_err(|error| not_yaml(path, &error));

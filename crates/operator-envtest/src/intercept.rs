@@ -1,4 +1,4 @@
-//! Requests that fail, wait or get lost, because a test wants them to.
+//! [`Interceptor`]: requests that fail, wait or get lost.
 
 use std::error::Error;
 use std::fmt;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::record::{AccessRequest, request_of};
 
-/// Stands between an operator and the API server: it sees each request, and a function of the test says what becomes of
-/// it. It is what controller-runtime's `interceptor.Funcs` are for.
+/// Intercepts the requests between an operator and the API server: a function of the test decides about each. It
+/// corresponds to controller-runtime's `interceptor.Funcs`.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -30,7 +30,7 @@ use crate::record::{AccessRequest, request_of};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let env = TestEnv::start().await?;
-/// // The first creation of a ConfigMap fails, as on a server that is too busy.
+/// // The first creation of a ConfigMap fails, as on an overloaded server.
 /// let failed = AtomicBool::new(false);
 /// let interceptor = Interceptor::new(move |call| {
 ///     if call.is("create", "configmaps") && !failed.swap(true, Ordering::Relaxed) {
@@ -56,12 +56,12 @@ pub struct Interceptor {
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// A request, in the words of RBAC.
+/// A request with its RBAC attributes.
 ///
 /// ```
 /// use operator_envtest::Call;
 ///
-/// /// Whether it is a write.
+/// /// Returns true for a write.
 /// fn writes(call: &Call) -> bool {
 ///     !matches!(call.verb.as_str(), "get" | "list" | "watch")
 /// }
@@ -70,18 +70,18 @@ pub struct Interceptor {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for what is no resource, such
-    /// as `/version`, the method in lower case.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the method in lower case
+    /// for paths without a resource, such as `/version`.
     pub verb: String,
     /// The API group; empty for the core group.
     pub group: String,
-    /// The resource, such as `deployments`; empty for what is none.
+    /// The resource, such as `deployments`. Empty for other paths.
     pub resource: String,
-    /// The subresource, such as `status`, if it is about one.
+    /// The subresource, such as `status`. Empty without one.
     pub subresource: String,
-    /// The namespace, if the request names one.
+    /// The namespace. Empty without one.
     pub namespace: String,
-    /// The name of the object, if the request names one.
+    /// The name of the object. Empty without one.
     pub name: String,
     /// The path.
     pub path: String,
@@ -89,7 +89,7 @@ pub struct Call {
     pub query: String,
 }
 
-/// The fate of an intercepted request.
+/// The treatment of an intercepted request.
 ///
 /// ```
 /// use operator_envtest::{Interceptor, Then};
@@ -103,15 +103,15 @@ pub struct Call {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Then {
-    /// It goes to the server.
+    /// Sends it to the server.
     Proceed,
-    /// It goes to the server later.
+    /// Sends it to the server after a delay.
     Delay(Duration),
-    /// The server does not see it, and this is the answer.
+    /// Answers with this status, without the server.
     Fail(Box<Status>),
-    /// The server does not see it, and this is the answer: an object, or a list.
+    /// Answers with this object or list, without the server.
     Answer(Value),
-    /// The server does what it asks, and the connection breaks before the answer is there.
+    /// Sends it to the server, and breaks the connection before the response.
     LoseAnswer,
 }
 
@@ -120,7 +120,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 // === impl Interceptor ===
 
 impl Interceptor {
-    /// Asks `hook` what becomes of each request. It is called when the request is sent, and must not block.
+    /// Creates an interceptor that calls `hook` for each request when it is sent. The function must not block.
     ///
     /// ```
     /// use operator_envtest::{Interceptor, Then};
@@ -135,8 +135,8 @@ impl Interceptor {
         }
     }
 
-    /// A client that sends everything through another one, unless the hook says otherwise. A watch or a list of a cache
-    /// is a request like any other.
+    /// Returns a client that sends its requests through another one, as the hook decides. Lists and watches of a cache
+    /// are included.
     ///
     /// ```
     /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
@@ -164,7 +164,7 @@ impl Interceptor {
         Client::new(service, namespace)
     }
 
-    /// The requests so far, in the order in which they were sent.
+    /// Returns the requests so far, in the order in which they were sent.
     ///
     /// ```
     /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
@@ -226,7 +226,11 @@ async fn follow(then: Then, client: Client, request: Request<Body>) -> Result<Re
         Then::Answer(object) => return answer(StatusCode::OK, &object),
         Then::LoseAnswer => {
             client.send(request).await?;
-            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the test lost the answer").into());
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                "the response was dropped by the test",
+            )
+            .into());
         }
     }
     Ok(client.send(request).await?)
@@ -281,7 +285,7 @@ impl Call {
 // === impl Then ===
 
 impl Then {
-    /// An answer of the API server that is an error: code, reason and message of its `Status`, as in 409, `Conflict`.
+    /// Returns an error response of the API server: code, reason and message of its `Status`, as in 409, `Conflict`.
     ///
     /// ```
     /// use operator_envtest::Then;

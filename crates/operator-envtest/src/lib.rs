@@ -1,15 +1,15 @@
-//! A Kubernetes control plane for one test, in its process.
+//! A Kubernetes control plane for tests, in the process of the test.
 //!
-//! [`TestEnv::start`] gives a test an API server of its own in milliseconds, with the controllers that an operator
-//! meets on a cluster: Deployments get Pods, Pods become Ready on a simulated node, owned objects are garbage
-//! collected, namespaces go away. Nothing is downloaded and no socket is opened unless the test asks for a kubeconfig.
+//! [`TestEnv::start`] starts an API server in milliseconds, with the controllers of a cluster: Deployments get Pods,
+//! Pods become Ready on a simulated node, owned objects are garbage collected, namespaces are deleted. Nothing is
+//! downloaded, and no socket is opened unless the test requests a kubeconfig.
 //!
-//! In the project of an operator, the requests of managers are recorded:
-//! `operator-sdk rbac check` compares it with the operator's role ([`Builder::record_requests`]).
+//! In the project of an operator the requests of managers are recorded, and `operator-sdk rbac check` compares them
+//! with the operator's role ([`Builder::record_requests`]).
 //!
-//! [`crash_after_each_write`] crashes an operator after each of its writes in turn and compares what becomes of it.
+//! [`crash_after_each_write`] crashes an operator after each of its writes in turn and compares the results.
 //!
-//! [`Interceptor`] lets requests fail, wait or get lost, to see what the operator makes of it.
+//! [`Interceptor`] lets requests fail, wait or get lost.
 //!
 //! The same test runs on an existing cluster (`USE_EXISTING_CLUSTER=true`) and on real `kube-apiserver` and `etcd`
 //! binaries (`KUBEBUILDER_ASSETS=DIR`); see [`Backend`].

@@ -1,7 +1,7 @@
-//! Records the requests of operators under test; `operator-sdk rbac check` compares them with the roles.
+//! [`Recorder`] records the requests of operators under test, which `operator-sdk rbac check` compares with the roles.
 //!
-//! Only requests of a manager count, which names itself in its `User-Agent`; those of the test around it do not. What is
-//! new is written at once, so that a test that fails, or an environment that is never dropped, loses nothing.
+//! Only requests with the `User-Agent` of a manager are recorded, not those of the test. New requests are written at
+//! once, so that a failed test, or an environment that is never dropped, loses nothing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,7 +15,7 @@ use kube::client::Body;
 use operator_apiserver::RequestInfo;
 use serde::{Deserialize, Serialize};
 
-/// Names the directory of the records; `off` for none.
+/// The variable with the directory of the records; `off` for none.
 const VARIABLE: &str = "OPERATOR_SDK_RBAC_RECORD";
 /// The file that marks the project of an operator.
 const PROJECT: &str = "PROJECT";
@@ -23,14 +23,14 @@ const PROJECT: &str = "PROJECT";
 const DIRECTORY: &str = "target/operator-sdk/rbac";
 /// The prefix of the user agent of a manager.
 const RUNTIME: &str = "operator-runtime/";
-/// As many names of objects are kept apart for each verb and resource; further ones are as good as those.
+/// Maximum number of object names for each verb and resource. Further ones are not recorded separately.
 const NAMES: usize = 32;
 /// Paths of discovery, which every client may read.
 const DISCOVERY: [&str; 8] = [
     "api", "apis", "healthz", "livez", "openapi", "openid", "readyz", "version",
 ];
 
-/// A request, with the attributes that authorization looks at.
+/// A request with the attributes of authorization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct AccessRequest {
@@ -53,20 +53,20 @@ pub(crate) struct AccessRequest {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Record {
-    /// The process that wrote it: another one writes it anew.
+    /// The process that wrote the file. Another process replaces it.
     process: u32,
     requested: BTreeSet<AccessRequest>,
 }
 
-/// Keeps the requests, and writes them to the file of the test.
+/// Collects the requests and writes them to the file of the test.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     file: Arc<PathBuf>,
     requested: Arc<Mutex<BTreeSet<AccessRequest>>>,
 }
 
-/// Where records go unless the builder says otherwise: where the variable says, or into the target directory of the
-/// project that is tested. Nowhere for tests that are not those of a project.
+/// Returns the default directory of records: the one in the variable, or that in the target directory of the tested
+/// project. `None` for tests outside a project.
 pub(crate) fn directory() -> Option<PathBuf> {
     directory_of(
         std::env::var(VARIABLE).ok().as_deref(),
@@ -82,7 +82,7 @@ fn directory_of(variable: Option<&str>, is_project: bool) -> Option<PathBuf> {
     }
 }
 
-/// A client that sends everything through another one, and records what managers ask.
+/// Returns a client that sends its requests through another one and records those of managers.
 pub(crate) fn recorded(client: Client, recorder: Recorder) -> Client {
     let namespace = client.default_namespace().to_owned();
     let recording = tower::service_fn(move |request: Request<Body>| {
@@ -98,7 +98,7 @@ pub(crate) fn recorded(client: Client, recorder: Recorder) -> Client {
                 .as_ref()
                 .is_ok_and(|response| response.status() == StatusCode::CREATED);
             if let Some(requested) = requested.filter(|_| created) {
-                // A server asks for this one too when an apply or an update makes an object.
+                // The server also requires this permission if an apply or an update creates an object.
                 recorder.add(AccessRequest {
                     verb: "create".to_owned(),
                     ..requested
@@ -145,7 +145,7 @@ fn is_discovery(info: &RequestInfo) -> bool {
 // === impl Recorder ===
 
 impl Recorder {
-    /// The recorder of the test that runs in this thread.
+    /// Returns the recorder of the test that runs in this thread.
     pub(crate) fn new(directory: &Path) -> Self {
         let program = std::env::current_exe().ok();
         let stem = program.as_deref().and_then(Path::file_stem).unwrap_or_default();
@@ -180,11 +180,12 @@ impl Recorder {
             return;
         }
         if let Err(error) = self.write(&all) {
-            tracing::warn!(file = %self.file.display(), %error, "What the operator asks is not recorded");
+            tracing::warn!(file = %self.file.display(), %error, "Failed to record the requests of the operator");
         }
     }
 
-    /// Adds to what other environments of the same test wrote in this process, and replaces what older ones did.
+    /// Merges the requests with those of other environments of the same test in this process, and replaces older
+    /// records.
     fn write(&self, requested: &BTreeSet<AccessRequest>) -> io::Result<()> {
         let process = std::process::id();
         let there = std::fs::read(&*self.file).unwrap_or_default();
@@ -205,7 +206,7 @@ impl Recorder {
     }
 }
 
-/// The name of a program of cargo's without the hash at its end.
+/// Returns the name of a program without cargo's hash.
 fn without_hash(stem: &str) -> &str {
     let hash = |text: &str| text.len() == 16 && text.chars().all(|c| c.is_ascii_hexdigit());
     match stem.rsplit_once('-') {

@@ -1,4 +1,4 @@
-//! Webhooks of an operator under test: registered in the API server by the address where the test serves them.
+//! Registration of the webhooks of an operator under test, by the address at which the test serves them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::file::{self, FileError};
 
 const MANAGER: &str = "operator-envtest";
 
-/// Why webhooks could not be installed.
+/// An error of installing webhooks.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -24,7 +24,7 @@ const MANAGER: &str = "operator-envtest";
 /// let env = TestEnv::start().await?;
 /// # let folder = tempfile::tempdir()?;
 /// # let config = folder.path();
-/// // `config` has no webhooks in it.
+/// // `config` has no webhooks.
 /// let refused = env.install_webhooks(config, "127.0.0.1:9443".parse()?, "").await;
 /// assert!(matches!(refused, Err(Error::Webhook(WebhookError::Nothing { .. }))));
 /// # Ok(()) }
@@ -34,17 +34,17 @@ pub enum WebhookError {
     /// The manifests could not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Nothing there says anything about webhooks.
+    /// The manifests have no webhooks.
     #[error(
-        "no webhook configuration and no conversion in {}; `operator-sdk generate manifests` writes them",
+        "no webhook configuration and no conversion in {}: run `operator-sdk generate manifests`",
         .path.display()
     )]
     Nothing {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// The API server refused a configuration, or has no definition to convert.
-    #[error("the API server refused the webhooks of {name}")]
+    /// The API server rejected a configuration, or has no definition for a conversion.
+    #[error("the API server rejected the webhooks of {name}")]
     Refused {
         /// The name of the configuration or of the definition.
         name: String,
@@ -57,11 +57,11 @@ pub enum WebhookError {
 /// The address of the webhooks, and the certificate authority of their server.
 pub(crate) struct Endpoint<'a> {
     pub(crate) address: SocketAddr,
-    /// The certificate of the authority, as PEM.
+    /// The certificate of the authority as PEM.
     pub(crate) authority: &'a str,
 }
 
-/// Registers the webhook configurations and conversions in a file or in a tree of folders.
+/// Registers the webhook configurations and conversions in a file or a directory tree.
 pub(crate) async fn install(
     client: &Client,
     path: &Path,
@@ -75,7 +75,7 @@ pub(crate) async fn install(
     found.then_some(()).ok_or(WebhookError::Nothing { path })
 }
 
-/// Registers what a document says about webhooks; whether it says anything.
+/// Registers the webhooks of a document. Returns false if it has none.
 async fn register(client: &Client, document: Value, endpoint: &Endpoint<'_>) -> Result<bool, WebhookError> {
     let kind = document["kind"].as_str().unwrap_or_default();
     match kind {
@@ -131,14 +131,14 @@ impl Endpoint<'_> {
 
     fn conversion(&self, document: &Value) -> Value {
         let mut conversion = document["spec"]["conversion"].clone();
-        // A merge patch keeps what it does not name.
+        // A merge patch keeps the other fields.
         let mut config = self.client_config(&conversion["webhook"]["clientConfig"]);
         config["service"] = Value::Null;
         conversion["webhook"]["clientConfig"] = config;
         json!({"spec": {"conversion": conversion}})
     }
 
-    /// By URL, in place of the Service that a cluster has.
+    /// Replaces the Service by a URL.
     fn client_config(&self, there: &Value) -> Value {
         let path = there.pointer("/service/path").and_then(Value::as_str);
         json!({

@@ -1,4 +1,4 @@
-//! Crashes find operators that count on having been told.
+//! Crashes reveal operators that rely on responses.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, PostParams};
@@ -13,7 +13,7 @@ fn config_map(name: &str) -> ConfigMap {
     config_map
 }
 
-/// How many ConfigMaps there are once the one named `done` is.
+/// Returns the number of ConfigMaps when the one named `done` exists.
 async fn count_when_done(env: &TestEnv) -> Outcome<usize> {
     let configs: Api<ConfigMap> = Api::default_namespaced(env.client());
     env.eventually(&configs, "done", |_| true).await?;

@@ -1,4 +1,4 @@
-//! The embedded back end, as an operator's test uses it.
+//! The embedded back end, as in the test of an operator.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -244,7 +244,7 @@ async fn a_client_as_another_user_may_do_what_its_roles_allow() {
         ),
         "{refused}"
     );
-    // The aggregated role `view` has its rules from the controllers.
+    // The controllers fill the rules of the aggregated role `view`.
     let binding = serde_json::from_value(json!({
         "metadata": {"name": "robots"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
@@ -408,7 +408,7 @@ async fn interceptor_loses_answers_and_gives_its_own() {
         .await
         .unwrap_err();
     assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
-    // The server did it all the same.
+    // The server has carried it out.
     assert_eq!(configs.get("a").await.unwrap().name_any(), "a");
     let made_up = configs.get("made-up").await.unwrap();
     assert_eq!(made_up.data.unwrap()["from"], "the test");
@@ -483,7 +483,7 @@ async fn a_pod_runs_a_program_of_this_machine() {
     env.eventually(&pods, "p", |pod| phase(pod).as_deref() == Some("Succeeded"))
         .await
         .unwrap();
-    // The pod has ended: nothing is left to wait for.
+    // The pod has ended, so there is nothing to wait for.
     let stopped = tokio::time::timeout(Duration::from_secs(5), env.stop());
     assert!(stopped.await.is_ok());
 }

@@ -1,4 +1,4 @@
-//! Webhooks that authenticate bearer tokens, for API servers that are started with
+//! Webhooks that authenticate bearer tokens: [`Authenticator`]. They are for API servers with
 //! `--authentication-token-webhook-config-file`.
 
 use std::panic::AssertUnwindSafe;
@@ -42,27 +42,27 @@ const VERSION: &str = "authentication.k8s.io/v1";
 /// }
 /// ```
 pub trait Authenticator: Send + Sync + 'static {
-    /// Judges a token, which is never empty.
+    /// Authenticates a token, which is never empty.
     fn authenticate(&self, request: TokenRequest) -> impl Future<Output = TokenResponse> + Send;
 }
 
-/// What the API server asks about.
+/// The request of an API server.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TokenRequest {
     /// The bearer token.
     pub token: String,
-    /// For whom the token should be meant; the API server when empty.
+    /// The audiences of the token. Empty means the API server.
     pub audiences: Vec<String>,
-    /// What the connection and layers before know of the HTTP request.
+    /// The extensions of the HTTP request, from the connection and from layers.
     pub extensions: Extensions,
 }
 
-/// What an [`Authenticator`] answers: the `status` of a `TokenReview`. By default the token is nobody's.
+/// The `status` of a `TokenReview`. The default is unauthenticated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenResponse(TokenReviewStatus);
 
-/// The part of a `TokenReview`, of v1 or v1beta1, that matters.
+/// The relevant part of a `TokenReview`, of v1 or v1beta1.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review {
@@ -87,7 +87,7 @@ struct Spec {
 // === impl TokenResponse ===
 
 impl TokenResponse {
-    /// The token is this user's.
+    /// Authenticates the token as this user.
     pub fn authenticated(user: UserInfo) -> Self {
         Self(TokenReviewStatus {
             authenticated: Some(true),
@@ -96,7 +96,7 @@ impl TokenResponse {
         })
     }
 
-    /// The token is nobody's; `reason` is for the log of the API server, and may be empty.
+    /// Rejects the token. `reason` is for the log of the API server, and may be empty.
     pub fn unauthenticated(reason: impl Into<String>) -> Self {
         Self(TokenReviewStatus {
             authenticated: Some(false),
@@ -105,19 +105,19 @@ impl TokenResponse {
         })
     }
 
-    /// The token could not be judged: it is nobody's for now, and the error is for the log of the API server.
+    /// Rejects the token because of an error, which is for the log of the API server.
     pub fn errored(error: impl std::fmt::Display) -> Self {
         Self::unauthenticated(error.to_string())
     }
 
-    /// For whom the token is meant, of those that were asked about.
+    /// Sets the audiences of the token, out of those in the request.
     #[must_use]
     pub fn audiences(mut self, audiences: impl IntoIterator<Item = String>) -> Self {
         self.0.audiences = Some(audiences.into_iter().collect());
         self
     }
 
-    /// As JSON, in answer to a review of this version.
+    /// Returns the response to a review of this version as JSON.
     fn to_json(&self, api_version: &str, uid: Option<&str>) -> Vec<u8> {
         let api_version = if api_version.is_empty() {
             VERSION
@@ -167,7 +167,7 @@ async fn review(
     let bad = |message: String| (StatusCode::BAD_REQUEST, message);
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
-        let message = "webhooks are called with POST".to_owned();
+        let message = "webhook requests must use POST".to_owned();
         return Err((StatusCode::METHOD_NOT_ALLOWED, message));
     }
     if body.is_empty() {
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows the tokens that begin with `robot:`.
+    /// Authenticates tokens that begin with `robot:`.
     struct Robots;
 
     impl Authenticator for Robots {

@@ -1,7 +1,8 @@
-//! Leader for life: the lock is a `ConfigMap` that belongs to the leader's pod. Kubernetes' garbage collector takes it
-//! away with the pod, and not before; so there is nothing to renew, and a leader that is cut off stays the leader.
+//! Leader for life: [`LeaderForLife`]. The lock is a `ConfigMap` that the leader's pod owns. The garbage collector
+//! deletes it with the pod, and not before: there is nothing to renew, and a leader without a connection stays the
+//! leader.
 //!
-//! Its place is an operator that must never run twice, at the price of a slower failover.
+//! It is for operators that must never run twice, at the price of a slower failover.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -16,16 +17,16 @@ use operator_runtime::election::{Election, ElectionError, Leadership, namespace}
 use operator_runtime::metrics::LeaderMetrics;
 use operator_runtime::{Error, Result};
 
-/// The first wait, and the share by which waits vary.
+/// The first wait, and the relative variation of waits.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const JITTER: f64 = 0.2;
-/// Why a pod failed that will not run again, though it is still there.
+/// The reasons of failed pods that will not run again although they exist.
 const EVICTIONS: [&str; 2] = ["Evicted", "Preempting"];
 
 /// A candidate for a lock that is held for life.
 ///
-/// It needs permission to get pods, nodes and config maps, to create and delete config maps, and to delete pods; and
-/// its pod needs the environment variable `POD_NAME`, from the field `metadata.name`.
+/// It needs permission to get pods, nodes and config maps, to create and delete config maps, and to delete pods. Its
+/// pod needs the environment variable `POD_NAME`, from the field `metadata.name`.
 ///
 /// ```no_run
 /// use operator_lib::leader::LeaderForLife;
@@ -63,21 +64,20 @@ pub struct LeaderForLifeBuilder {
     metrics: LeaderMetrics,
 }
 
-/// What a candidate makes of a lock that exists.
+/// The state of an existing lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// This pod holds it already: the container was restarted.
+    /// This pod holds it: the container was restarted.
     Mine,
-    /// Its holder lives, or the garbage collector has yet to come.
+    /// Its holder runs, or will be collected.
     Wait,
-    /// Its holder will never run again: delete the pod, and the garbage collector will do the rest.
+    /// Its holder will never run again: delete the pod, and the garbage collector deletes the lock.
     DeletePod,
-    /// The node of its holder is gone, and nobody may be there to end the pod: delete pod and lock.
+    /// The node of its holder is gone, so the pod may never end: delete pod and lock.
     DeletePodAndLock,
 }
 
-/// Judges the holder of a lock. `pod` is the pod that the lock names, `node` the one it runs on; `None` where they do
-/// not exist.
+/// Returns the state of a lock. `pod` is its owner and `node` that of the pod; `None` if they do not exist.
 fn judge(owner: &OwnerReference, me: &OwnerReference, pod: Option<&Pod>, node: Option<&Node>) -> Verdict {
     if owner.name == me.name && owner.uid == me.uid {
         return Verdict::Mine;
@@ -103,7 +103,7 @@ fn evicted(pod: &Pod) -> bool {
     failed && EVICTIONS.contains(&reason) && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// A node that says nothing of itself counts as ready: its pods are left alone.
+/// A node without conditions counts as ready, so that its pods are not deleted.
 fn ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready =
@@ -114,34 +114,34 @@ fn ready(node: &Node) -> bool {
 // === impl LeaderForLifeBuilder ===
 
 impl LeaderForLifeBuilder {
-    /// The namespace of the lock and of the pod; that of the pod's service account unless said otherwise.
+    /// Sets the namespace of the lock and of the pod. Default: that of the pod's service account.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// The name of this pod; the environment variable `POD_NAME` unless said otherwise.
+    /// Sets the name of this pod. Default: the environment variable `POD_NAME`.
     pub fn pod_name(mut self, name: &str) -> Self {
         self.pod_name = Some(name.to_owned());
         self
     }
 
-    /// The longest wait between two attempts; 16 s unless said otherwise. The first is 1 s, and each doubles.
+    /// Sets the maximum wait between two attempts. The first is 1 s, and each doubles. Default: 16 s.
     pub fn max_backoff_interval(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }
 
-    /// Where to tell `leader_election_master_status`; nowhere unless said otherwise.
+    /// Sets the metric `leader_election_master_status`. Default: not reported.
     pub fn metrics(mut self, metrics: LeaderMetrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Checks what was said. Nothing is asked of the API server yet.
+    /// Checks the options. No request is sent yet.
     ///
     /// # Errors
-    /// If the name is empty, or the namespace or the pod cannot be found out.
+    /// Returns an error if the name is empty, or if the namespace or the pod is unknown.
     pub fn build(self) -> Result<LeaderForLife, ElectionError> {
         if self.name.is_empty() {
             return Err(ElectionError::NoName);
@@ -166,7 +166,7 @@ impl LeaderForLifeBuilder {
 // === impl LeaderForLife ===
 
 impl LeaderForLife {
-    /// Begins an election; `name` is the name of the `ConfigMap`, unique to the operator.
+    /// Returns a builder of an election. `name` is the name of the `ConfigMap`, which must be unique to the operator.
     pub fn builder(client: kube::Client, name: &str) -> LeaderForLifeBuilder {
         LeaderForLifeBuilder {
             client,
@@ -189,7 +189,7 @@ impl LeaderForLife {
             let Some(lock) =
                 lock.map_err(|source| failed(format!("read ConfigMap {:?}", self.name), source))?
             else {
-                // It went away between the two requests.
+                // It was deleted between the two requests.
                 continue;
             };
             if self.challenge(&lock, &me).await? {
@@ -200,7 +200,7 @@ impl LeaderForLife {
         }
     }
 
-    /// The reference to this pod that makes the lock its own.
+    /// Returns the owner reference to this pod for the lock.
     async fn me(&self) -> Result<OwnerReference, ElectionError> {
         let pod = self.pods.get(&self.pod_name).await;
         let pod = pod.map_err(|source| {
@@ -218,7 +218,7 @@ impl LeaderForLife {
         })
     }
 
-    /// Whether the lock was free and is now this pod's.
+    /// Returns true if the lock was free and this pod has acquired it.
     async fn create(&self, me: &OwnerReference) -> Result<bool, ElectionError> {
         let lock = ConfigMap {
             metadata: ObjectMeta {
@@ -235,7 +235,7 @@ impl LeaderForLife {
         }
     }
 
-    /// Whether this pod holds the lock already. Clears away a holder that will never run again.
+    /// Returns true if this pod holds the lock. Deletes a holder that will never run again.
     async fn challenge(&self, lock: &ConfigMap, me: &OwnerReference) -> Result<bool, ElectionError> {
         let owners = lock.metadata.owner_references.as_deref().unwrap_or_default();
         let [owner] = owners else {
@@ -254,7 +254,7 @@ impl LeaderForLife {
             );
             return Ok(false);
         }
-        // What cannot be read counts as alive.
+        // A pod that cannot be read counts as running.
         let pod = self.pods.get_opt(&owner.name).await.ok().flatten();
         let node = self.node_of(pod.as_ref()).await;
         let verdict = judge(owner, me, pod.as_ref(), node.as_ref());
@@ -280,19 +280,19 @@ impl LeaderForLife {
             "Deleting the pod of a leader that will not run again"
         );
         if let Err(error) = self.pods.delete(&owner.name, &params).await {
-            tracing::warn!(pod = owner.name, %error, "Cannot delete the pod of the leader");
+            tracing::warn!(pod = owner.name, %error, "Failed to delete the pod of the leader");
         }
     }
 
     async fn delete_lock(&self, lock: &ConfigMap) {
         let params = only(lock.metadata.uid.clone(), lock.metadata.resource_version.clone());
         if let Err(error) = self.locks.delete(&self.name, &params).await {
-            tracing::warn!(lock = self.name, %error, "Cannot delete the lock of the leader");
+            tracing::warn!(lock = self.name, %error, "Failed to delete the lock of the leader");
         }
     }
 }
 
-/// Deletes this very object and not another of the same name.
+/// Returns the preconditions that limit a deletion to this object.
 fn only(uid: Option<String>, resource_version: Option<String>) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid,
@@ -334,7 +334,7 @@ impl Election for LeaderForLife {
     }
 }
 
-/// A random number from 0 up to 1.
+/// Returns a random number in `0.0..1.0`.
 fn random() -> f64 {
     let bits = RandomState::new().hash_one(0u8) >> 32;
     f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)

@@ -1,12 +1,12 @@
-//! `OperatorCondition`: what an operator tells the Operator Lifecycle Manager about itself, such as that it must not be
-//! upgraded now.
+//! [`OperatorCondition`], by which an operator reports its state to the Operator Lifecycle Manager, such as that it
+//! must not be upgraded now.
 //!
 //! ```no_run
 //! use operator_runtime::Condition;
 //! use operator_lib::operator_condition::{OperatorCondition, UPGRADEABLE};
 //! use operator_runtime::prelude::*;
 //!
-//! /// Before anything runs: nobody is to replace this operator until it says so.
+//! /// Prevents upgrades until the operator allows them.
 //! async fn hold(manager: &Manager) -> Result<()> {
 //!     if let Some(olm) = OperatorCondition::from_env(manager.client().kube().clone())? {
 //!         olm.set(Condition::new(UPGRADEABLE, false, "Starting", "The operator looks around")).await?;
@@ -26,7 +26,7 @@ use operator_runtime::{Condition, Conditions};
 
 /// OLM sets it in the operator's containers.
 const NAME: &str = "OPERATOR_CONDITION_NAME";
-/// The type of the condition that tells OLM whether it may upgrade the operator: while it is `False`, OLM waits.
+/// The type of the condition that allows upgrades. While it is `False`, OLM does not upgrade the operator.
 ///
 /// ```
 /// use operator_runtime::Condition;
@@ -36,12 +36,12 @@ const NAME: &str = "OPERATOR_CONDITION_NAME";
 /// assert_eq!(condition.type_, "Upgradeable");
 /// ```
 pub const UPGRADEABLE: &str = "Upgradeable";
-/// How often to try again when somebody else wrote meanwhile.
+/// Maximum number of attempts after conflicts.
 const TRIES: usize = 5;
 
-/// The `OperatorCondition` (`operators.coreos.com/v2`) that OLM made for this operator.
+/// The `OperatorCondition` (`operators.coreos.com/v2`) that OLM created for this operator.
 ///
-/// The operator needs permission to get and update it, which OLM gives.
+/// The operator needs permission to get and update it, which OLM grants.
 ///
 /// ```no_run
 /// use operator_runtime::Condition;
@@ -60,7 +60,7 @@ pub struct OperatorCondition {
     name: String,
 }
 
-/// Why a condition cannot be read or set.
+/// An error of reading or setting a condition.
 ///
 /// ```
 /// use operator_runtime::Condition;
@@ -76,26 +76,26 @@ pub struct OperatorCondition {
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorConditionError {
-    /// OLM runs the operator, and its namespace cannot be found out.
-    #[error("{NAME} is set, but the namespace of the operator is not known")]
+    /// OLM runs the operator, but its namespace is unknown.
+    #[error("{NAME} is set, but the namespace of the operator is unknown")]
     NoNamespace(#[source] ElectionError),
-    /// The API server refused.
+    /// The API server rejected the request.
     #[error("cannot {verb} OperatorCondition {name:?}")]
     Request {
-        /// What was tried.
+        /// The verb of the request.
         verb: &'static str,
         /// The name of the object.
         name: String,
-        /// The answer.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
-    /// `spec.conditions` is something else.
-    #[error("spec.conditions of OperatorCondition {name:?} is no list of conditions")]
+    /// `spec.conditions` has another form.
+    #[error("spec.conditions of OperatorCondition {name:?} is not a list of conditions")]
     Malformed {
         /// The name of the object.
         name: String,
-        /// Why.
+        /// The decoding error.
         #[source]
         source: serde_json::Error,
     },
@@ -104,12 +104,11 @@ pub enum OperatorConditionError {
 // === impl OperatorCondition ===
 
 impl OperatorCondition {
-    /// The one whose name OLM puts into the variable `OPERATOR_CONDITION_NAME`, in the namespace of the pod's service
-    /// account; `None` where OLM does not run the operator.
+    /// Returns the object that OLM names in the variable `OPERATOR_CONDITION_NAME`, in the namespace of the pod's
+    /// service account, or `None` if OLM does not run the operator.
     ///
     /// # Errors
-    /// [`OperatorConditionError::NoNamespace`] if the variable is set, and there is no service account that says in
-    /// which namespace.
+    /// Returns [`OperatorConditionError::NoNamespace`] if the variable is set but the pod has no service account.
     pub fn from_env(client: Client) -> Result<Option<Self>, OperatorConditionError> {
         let Some(name) = std::env::var(NAME).ok().filter(|name| !name.is_empty()) else {
             return Ok(None);
@@ -118,7 +117,7 @@ impl OperatorCondition {
         Ok(Some(Self::new(client, &namespace, &name)))
     }
 
-    /// The one of this name. Nothing is asked yet.
+    /// Returns the object with this name. No request is sent yet.
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
             "operators.coreos.com",
@@ -131,23 +130,24 @@ impl OperatorCondition {
         }
     }
 
-    /// The condition of a type, as the operator set it in `spec.conditions`; `None` where it did not.
+    /// Returns the condition of a type in `spec.conditions`, or `None` if the operator has not set it.
     ///
     /// # Errors
-    /// If the API server refuses, the object does not exist, or its conditions cannot be read.
+    /// Returns an error if the API server rejects the request, the object does not exist, or its conditions cannot be
+    /// decoded.
     pub async fn get(&self, type_: &str) -> Result<Option<Condition>, OperatorConditionError> {
         let (_, mut conditions) = self.read().await?;
         Ok(conditions.remove(type_))
     }
 
-    /// Sets the condition of its type in `spec.conditions`, and says whether anything changed. OLM copies it to the
-    /// status, and acts on that. `lastTransitionTime` changes with the status of the condition only.
+    /// Sets the condition of its type in `spec.conditions`, and returns true if it changed. OLM copies it to the
+    /// status. `lastTransitionTime` changes only with the status of the condition.
     ///
-    /// Nothing is sent where nothing would change. Where somebody else wrote meanwhile, it tries again, five times in
-    /// all.
+    /// Nothing is sent if nothing changes. Conflicts are retried up to five times.
     ///
     /// # Errors
-    /// If the API server refuses, the object does not exist, or its conditions cannot be read.
+    /// Returns an error if the API server rejects the request, the object does not exist, or its conditions cannot be
+    /// decoded.
     pub async fn set(&self, condition: Condition) -> Result<bool, OperatorConditionError> {
         let mut tries = 1;
         loop {

@@ -1,4 +1,4 @@
-//! The proxy of a cluster: hands the variables that OLM gives to an operator on to the containers that it creates.
+//! The proxy of a cluster: copies the variables that OLM sets for an operator to the containers that it creates.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::PodSpec;
@@ -12,14 +12,13 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 
 const NAMES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` as this process has them, each in upper and in lower case, since
-/// programs differ in which they read. Of a variable that is set in both, the upper case one counts. What is not set,
-/// or is empty, is left out.
+/// Returns `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of this process in upper and in lower case, because programs
+/// differ in which they read. The upper case takes precedence. Unset and empty variables are omitted.
 ///
 /// ```
 /// use operator_lib::proxy;
 ///
-/// // In an operator that runs without a proxy, nothing is handed on.
+/// // An operator without a proxy copies nothing.
 /// # if ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].iter().all(|name| {
 /// #     std::env::var(name).is_err() && std::env::var(name.to_lowercase()).is_err()
 /// # }) {
@@ -43,7 +42,7 @@ fn variables(lookup: impl Fn(&str) -> Option<String>) -> Vec<EnvVar> {
     NAMES.into_iter().filter_map(of).flatten().collect()
 }
 
-/// Gives the variables to all containers of a pod, init containers included. What a container sets itself stays.
+/// Adds the variables to all containers of a pod, including init containers. Variables of a container take precedence.
 /// ```
 /// use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 /// use operator_lib::proxy;

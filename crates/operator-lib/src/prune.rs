@@ -1,5 +1,4 @@
-//! Pruning: deletes old objects that an operator leaves behind, such as finished Jobs and Pods, as an age or a number
-//! to keep says.
+//! Pruning: [`Pruner`] deletes old objects of an operator, such as finished Jobs and Pods, by age or number.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -24,7 +23,7 @@ use kube::{Client, ResourceExt as _};
 
 use operator_runtime::{Object, ObjectKey};
 
-/// Objects asked for at a time.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
 type Prunable = Box<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
@@ -32,8 +31,8 @@ type Strategy = Box<dyn Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sy
 
 /// Deletes old objects of one kind.
 ///
-/// Only what is finished goes: of Pods those that succeeded, of Jobs those that completed, of every other kind all
-/// objects, unless [`Pruner::finished_when`] says otherwise. Objects that are being deleted already are left alone.
+/// Only finished objects are deleted: succeeded Pods, completed Jobs, and all objects of other kinds, unless
+/// [`Pruner::finished_when`] is set. Objects that are being deleted are skipped.
 ///
 /// The operator needs permission to list and delete the kind.
 ///
@@ -44,7 +43,7 @@ type Strategy = Box<dyn Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sy
 /// use operator_lib::prune::Pruner;
 ///
 /// # async fn example(client: kube::Client) -> Result<(), operator_lib::prune::PruneError> {
-/// // Backups older than a week, but never one of the last three.
+/// // Backups older than a week, except for the last three.
 /// let pruner = Pruner::of::<Job>(client).namespace("default").labels("app=backup");
 /// let gone = pruner.keep_newest(3).older_than(Duration::from_secs(7 * 24 * 3600)).run().await?;
 /// # Ok(())
@@ -64,7 +63,7 @@ pub struct Pruner {
     dry_run: bool,
 }
 
-/// What could not be pruned.
+/// An error of pruning.
 ///
 /// ```
 /// use k8s_openapi::api::batch::v1::Job;
@@ -80,26 +79,26 @@ pub struct Pruner {
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
-    /// Neither a number to keep, nor an age, nor a strategy was given.
-    #[error("pruning {0} needs to know what to keep: call keep_newest, older_than or strategy")]
+    /// Neither a number to keep, nor an age, nor a strategy is set.
+    #[error("cannot prune {0} without a limit: call keep_newest, older_than or strategy")]
     NoStrategy(String),
     /// The objects cannot be listed.
     #[error("cannot list {kind} to prune them")]
     List {
         /// Their kind.
         kind: String,
-        /// Why.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
-    /// An object cannot be deleted; those that were deleted before it are gone.
+    /// An object cannot be deleted. Earlier objects have been deleted.
     #[error("cannot prune {kind} {key}")]
     Delete {
         /// Its kind.
         kind: String,
         /// The object.
         key: ObjectKey,
-        /// Why.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
@@ -108,7 +107,7 @@ pub enum PruneError {
 // === impl Pruner ===
 
 impl Pruner {
-    /// Prunes objects of `K`, in all namespaces unless [`Pruner::namespace`] says otherwise.
+    /// Prunes objects of `K`, in all namespaces unless [`Pruner::namespace`] is called.
     pub fn of<K: Object>(client: Client) -> Self {
         Self::of_resource(client, ApiResource::erase::<K>(&K::DynamicType::default()))
     }
@@ -129,28 +128,28 @@ impl Pruner {
         }
     }
 
-    /// Only those of a namespace. Otherwise those of all namespaces count together: [`Pruner::keep_newest`] keeps so
-    /// many in all, not in each.
+    /// Prunes only objects in a namespace. Otherwise the objects of all namespaces count together for
+    /// [`Pruner::keep_newest`].
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only those with these labels, written as a selector: `app=backup,tier!=gold`.
+    /// Prunes only objects with these labels, as a selector: `app=backup,tier!=gold`.
     pub fn labels(mut self, selector: &str) -> Self {
         self.labels = selector.to_owned();
         self
     }
 
-    /// Only those that `prunable` says yes to. Said several times, all of them must say yes; what is not prunable does
-    /// not count among the newest.
+    /// Prunes only objects for which `prunable` returns true. Several functions must all return true. Other objects do
+    /// not count for [`Pruner::keep_newest`].
     pub fn only(mut self, prunable: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> Self {
         self.prunable.push(Box::new(prunable));
         self
     }
 
-    /// Says itself what is finished, in the place of what is known of Pods and Jobs: to prune those that failed, too,
-    /// for example.
+    /// Sets the function that returns true for finished objects, instead of the rules for Pods and Jobs: for example to
+    /// prune failed ones too.
     pub fn finished_when(
         mut self,
         finished: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static,
@@ -159,8 +158,8 @@ impl Pruner {
         self
     }
 
-    /// Deletes what `strategy` picks of the finished objects that neither [`Pruner::keep_newest`] nor
-    /// [`Pruner::older_than`] keeps, in the order in which it gives them; it gets them oldest first.
+    /// Deletes the objects that `strategy` returns, in that order. It gets the finished objects that neither
+    /// [`Pruner::keep_newest`] nor [`Pruner::older_than`] keeps, the oldest first.
     pub fn strategy(
         mut self,
         strategy: impl Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sync + 'static,
@@ -169,31 +168,31 @@ impl Pruner {
         self
     }
 
-    /// Keeps so many of the newest objects that could be pruned. 0, the default, keeps none for being new.
+    /// Keeps this number of the newest objects. Default: 0.
     pub fn keep_newest(mut self, count: usize) -> Self {
         self.keep_newest = count;
         self
     }
 
-    /// Keeps objects that were created less than `age` ago; no time has passed since the end of a Job or Pod is looked
-    /// at. With [`Pruner::keep_newest`], what either of the two keeps is kept.
+    /// Keeps objects that were created less than `age` ago. The end of a Job or Pod does not count. With
+    /// [`Pruner::keep_newest`], objects that one of the two keeps are kept.
     pub fn older_than(mut self, age: Duration) -> Self {
         self.older_than = age;
         self
     }
 
-    /// Deletes nothing; [`Pruner::run`] returns what it would delete.
+    /// Deletes nothing: [`Pruner::run`] returns the objects that it would delete.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Deletes, oldest first, with what the objects own (in the background), and returns what was deleted, or would
-    /// be. An object that changed since it was listed is left alone.
+    /// Deletes the objects, the oldest first, with the objects that they own (in the background), and returns their
+    /// keys. An object that changed since the list is skipped.
     ///
     /// # Errors
-    /// [`PruneError::NoStrategy`] if neither a number, nor an age, nor a strategy was said; otherwise the first
-    /// refusal of the API server. Objects that are gone meanwhile are no error.
+    /// Returns [`PruneError::NoStrategy`] if neither a number, nor an age, nor a strategy is set; otherwise the first
+    /// error of the API server. Objects that are already gone are not an error.
     pub async fn run(self) -> Result<Vec<ObjectKey>, PruneError> {
         if self.keep_newest == 0 && self.older_than.is_zero() && self.strategy.is_none() {
             return Err(PruneError::NoStrategy(self.resource.kind));
@@ -248,7 +247,7 @@ impl Pruner {
             && self.prunable.iter().all(|prunable| prunable(object))
     }
 
-    /// Whether it was there to be deleted. What has its name since then is left alone.
+    /// Returns true if the object was deleted, and false if it was gone or replaced.
     async fn delete(&self, object: &DynamicObject, key: &ObjectKey) -> Result<bool, PruneError> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -290,7 +289,7 @@ impl fmt::Debug for Pruner {
     }
 }
 
-/// Whether an object has done what it was for; true of kinds that are not for one thing.
+/// Returns true if an object has finished. True for kinds that do not finish.
 fn is_finished(resource: &ApiResource, object: &DynamicObject) -> bool {
     let status = &object.data["status"];
     match (resource.group.as_str(), resource.kind.as_str()) {
@@ -300,7 +299,7 @@ fn is_finished(resource: &ApiResource, object: &DynamicObject) -> bool {
     }
 }
 
-/// The objects that are neither among the newest `keep` nor younger than `age`, oldest first.
+/// Returns the objects that are neither among the newest `keep` nor younger than `age`, the oldest first.
 fn outdated(
     mut objects: Vec<DynamicObject>,
     keep: usize,

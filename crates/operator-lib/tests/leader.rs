@@ -11,7 +11,7 @@ use operator_lib::leader::LeaderForLife;
 use operator_runtime::election::Election as _;
 use serde_json::{Value, json};
 
-/// Waits, with a limit for a test that hangs.
+/// Waits with a timeout.
 async fn in_time<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap()
 }
@@ -65,7 +65,7 @@ async fn leader_for_life_leads_until_its_pod_is_collected() {
     env.stop().await;
 }
 
-/// A pod is elected on a node, and then comes to this status, and the node to this readiness: another one must lead.
+/// A pod is elected on a node, and then gets this status and the node this readiness: another pod must lead.
 async fn passes_on(status: &Value, ready: &str) {
     let env = TestEnv::builder()
         .backend(Backend::Embedded)

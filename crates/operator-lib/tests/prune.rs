@@ -112,9 +112,9 @@ async fn pruner_leaves_pods_that_have_not_succeeded() {
         [ObjectKey::namespaced("default", "done")]
     );
 
-    // Other rules for what is finished, and for what is deleted.
+    // Custom functions for finished objects and for the selection.
     let none = Pruner::of::<Pod>(env.client()).finished_when(|_| true);
-    assert!(none.run().await.is_err(), "nothing says what to keep");
+    assert!(none.run().await.is_err(), "no limit is set");
     let picky = Pruner::of::<Pod>(env.client())
         .finished_when(|pod| pod.data["status"]["phase"] == "Running")
         .strategy(|mut pods| pods.split_off(pods.len() - 1));

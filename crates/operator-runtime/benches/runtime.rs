@@ -1,4 +1,4 @@
-//! The cost of the cache and of the dispatch of events, and the memory of an object.
+//! Benchmarks of the cache and of event dispatch, and the memory of an object.
 #![expect(clippy::unwrap_used, reason = "a benchmark whose reads fail measures nothing")]
 
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ fn main() {
     divan::main();
 }
 
-/// A ConfigMap as an operator makes them: labels, an owner, and what it applied.
+/// Returns a ConfigMap as operators create them: with labels, an owner and applied fields.
 fn object(index: usize, version: usize) -> Value {
     let owner = json!([{
         "apiVersion": "example.com/v1", "kind": "App", "name": format!("app-{index}"), "uid": uid(index),
@@ -66,8 +66,8 @@ fn uid(index: usize) -> String {
     format!("00000000-0000-4000-8000-{index:012}")
 }
 
-/// A server that has these objects, as a list or as a stream of events, and whose watch brings `updates` of them and then
-/// nothing more.
+/// Returns a client of a fake server with these objects, as a list or as a stream of events, whose watch delivers
+/// `updates` of them.
 fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
     let items: Vec<_> = (0..OBJECTS).map(|index| object(index, 1 + index)).collect();
     let streamed = Bytes::from(items.iter().map(added).chain([end_of_list()]).collect::<String>());
@@ -105,12 +105,12 @@ fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// The event that brings an object of a list that is streamed.
+/// Returns the event of an object in a streamed list.
 fn added(object: &Value) -> String {
     format!("{}\n", json!({"type": "ADDED", "object": object}))
 }
 
-/// The bookmark after the last of them.
+/// Returns the bookmark at the end of a streamed list.
 fn end_of_list() -> String {
     let annotations = json!({"k8s.io/initial-events-end": "true"});
     let metadata = json!({"resourceVersion": OBJECTS.to_string(), "annotations": annotations});
@@ -118,7 +118,7 @@ fn end_of_list() -> String {
     format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
 }
 
-/// A manager whose cache has the objects.
+/// A manager with the objects in its cache.
 struct Bench {
     runtime: Runtime,
     manager: Manager,
@@ -220,7 +220,7 @@ fn keeping(unpacked: bool) -> CacheOptions {
 mod cache {
     use super::*;
 
-    /// An object that was read a moment ago.
+    /// A recently read object.
     #[divan::bench]
     fn get(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
@@ -250,7 +250,7 @@ mod cache {
         });
     }
 
-    /// An object that was not read lately: it is decoded.
+    /// An object that is decoded for the read.
     #[divan::bench]
     fn get_packed(bencher: Bencher<'_, '_>) {
         get_one_after_the_other(bencher, &Bench::filled());
@@ -299,7 +299,7 @@ mod cache {
         bencher.bench_local(|| bench.list(indexed("shard", "42")));
     }
 
-    /// The metadata of an object that is kept whole: made for the reader.
+    /// The metadata of an object that is kept completely.
     #[divan::bench]
     fn get_metadata_of_typed(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
@@ -334,7 +334,7 @@ mod events {
         into_the_cache(bencher, CacheOptions::default);
     }
 
-    /// The same of a list that is one answer.
+    /// From the first byte of a list in one response to the last object in the cache.
     #[divan::bench(sample_count = 10)]
     fn list_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
         into_the_cache(bencher, || CacheOptions {
@@ -343,7 +343,7 @@ mod events {
         });
     }
 
-    /// Tells when it was called so often.
+    /// Notifies after a number of calls.
     struct Counting {
         left: std::sync::atomic::AtomicUsize,
         done: Arc<Notify>,
@@ -358,7 +358,7 @@ mod events {
         }
     }
 
-    /// From the first byte of 10,000 updates to the end of the last of 10,000 reconciles that do nothing.
+    /// From the first byte of 10,000 updates to the end of the last of 10,000 empty reconciles.
     #[divan::bench(sample_count = 10)]
     fn dispatch_10_000_updates(bencher: Bencher<'_, '_>) {
         let prepare = || {
@@ -393,7 +393,7 @@ mod events {
     }
 }
 
-/// What stays allocated for 10,000 objects: `alloc` and `grow` less `dealloc` and `shrink`.
+/// The memory of 10,000 objects: `alloc` and `grow` minus `dealloc` and `shrink`.
 mod memory {
     use super::*;
 
@@ -409,7 +409,7 @@ mod memory {
         (0..OBJECTS).map(decode).collect()
     }
 
-    /// The objects alone, for comparison.
+    /// Only the objects, for comparison.
     #[divan::bench(sample_count = 1, sample_size = 1)]
     fn objects_alone_typed() -> Vec<Arc<ConfigMap>> {
         decoded()

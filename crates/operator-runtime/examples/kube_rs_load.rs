@@ -1,12 +1,12 @@
-//! The operator of the example `load`, step by step the same, on kube-rs' own `Controller`: for comparison.
+//! The operator of the example `load` with the same steps on kube-rs' own `Controller`, for comparison.
 //!
 //! ```text
 //! cargo build --profile operator -p operator-runtime --examples
 //! KUBECONFIG=kubeconfig target/operator/examples/load --operator target/operator/examples/kube_rs_load
 //! ```
 //!
-//! It is written as kube-rs' documentation recommends: owner references, server-side apply of the Deployment and of the
-//! status, and a watch of what is owned. It uses the metrics of the runtime and nothing else of it.
+//! It follows kube-rs' documentation: owner references, server-side apply of the Deployment and of the status, and a
+//! watch of owned objects. It uses only the metrics of the runtime.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,10 +30,10 @@ mod work;
 
 use work::{Args, Cached, Step, deployment_for};
 
-/// No reconcile for so long means that nothing is left to do.
+/// Time without a reconcile after which everything is reconciled.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What kube-rs' controller and the operator may say of a reconcile.
+/// The error of kube-rs' controller and of the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Failure(Error);
@@ -120,7 +120,7 @@ async fn operate(args: &Args) -> Result<()> {
         }
     }
     work::print_settled(&metrics, args.resources, begin + QUIET);
-    // It goes on listening while it rests.
+    // It keeps watching while it rests.
     let rest = outcomes.for_each(|_| std::future::ready(()));
     let _ = tokio::time::timeout(Duration::from_secs(args.rest), rest).await;
     println!("  {successes} reconciles succeeded, {errors} failed");

@@ -1,15 +1,15 @@
-//! Measures an operator with many objects in its cache: how long the first reconcile of all takes, what they cost at rest,
-//! what a resync costs, and how long the operator works without letting other tasks run, such as health probes.
+//! Measures an operator with many objects in its cache: the time of the first reconcile of all, the memory at rest, the
+//! cost of a resync, and the time for which the operator does not run other tasks, such as health probes.
 //!
 //! ```text
 //! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
 //! KUBECONFIG=kubeconfig cargo run --profile operator --example large_cache -- --objects 100000
 //! ```
 //!
-//! The operator is a process of its own with one thread. Its longest turn is the most CPU time that passes between two
-//! polls of a task that is always ready: every other task that is ready may be polled once between them. Built with
-//! `RUSTFLAGS="--cfg tokio_unstable"` it also prints the longest step, which is one poll of one task, and where the task
-//! was spawned.
+//! The operator is a separate process with one thread. Its longest turn is the most CPU time between two polls of a
+//! task that is always ready: every other ready task may be polled once between them. Built with `RUSTFLAGS="--cfg
+//! tokio_unstable"` it also prints the longest step, which is one poll of one task, and the place where the task was
+//! spawned.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -90,13 +90,13 @@ fn main() -> Result<()> {
     let args = Args::parse();
     args.manager.init_logging();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    // Timers are looked at after each turn of a task, so that a step is the turn of one task.
+    // Timers are checked after each poll, so that a step is one poll of one task.
     runtime.event_interval(1);
     let steps = Steps::default();
     #[cfg(tokio_unstable)]
     steps.measure(&mut runtime);
     runtime.enable_all().build()?.block_on(async move {
-        // Spawned, so that its own steps are measured too.
+        // Spawned, so that its steps are measured too.
         let run = tokio::spawn(async move {
             match args.step {
                 Some(Step::Operate) => operate(&args, steps).await,
@@ -118,7 +118,7 @@ async fn measure(args: &Args) -> Result<()> {
         )),
     );
     let crd: DynamicObject = serde_json::from_value(serde_json::to_value(Item::crd())?)?;
-    // An answer that it exists already is as good.
+    // The definition may already exist.
     let _ = crds.create(&PostParams::default(), &crd).await;
     let items: Api<Item> = Api::default_namespaced(client);
     while items.list(&ListParams::default().limit(1)).await.is_err() {
@@ -183,7 +183,7 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     phase.end("5 s at rest");
     println!("  memory at rest {:.1} MB", memory());
 
-    // Controllers and indexes that come late get the objects that are there.
+    // Late controllers and indexes get the existing objects.
     manager.add_controller(
         Controller::without_primary("late", idle).watches(
             Watch::<Item>::new()
@@ -207,7 +207,7 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     phase.end("list of the first one that an index has, of all");
     let listed = manager.client().list::<Item>().await?;
     phase.end("list of all");
-    // So many objects take a while to drop, which is the program's own step.
+    // Dropping this many objects takes a while, which is a step of the program.
     for object in listed {
         drop(object);
         tokio::task::yield_now().await;
@@ -239,7 +239,7 @@ async fn until_reconciled(manager: &Manager, controller: &str, times: usize) {
     }
 }
 
-/// The number of successful reconciles of a controller.
+/// Returns the number of successful reconciles of a controller.
 fn reconciled(manager: &Manager, controller: &str) -> usize {
     let prefix =
         format!("controller_runtime_reconcile_total{{controller=\"{controller}\",result=\"success\"}} ");
@@ -248,7 +248,7 @@ fn reconciled(manager: &Manager, controller: &str) -> usize {
     count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
-/// The longest turn and step since the last phase ended, in nanoseconds.
+/// The longest turn and step since the end of the last phase, in nanoseconds.
 #[derive(Clone, Default)]
 struct Steps {
     turn: Arc<AtomicU64>,
@@ -273,7 +273,7 @@ impl Steps {
         });
     }
 
-    /// Describes them, and begins anew.
+    /// Describes and resets them.
     fn take(&self) -> String {
         let turn = milliseconds(self.turn.swap(0, Ordering::Relaxed));
         #[cfg(tokio_unstable)]
@@ -307,7 +307,7 @@ fn watch_turns(steps: &Steps) {
     });
 }
 
-/// The CPU time of this thread in nanoseconds.
+/// Returns the CPU time of this thread in nanoseconds.
 fn cpu_of_thread() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
@@ -333,7 +333,7 @@ impl<'a> Phase<'a> {
         Self { steps, begin, cpu }
     }
 
-    /// Prints the part that ends, and begins the next one.
+    /// Prints the result of the phase, and begins the next one.
     fn end(&mut self, name: &str) {
         println!(
             "  {name}: {:.2} s, CPU {:.2} s, {}",
@@ -345,7 +345,7 @@ impl<'a> Phase<'a> {
     }
 }
 
-/// The objects that have a value in an index.
+/// Selects the objects with a value in an index.
 fn indexed(name: &str, value: &str) -> ListOptions {
     ListOptions {
         indexes: vec![(name.to_owned(), value.to_owned())],

@@ -1,15 +1,14 @@
 //! Measures an operator: creates custom resources on the cluster of the kubeconfig, runs an operator that applies a
-//! Deployment and writes a status for each, and prints what that cost.
+//! Deployment and writes a status for each, and prints the costs.
 //!
 //! ```text
 //! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
 //! KUBECONFIG=kubeconfig cargo run --profile operator --example load -- --resources 1000 --workers 8
 //! ```
 //!
-//! The resources are created before the operator starts, as on a restart. Afterwards the operator is stopped and
-//! started once more, which should cost no write. Each operator is a process of its own, which does nothing else, so
-//! that CPU time and memory are those of an operator; what measures reads other kinds as `DynamicObject`, to add little to
-//! the program. At the end all that was made is deleted.
+//! The resources are created before the operator starts. Then it is stopped and started again, which should need no
+//! write. Each operator is a separate process, so that CPU time and memory are those of an operator; the measuring code
+//! reads other kinds as `DynamicObject`, to add little to the program. At the end all created objects are deleted.
 //!
 //! With `--operator target/operator/examples/kube_rs_load` the operator is one on kube-rs' own `Controller`.
 
@@ -51,12 +50,12 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Creates the resources, lets the operator run twice, and looks whether it did its work.
+/// Creates the resources, runs the operator twice, and checks the result.
 async fn measure(args: &Args) -> Result<()> {
     let client = kube::Client::try_default().await?;
     let crds = Api::all_with(client.clone(), &resource::<CustomResourceDefinition>());
     let crd: DynamicObject = serde_json::from_value(serde_json::to_value(Cached::crd())?)?;
-    // An answer that it exists already is as good.
+    // The definition may already exist.
     let _ = crds.create(&PostParams::default(), &crd).await;
     let cacheds: Api<Cached> = Api::default_namespaced(client.clone());
     served(&cacheds).await?;
@@ -96,7 +95,7 @@ fn resource<K: Object>() -> ApiResource {
     ApiResource::erase::<K>(&K::DynamicType::default())
 }
 
-/// What the API server says, not the operator's cache.
+/// Reads from the API server instead of the operator's cache.
 async fn are_available(cacheds: &Api<Cached>, resources: usize) -> Result<()> {
     let list = cacheds.list(&ListParams::default()).await?;
     let is_available = |cached: &&Cached| {
@@ -127,7 +126,7 @@ async fn create(cacheds: &Api<Cached>, number: usize) -> Result<()> {
     }
 }
 
-/// Runs the operator until every resource was reconciled, and a while longer.
+/// Runs the operator until every resource was reconciled, and then lets it rest.
 async fn operate(args: &Args) -> Result<()> {
     let begin = Instant::now();
     let manager = Manager::new("load", &args.manager).await?;
@@ -142,7 +141,7 @@ async fn operate(args: &Args) -> Result<()> {
     let running = tokio::spawn(manager.run_until(async {
         let _ = stopped.await;
     }));
-    // Reading the metrics is CPU time of the operator too: not often.
+    // Reading the metrics takes CPU time of the operator too.
     while !is_settled(&metrics, args.resources) {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -153,7 +152,7 @@ async fn operate(args: &Args) -> Result<()> {
     running.await?
 }
 
-/// Whether every resource was reconciled once, and nothing waits.
+/// Returns true if every resource was reconciled and the queue is empty.
 fn is_settled(metrics: &Metrics, resources: usize) -> bool {
     let text = metrics.to_text();
     let counted = work::counted(&text);

@@ -1,13 +1,13 @@
-//! Changes custom resources a hundred thousand times under an operator, and prints what becomes of its memory; then
-//! lets everything be told again, starts the operator anew, and prints what that costs.
+//! Changes custom resources a hundred thousand times under an operator and prints its memory. Then prints the costs of
+//! a resync and of a restart of the operator.
 //!
 //! ```text
 //! cargo run --profile operator -p operator-runtime --example soak -- --events 100000
 //! ```
 //!
-//! The API server is in this process, or the one that `USE_EXISTING_CLUSTER` names; the operator is a process of its own
-//! that talks to it over TLS. Objects come, change and go; at the end the status of each that is left must be what its
-//! operator owes it.
+//! The API server is in this process, or is the one of `USE_EXISTING_CLUSTER`. The operator is a separate process that
+//! connects over TLS. Objects are created, changed and deleted; at the end the status of each remaining object must be
+//! correct.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,15 +30,15 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// How often the operator tells itself again what is there.
+/// The interval of resyncs.
 const SYNC_PERIOD: Duration = Duration::from_secs(5);
 
 #[derive(Parser)]
 struct Args {
-    /// How many changes are made.
+    /// Number of changes
     #[arg(long, default_value_t = 100_000)]
     events: usize,
-    /// How many objects there are at a time.
+    /// Number of objects at a time
     #[arg(long, default_value_t = 1000)]
     objects: usize,
     #[command(flatten)]
@@ -49,11 +49,11 @@ struct Args {
 
 #[derive(Clone, Copy, Subcommand)]
 enum Step {
-    /// Runs the operator until it is told to stop.
+    /// Run the operator until it is stopped
     Operate,
 }
 
-/// Something with a size.
+/// An object with a size.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "soak.example.com",
@@ -66,7 +66,7 @@ struct SpongeSpec {
     size: usize,
 }
 
-/// What its operator saw.
+/// The state that its operator observed.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 struct SpongeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// The operator, which says on its standard output where its metrics are.
+/// Runs the operator, which prints the address of its metrics.
 async fn operate(args: &Args) -> Result<()> {
     let manager = Manager::new(
         "soak",
@@ -163,7 +163,7 @@ async fn soak(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The change of this number: the object of its turn comes, changes, changes again, or goes.
+/// Makes the change with this number: creates, changes, changes again or deletes an object.
 async fn change(sponges: &Api<Sponge>, objects: usize, number: usize) -> Result<()> {
     let (round, index) = (number / objects, number % objects);
     let name = format!("sponge-{index}");
@@ -183,13 +183,13 @@ async fn change(sponges: &Api<Sponge>, objects: usize, number: usize) -> Result<
         }
     };
     match outcome {
-        // Changes are made side by side, so that one of a round may overtake the one of the round before.
+        // Changes are concurrent, so that one may overtake that of the previous round.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_already_exists() => Ok(()),
         outcome => Ok(outcome?),
     }
 }
 
-/// How many objects there are, if the operator did what it should with each.
+/// Returns the number of objects, if the status of each is correct.
 async fn are_up_to_date(sponges: &Api<Sponge>) -> Result<usize> {
     let list = sponges.list(&ListParams::default()).await?;
     for sponge in &list {
@@ -201,13 +201,13 @@ async fn are_up_to_date(sponges: &Api<Sponge>) -> Result<usize> {
     Ok(list.items.len())
 }
 
-/// An operator in a process of its own.
+/// An operator in a separate process.
 struct Operator {
     process: Child,
     metrics: String,
 }
 
-/// What an operator says of itself.
+/// The metrics of an operator.
 struct Figures(BTreeMap<String, f64>);
 
 // === impl Operator ===
@@ -246,7 +246,7 @@ impl Operator {
         Ok(Figures(samples.collect()))
     }
 
-    /// Waits until it has reconciled at least so often, and for half a second has had nothing to do.
+    /// Waits until it has done at least this number of reconciles and has been idle for half a second.
     async fn settle(&self, reconciles: f64) -> Result<()> {
         let mut quiet = 0;
         while quiet < 10 {
@@ -286,10 +286,10 @@ impl Operator {
 // === impl Figures ===
 
 impl Figures {
-    /// The sum of all series whose names begin like this.
+    /// Returns the sum of all series with this prefix.
     fn sum(&self, prefix: &str) -> f64 {
         let series = self.0.iter().filter(|(name, _)| name.starts_with(prefix));
-        // Not `sum`, which makes -0 of nothing.
+        // `sum` returns -0 for an empty iterator.
         series.fold(0.0, |sum, (_, value)| sum + value)
     }
 

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn renewals_wake_nobody() {
+    fn renewals_do_not_wake_receivers() {
         let (sender, mut receiver) = watch::channel(Leadership::Standby);
         let until = Some(Instant::now());
         publish(&sender, Leadership::Leader { until: None });

@@ -257,13 +257,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failing_check_is_named_and_its_reason_withheld() {
+    async fn failing_check_is_named_without_its_reason() {
         let text = "[-]database failed: reason withheld\n[+]ping ok\nreadyz check failed\n";
         check("/readyz", "", 500, text).await;
     }
 
     #[tokio::test]
-    async fn single_checks_have_paths_of_their_own() {
+    async fn single_checks_have_their_own_paths() {
         check("/readyz/ping", "", 200, "ok").await;
         check("/readyz/ping", "verbose", 200, "ok").await;
         let reason = "internal server error: password is wrong\n";
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn check_that_is_not_there_cannot_be_excluded() {
+    async fn unknown_check_cannot_be_excluded() {
         let warning = "warn: some health checks cannot be excluded: no matches for \"disk\", \"fan\"\n";
         let text = format!("[+]ping ok\n{warning}healthz check passed\n");
         check(
@@ -317,7 +317,7 @@ mod tests {
         .await;
     }
     #[tokio::test]
-    async fn endpoints_are_where_they_are_said_to_be() {
+    async fn endpoints_have_the_configured_paths() {
         let checks = Checks {
             endpoints: ["/", "/probes/ready/"].map(str::to_owned),
             ..checks()

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_tell_what_the_spans_around_them_tell() {
+    fn lines_contain_the_fields_of_their_spans() {
         let written = Written::default();
         tracing::subscriber::with_default(Logging::default().subscriber(written.clone()), || {
             let outer =
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn floods_are_sampled_and_nothing_else_is() {
+    fn only_repeated_messages_are_sampled() {
         let flood = |sampling| {
             let (written, logging) = (
                 Written::default(),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_a_stack_trace_where_it_is_wanted() {
+    fn errors_have_a_stack_trace_if_enabled() {
         let with = |encoder, stacktrace_level| {
             written(Logging {
                 encoder,

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_says_group_and_scope() {
+    fn kind_has_group_and_scope() {
         let deployment = Kind::of::<Deployment>();
         assert_eq!(deployment.to_string(), "Deployment.apps");
         assert_eq!(deployment.api_version(), "apps/v1");

@@ -1,7 +1,7 @@
 //! Real `etcd` and `kube-apiserver` binaries, started for one test.
 //!
-//! The administrator is authenticated by a token that is made for the test; both programs listen on 127.0.0.1 and keep
-//! their data in a folder that goes with them.
+//! The administrator is authenticated by a generated token. Both programs listen on 127.0.0.1 and keep their data in a
+//! temporary directory.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use crate::backend::{ProgramOptions, existing};
 use crate::error::Error;
 
-/// Attempts to start the programs: another process may take the free port in between.
+/// Maximum attempts to start the programs, because another process may take the free port.
 const STARTS_MAX: usize = 5;
-/// The error of a program that ended by itself.
-const ENDED: &str = "ended at once";
+/// The error of a program that exited at once.
+const ENDED: &str = "exited at once";
 
 #[derive(Debug)]
 pub(crate) struct Binaries {
@@ -38,7 +38,7 @@ impl Binaries {
                 Err(Error::Binary { program, problem })
                     if starts < STARTS_MAX && problem.starts_with(ENDED) =>
                 {
-                    tracing::info!(program, problem, "Starting the control plane again");
+                    tracing::info!(program, problem, "Restarting the control plane");
                     starts += 1;
                 }
                 started => return started,
@@ -83,7 +83,7 @@ impl Binaries {
         self.kubeconfig.clone()
     }
 
-    /// Waits until the API server says that it is ready.
+    /// Waits until the API server is ready.
     async fn ready(&mut self, assets: &Path, client: &Client) -> Result<(), Error> {
         let end = Instant::now() + self.options.start_timeout;
         loop {
@@ -116,7 +116,7 @@ fn http_get(path: &str) -> http::Request<Vec<u8>> {
     request
 }
 
-/// Asks a program to end, and ends it if it does not.
+/// Asks a program to exit, and kills it after the timeout.
 async fn end(child: &mut Child, timeout: Duration) {
     let Some(pid) = child.id() else { return };
     let asked = Command::new("kill").arg(pid.to_string()).status().await;
@@ -156,7 +156,7 @@ fn api_server_arguments(folder: &Path, etcd_url: &str, port: u16) -> Vec<String>
     ]
 }
 
-/// The server makes its own certificate, which nobody signed; on the loopback interface that is accepted.
+/// The server has a self-signed certificate, which is acceptable on the loopback interface.
 fn kubeconfig(port: u16, token: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: envtest\n\
@@ -187,7 +187,7 @@ fn spawn(program: &Path, arguments: &[String], options: ProgramOptions) -> Resul
         .map_err(|error| {
             failed(
                 program,
-                &format!("cannot be started ({error}); is KUBEBUILDER_ASSETS right?"),
+                &format!("cannot be started ({error}): check KUBEBUILDER_ASSETS"),
             )
         })
 }
@@ -215,7 +215,7 @@ fn service_account_key() -> Result<String, Error> {
     Ok(key.serialize_pem())
 }
 
-/// A text that nobody can guess: part of a fresh private key.
+/// Returns a secret text: a part of a new private key.
 fn random_text() -> Result<String, Error> {
     let key = service_account_key()?;
     let body: String = key.lines().filter(|line| !line.starts_with('-')).collect();
@@ -228,7 +228,7 @@ fn random_text() -> Result<String, Error> {
     Ok(letters)
 }
 
-/// A folder of its own, removed when it is dropped.
+/// A temporary directory, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Folder(pub(super) PathBuf);
 
@@ -238,7 +238,7 @@ impl Folder {
         let made = std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .map_err(|error| failed(&path, &format!("cannot be made: {error}")));
+            .map_err(|error| failed(&path, &format!("cannot be created: {error}")));
         made.map(|()| Self(path))
     }
 }
@@ -246,7 +246,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!(%error, "a test's folder is left behind");
+            tracing::debug!(%error, "failed to remove the directory of a test");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster that is there already.
+//! An existing cluster.
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -12,13 +12,13 @@ pub(crate) async fn client() -> Result<Client, Error> {
     Client::try_from(config).map_err(|error| Error::NoCluster(Box::new(error)))
 }
 
-/// The kubeconfig in use, merged into one file.
+/// Returns the current kubeconfig, merged into one file.
 pub(crate) fn kubeconfig() -> Result<String, Error> {
     let kubeconfig = Kubeconfig::read().map_err(|error| Error::NoCluster(Box::new(error)))?;
     serde_saphyr::to_string(&kubeconfig).map_err(|error| Error::NoCluster(error.to_string().into()))
 }
 
-/// A client of a kubeconfig that is given as text.
+/// Returns a client of a kubeconfig in a text.
 pub(crate) async fn client_of(kubeconfig: &str) -> Result<Client, Error> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| Error::NoCluster(Box::new(error)))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;

@@ -1,4 +1,4 @@
-//! The work that an operator under load does, whatever it is built on, and the figures that it prints.
+//! The work of an operator under load, for any runtime, and the figures that it prints.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Parser)]
 pub(crate) struct Args {
-    /// How many custom resources are created.
+    /// Number of custom resources
     #[arg(long, default_value_t = 1000)]
     pub(crate) resources: usize,
-    /// How many are reconciled at the same time.
+    /// Number of concurrent reconciles
     #[arg(long, default_value_t = 8)]
     pub(crate) workers: usize,
-    /// How many seconds the operator rests before its memory is measured.
+    /// Seconds that the operator rests before its memory is measured
     #[arg(long, default_value_t = 5)]
     pub(crate) rest: u64,
-    /// The program that has the operator; this one unless said otherwise.
+    /// The program of the operator; this one by default
     #[arg(long, value_name = "FILE")]
     pub(crate) operator: Option<std::path::PathBuf>,
-    /// Leave what was made on the cluster.
+    /// Keep the created objects on the cluster
     #[arg(long)]
     pub(crate) keep: bool,
     #[command(flatten)]
@@ -39,14 +39,14 @@ pub(crate) struct Args {
     pub(crate) step: Option<Step>,
 }
 
-/// What a process of its own does.
+/// The task of a separate process.
 #[derive(Clone, Copy, Subcommand)]
 pub(crate) enum Step {
-    /// Runs the operator until everything is reconciled and it has rested, and prints what that cost.
+    /// Run the operator until everything is reconciled and it has rested, and print the costs
     Operate,
 }
 
-/// Runs memcached, in so many instances.
+/// Runs memcached with this number of instances.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "load.example.com",
@@ -66,7 +66,7 @@ pub(crate) struct CachedStatus {
     pub(crate) conditions: Conditions,
 }
 
-/// What each resource asks for.
+/// Returns the Deployment of a resource.
 pub(crate) fn deployment_for(cached: &Cached, name: &str) -> Deployment {
     let text = str::to_owned;
     let labels = BTreeMap::from([(text("app"), text("memcached")), (text("instance"), text(name))]);
@@ -131,7 +131,7 @@ fn container() -> Container {
     }
 }
 
-/// Says that all is done.
+/// Prints the costs until everything is reconciled.
 pub(crate) fn print_settled(metrics: &Metrics, resources: usize, begin: Instant) {
     println!(
         "  all {resources} resources reconciled after {:.2} s, CPU {:.2} s",
@@ -140,7 +140,7 @@ pub(crate) fn print_settled(metrics: &Metrics, resources: usize, begin: Instant)
     );
 }
 
-/// Prints what it cost so far.
+/// Prints the costs so far.
 pub(crate) fn print(metrics: &Metrics) {
     let text = metrics.to_text();
     let interesting = [
@@ -163,7 +163,7 @@ pub(crate) fn print(metrics: &Metrics) {
     );
 }
 
-/// The samples of the text format, by name and labels.
+/// Returns the samples of the text format by name and labels.
 pub(crate) fn counted(text: &str) -> BTreeMap<&str, f64> {
     let samples = text
         .lines()
@@ -178,7 +178,7 @@ pub(crate) fn process_metric(metrics: &Metrics, name: &str) -> f64 {
     counted(&metrics.to_text()).get(name).copied().unwrap_or_default()
 }
 
-/// The peak of the resident memory, in MB; 0 where there is no /proc.
+/// Returns the peak of the resident memory in MB, or 0 without /proc.
 fn peak_memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

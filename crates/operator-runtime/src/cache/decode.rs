@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn object_that_is_none_and_has_no_name_is_no_object() {
+    fn object_without_a_name_is_an_error() {
         for value in [json!({"data": 1}), json!({"metadata": {"name": 1}}), json!([])] {
             assert!(serde_json::from_value::<Ingested<ConfigMap>>(value).is_err());
         }
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_type_does_not_know_is_kept_for_readers_of_the_whole() {
+    fn unknown_fields_are_kept_for_dynamic_readers() {
         let (object, intake) = (
             json!({"metadata": {"name": "a"}, "more": {"x": [1]}}),
             intake("mine"),

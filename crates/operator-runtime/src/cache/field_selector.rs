@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_asked_for_with_one_or_two_equals_signs() {
+    fn values_have_one_or_two_equals_signs() {
         let two = fields("spec.nodeName=n-1,status.phase==Running").unwrap();
         let expected = [("spec.nodeName", "n-1"), ("status.phase", "Running")];
         assert_eq!(

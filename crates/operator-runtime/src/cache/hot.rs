@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn object_that_is_read_now_and_then_stays_and_others_go() {
+    fn recently_read_objects_stay_and_others_are_dropped() {
         let hot = Hot::new(false);
         let objects: Vec<_> = (0..10 * OBJECTS).map(packed).collect();
         let read = Arc::new(ConfigMap::default());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_cools_down() {
+    fn unread_objects_are_dropped() {
         let (hot, object) = (Hot::new(false), packed(1));
         hot.put(&object, Arc::new(ConfigMap::default()));
         assert!(hot.cool());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_decoded_stays_until_it_is_forgotten() {
+    fn unpacked_objects_stay_until_they_are_forgotten() {
         let hot = Hot::new(true);
         let objects: Vec<_> = (0..10 * OBJECTS).map(packed).collect();
         for object in &objects {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_were_replaced_are_dropped_where_all_are_kept() {
+    fn replaced_states_are_dropped_if_all_are_kept() {
         let hot = Hot::new(true);
         let kept = packed(0);
         hot.put(&kept, Arc::new(ConfigMap::default()));

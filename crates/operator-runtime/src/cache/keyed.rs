@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_by_what_an_object_carries() {
+    fn keys_find_objects_by_their_metadata() {
         let metadata = |namespace: Option<&str>, name: &str| ObjectMeta {
             namespace: namespace.map(str::to_owned),
             name: Some(name.to_owned()),

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_items_matters_among_the_own_ones() {
+    fn order_of_own_items_matters() {
         let fields =
             r#"v1 {"f:list":{"k:{\"name\":\"a\"}":{"f:name":{}},"k:{\"name\":\"b\"}":{"f:name":{}}}}"#;
         let object = |names: &[&str]| {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_record_means_no() {
+    fn unreadable_record_is_not_applied() {
         assert!(!is_applied(&desired(), "apps/v1 nonsense", &live()));
         assert!(!is_applied(&desired(), "apps/v1 null", &live()));
     }

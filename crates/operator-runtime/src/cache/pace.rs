@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_is_streamed_is_the_newest() {
+    fn streamed_list_has_the_newest_state() {
         let list = "/api/v1/pods?&watch=true&timeoutSeconds=290&sendInitialEvents=true&resourceVersion=0";
         let newest = "/api/v1/pods?watch=true&timeoutSeconds=421&sendInitialEvents=true&resourceVersion=";
         assert_eq!(asked(list), newest);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_goes_on_where_it_was() {
+    fn watch_is_resumed() {
         let watch = "/api/v1/pods?&watch=true&timeoutSeconds=290&resourceVersion=7";
         assert_eq!(
             asked(watch),

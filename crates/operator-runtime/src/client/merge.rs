@@ -116,7 +116,7 @@ mod tests {
     proptest! {
         /// Applying the difference of two objects to the first yields the second.
         #[test]
-        fn difference_leads_from_one_to_the_other(before in object(), after in object()) {
+        fn difference_transforms_the_first_object_into_the_second(before in object(), after in object()) {
             let mut patched = before.clone();
             if let Some(patch) = difference(&before, &after) {
                 json_patch::merge(&mut patched, &patch);
@@ -126,7 +126,7 @@ mod tests {
 
         /// A patch that is reported to change nothing changes nothing.
         #[test]
-        fn nothing_is_nothing(patch in object(), object in object()) {
+        fn unchanged_patches_change_nothing(patch in object(), object in object()) {
             let mut patched = object.clone();
             json_patch::merge(&mut patched, &patch);
             if changes_nothing(&patch, &object) {

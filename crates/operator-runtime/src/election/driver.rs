@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mistakes_show_before_anything_runs() {
+    async fn invalid_options_are_errors_before_the_start() {
         let server = Server::default();
         let unnamed = LeaderElection::new(server.client(), "", options("one"));
         assert!(matches!(unnamed, Err(ElectionError::NoName)));

@@ -415,7 +415,7 @@ fn leader_on_a_good_network_stays() {
 
 /// The simulation finds two leaders if leaders lead longer than others wait.
 #[test]
-fn unsafe_times_are_found_out() {
+fn unsafe_durations_are_detected() {
     let reckless = Timing {
         renew_deadline: Duration::from_secs(25),
         ..Timing::default()

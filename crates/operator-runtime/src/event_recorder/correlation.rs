@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn end_tells_the_counts_that_nobody_knows() {
+    fn end_writes_the_remaining_counts() {
         let (entry, now) = (entry("web", "Created"), Instant::now());
         let mut correlator = begun(&entry, now);
         correlator.judge(&entry, now, WALL);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn series_whose_object_is_gone_begins_anew() {
+    fn series_of_a_deleted_object_starts_again() {
         let (entry, now) = (entry("web", "Created"), Instant::now());
         let mut correlator = begun(&entry, now);
         let Verdict::Write(series) = correlator.judge(&entry, now, WALL) else {

@@ -288,7 +288,7 @@ mod tests {
 
     /// A key that is added during its run is run again afterwards.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn no_key_is_forgotten_or_doubled_between_many_workers() {
+    async fn many_workers_run_every_key_once() {
         use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
         #[derive(Default)]

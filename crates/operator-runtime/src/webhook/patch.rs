@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_the_defaulter_removed_go() {
+    fn fields_that_the_defaulter_removed_are_removed() {
         let (sent, after) = (json!({"a": 1, "b": 2, "c": 3}), json!({"a": 1}));
         assert_patched(&sent, &json!({"a": 1, "b": 2}), &after, &json!({"a": 1, "c": 3}));
         assert_patched(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_for_options_that_are_none() {
+    fn nothing_is_added_for_none() {
         let sent = json!({"a": 1});
         let typed = json!({"a": 1, "b": null, "c": {"d": null}});
         assert_patched(&sent, &typed, &json!({"a": 1, "b": null}), &json!({"a": 1}));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn spelling_of_untouched_values_stays() {
+    fn form_of_unchanged_values_is_kept() {
         let (sent, typed) = (json!({"cpu": "1000m"}), json!({"cpu": "1"}));
         assert!(patch(&sent, &typed, &typed).is_empty());
     }
@@ -160,7 +160,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn type_that_knows_everything_gets_what_it_asks_for(sent in values(), after in values()) {
+        fn patch_of_a_complete_type_is_exact(sent in values(), after in values()) {
             let mut patched = sent.clone();
             json_patch::patch(&mut patched, &patch(&sent, &sent, &after)).unwrap();
             prop_assert_eq!(patched, after);

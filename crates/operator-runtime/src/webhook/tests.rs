@@ -222,7 +222,7 @@ fn paths_are_those_of_controller_runtime() {
 }
 
 #[tokio::test]
-async fn defaults_are_a_patch_of_what_was_sent() {
+async fn defaults_are_a_patch_of_the_request() {
     let response = created(MUTATE, &json!({"size": 3, "novelty": true})).await;
     assert_eq!(
         (&response["allowed"], &response["patchType"]),
@@ -237,7 +237,7 @@ async fn defaults_are_a_patch_of_what_was_sent() {
 }
 
 #[tokio::test]
-async fn object_that_is_complete_gets_no_patch() {
+async fn complete_object_gets_no_patch() {
     let response = created(MUTATE, &json!({"size": 3, "image": "x"})).await;
     assert_eq!(response, json!({"uid": "u-1", "allowed": true}));
 }
@@ -249,7 +249,7 @@ async fn deletions_have_no_defaults() {
 }
 
 #[tokio::test]
-async fn refusal_of_a_defaulter_is_forbidden() {
+async fn denial_of_a_defaulter_is_forbidden() {
     let request = json!({"operation": "CREATE", "userInfo": {"username": "mallory"}, "object": memcached(&json!({"size": 3}))});
     let response = review(MUTATE, &request).await;
     let status = json!({"status": "Failure", "code": 403, "message": "not you", "reason": "Forbidden"});
@@ -260,7 +260,7 @@ async fn refusal_of_a_defaulter_is_forbidden() {
 }
 
 #[tokio::test]
-async fn validators_warn_and_refuse() {
+async fn validators_warn_and_deny() {
     assert_eq!(
         created(VALIDATE, &json!({"size": 3})).await,
         json!({"uid": "u-1", "allowed": true})
@@ -339,7 +339,7 @@ async fn panic_is_answered_and_counted() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_refused() {
+async fn invalid_reviews_are_rejected() {
     let server = server(&Metrics::default());
     for body in ["", "{", "{}", "[]"] {
         let (code, answer) = post(&server, MUTATE, body).await;
@@ -421,7 +421,7 @@ async fn objects_are_converted_through_the_hub() {
 }
 
 #[tokio::test]
-async fn conversion_that_cannot_be_done_says_why() {
+async fn failed_conversion_has_a_message() {
     let server = server(&Metrics::default());
     let response = converted(&server, &[old(3)], "cache.example.com/v2").await;
     let message = r#"unknown version "cache.example.com/v2" of Memcached.cache.example.com"#;
@@ -445,7 +445,7 @@ async fn panic_of_a_conversion_is_answered_and_counted() {
 }
 
 #[test]
-fn round_trips_find_what_is_lost() {
+fn round_trips_find_lost_fields() {
     let spoke: v1alpha1::Memcached = serde_json::from_value(old(3)).unwrap();
     assert_eq!(round_trip(&spoke), Ok(()));
     let hub = Memcached::new(
@@ -470,7 +470,7 @@ fn round_trips_find_what_is_lost() {
 }
 
 #[test]
-fn answers_of_api_servers_pass_through() {
+fn status_of_an_api_server_is_kept() {
     let status = kube::core::Status::failure("quota exceeded", "TooManyRequests").with_code(429);
     let denied = Denied::from(kube::Error::Api(status.clone().boxed()));
     assert_eq!(*denied.into_parts().0, status);
@@ -480,7 +480,7 @@ fn answers_of_api_servers_pass_through() {
 }
 
 #[tokio::test]
-async fn defaulter_can_take_away_what_its_type_does_not_know() {
+async fn defaulter_can_remove_unknown_fields() {
     let options = WebhookOptions {
         remove_unknown_fields: true,
         ..WebhookOptions::default()
@@ -530,7 +530,7 @@ impl Validator<Memcached> for Wary {
 struct Tenant(&'static str);
 
 #[tokio::test]
-async fn validators_see_what_was_taken_of_the_http_request_and_may_warn_when_they_refuse() {
+async fn validators_see_extensions_and_warn_with_denials() {
     let webhook = Webhook::<Memcached>::new()
         .validator(Wary)
         .with_context(|http, extensions| {
@@ -545,7 +545,7 @@ async fn validators_see_what_was_taken_of_the_http_request_and_may_warn_when_the
 }
 
 #[tokio::test]
-async fn requests_are_judged_in_a_span() {
+async fn requests_have_a_span() {
     use std::sync::{Arc, Mutex};
 
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -679,7 +679,7 @@ impl ClientAuthority {
 }
 
 #[tokio::test]
-async fn clients_without_a_certificate_are_turned_away_where_one_is_required() {
+async fn clients_without_a_required_certificate_are_rejected() {
     use crate::certificates::{CertificateError, Certificates, TlsOptions, TlsVersion};
 
     let clients = ClientAuthority::new();
@@ -688,7 +688,7 @@ async fn clients_without_a_certificate_are_turned_away_where_one_is_required() {
     let none = tls.require_clients_of("");
     assert!(matches!(
         none,
-        Err(CertificateError::NoPem("the authority of clients", _))
+        Err(CertificateError::NoPem("the client authority", _))
     ));
     tls.require_clients_of(&clients.pem).unwrap();
     let server = with(|server| server.add_admission("/open", Open)).tls(tls);
@@ -790,7 +790,7 @@ async fn post_securely(address: std::net::SocketAddr, authority: &str, path: &st
 }
 
 #[tokio::test]
-async fn request_under_way_is_answered_before_the_server_ends() {
+async fn running_request_is_answered_before_the_server_stops() {
     use crate::certificates::Certificates;
 
     let (entered, mut waiting) = tokio::sync::mpsc::unbounded_channel();
@@ -827,7 +827,7 @@ impl AdmissionHandler for Open {
 }
 
 #[test]
-fn path_is_served_once_and_must_be_one() {
+fn path_is_unique_and_valid() {
     let server = || with(|server| server.add(webhook()));
     let taken = |path: &str| Err(WebhookError::DuplicatePath(path.to_owned()));
     assert_eq!(server().add(webhook()), taken(MUTATE));
@@ -840,7 +840,7 @@ fn path_is_served_once_and_must_be_one() {
 }
 
 #[test]
-fn api_server_is_told_what_is_served() {
+fn description_matches_the_handlers() {
     let service =
         |path: &str| json!({"service": {"name": "webhook-service", "namespace": "system", "path": path}});
     let entry = |name: &str, path: &str| {

@@ -1,4 +1,4 @@
-//! Answers that are late, or none: what a server, or whatever stands before it, may say in place of what was received for.
+//! Late, missing and invalid responses of a server or a proxy.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::robustness::{are_sized, impatient, install, operate};
 use crate::support::{Running, Widget, in_time, run};
 use crate::wire::{Fault, Wire};
 
-/// An operator behind a wire, as it is deployed.
+/// An operator that connects through a wire, as when it is deployed.
 struct Bench {
     wire: Wire,
-    /// Past the wire.
+    /// A client without the wire.
     direct: kube::Client,
     directory: TempDir,
 }
@@ -39,7 +39,7 @@ impl Bench {
         }
     }
 
-    /// An operator that waits for so long when the server says nothing.
+    /// Returns an operator with this limit of silence.
     async fn operator(&self, options: CacheOptions, silence: Option<Duration>) -> (Manager, Running) {
         let options = ManagerOptions {
             cache_options: options,
@@ -73,14 +73,14 @@ const IS_WATCH: fn(&str) -> bool = |what| what.contains("/widgets?") && what.con
 const IS_WRITE: fn(&str) -> bool = |what| what.starts_with("PATCH ");
 
 #[tokio::test]
-async fn connections_that_hang_are_given_up_wherever_they_hang() {
+async fn hanging_connections_are_closed_at_any_stage() {
     let bench = Bench::new().await;
     let (manager, running) = bench
         .operator(impatient(), Some(Duration::from_millis(300)))
         .await;
     bench.want("w", 1).await;
     bench.get("w", 1).await;
-    // Watches that are quiet because nothing happens are opened again without anybody taking them for ill.
+    // Quiet watches without changes are reopened without being reported as failed.
     let opened = || bench.wire.received(|received| IS_WATCH(&received.what)).len();
     let before = opened();
     in_time(async {
@@ -90,7 +90,7 @@ async fn connections_that_hang_are_given_up_wherever_they_hang() {
         }
     })
     .await;
-    // Those of the watches, and those that wait for the next request.
+    // The connections of the watches, and those that wait for the next request.
     bench.wire.freeze();
     bench.want("w", 2).await;
     bench.get("w", 2).await;
@@ -98,12 +98,12 @@ async fn connections_that_hang_are_given_up_wherever_they_hang() {
 }
 
 #[tokio::test]
-async fn requests_that_are_not_answered_or_only_in_part_are_asked_again() {
+async fn unanswered_and_truncated_requests_are_retried() {
     let bench = Bench::new().await;
     for number in 0..20 {
         bench.want(&format!("w-{number}"), number).await;
     }
-    // Of each kind of request the first is not answered, the second begins to be.
+    // The first request of each kind is not answered, the second gets the beginning of a response.
     let mut seen = BTreeMap::new();
     let kinds = [IS_LIST, IS_WATCH, IS_WRITE];
     bench.wire.fail(move |what| {
@@ -127,7 +127,7 @@ async fn requests_that_are_not_answered_or_only_in_part_are_asked_again() {
 }
 
 #[tokio::test]
-async fn busy_server_is_asked_again_when_it_says_so() {
+async fn busy_server_is_retried_after_retry_after() {
     let bench = Bench::new().await;
     bench.want("w", 3).await;
     // The first of each kind of request.
@@ -137,14 +137,14 @@ async fn busy_server_is_asked_again_when_it_says_so() {
         let kind = kinds.iter().position(|is_it| is_it(what))?;
         seen.insert(kind).then_some(Fault::Busy)
     });
-    // In pages, so that there are lists.
+    // In pages, so that there are list requests.
     let options = CacheOptions {
         streaming_lists: false,
         ..impatient()
     };
     let (manager, running) = bench.operator(options, None).await;
     bench.get("w", 3).await;
-    // The watch is opened at its own time.
+    // The watch is opened independently.
     in_time(async {
         while bench.wire.received(|received| IS_WATCH(&received.what)).len() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -156,7 +156,7 @@ async fn busy_server_is_asked_again_when_it_says_so() {
         let received = bench.wire.received(|received| is_it(&received.what));
         let waited = received[1].at - received[0].at;
         assert_eq!(received[0].what, received[1].what);
-        // Some milliseconds are lost between the one who sends and the one who writes down.
+        // A few milliseconds pass between sending and recording.
         assert!(
             waited > Duration::from_millis(950),
             "{waited:?} before {received:?}"
@@ -168,12 +168,12 @@ async fn busy_server_is_asked_again_when_it_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_not_taken_for_one() {
+async fn invalid_responses_are_errors() {
     let bench = Bench::new().await;
     for number in 0..10 {
         bench.want(&format!("w-{number}"), number).await;
     }
-    // Two of three requests, whatever they ask for.
+    // Two of three requests of any kind fail.
     let faults = [
         Fault::Page(3),
         Fault::Moved,
@@ -206,7 +206,7 @@ async fn what_is_no_answer_is_not_taken_for_one() {
 }
 
 #[tokio::test]
-async fn watch_that_brings_garbage_misses_nothing() {
+async fn unreadable_watch_event_causes_a_new_list() {
     let bench = Bench::new().await;
     let mut garbled = 0;
     bench.wire.fail(move |what| {
@@ -224,14 +224,14 @@ async fn watch_that_brings_garbage_misses_nothing() {
         }
     })
     .await;
-    // Its event is the one that does not come.
+    // This event is not delivered.
     bench.want("w", 1).await;
     bench.get("w", 1).await;
     running.end().await.unwrap();
 }
 
 #[tokio::test]
-async fn page_in_place_of_a_watch_is_one_failure_however_long_it_is() {
+async fn html_page_instead_of_a_watch_is_one_failure() {
     let bench = Bench::new().await;
     bench.want("w", 1).await;
     let mut watches = 0;
@@ -260,7 +260,7 @@ async fn page_in_place_of_a_watch_is_one_failure_however_long_it_is() {
 }
 
 #[tokio::test]
-async fn token_that_was_renewed_is_used_as_soon_as_the_old_one_is_refused() {
+async fn renewed_token_is_used_after_the_first_401() {
     let bench = Bench::new().await;
     let token = bench.directory.path().join("token");
     std::fs::write(&token, "first\n").unwrap();
@@ -285,13 +285,13 @@ async fn token_that_was_renewed_is_used_as_soon_as_the_old_one_is_refused() {
         })
         .await;
     };
-    // It has expired, and for a while there is no other.
+    // The token has expired, and there is no new one yet.
     bench.wire.admit("second");
     bench.want("w", 2).await;
     refused_again().await;
     std::fs::write(&token, "second\n").unwrap();
     bench.get("w", 2).await;
-    // A file that cannot be read is no reason to forget its token.
+    // The last token is used while the file cannot be read.
     std::fs::remove_file(&token).unwrap();
     bench.wire.admit("third");
     bench.want("w", 3).await;
@@ -303,7 +303,7 @@ async fn token_that_was_renewed_is_used_as_soon_as_the_old_one_is_refused() {
 }
 
 #[tokio::test]
-async fn token_file_that_holds_none_is_told_when_the_manager_is_built() {
+async fn empty_token_file_is_an_error_of_the_manager() {
     let bench = Bench::new().await;
     std::fs::write(bench.directory.path().join("token"), "\n").unwrap();
     let error = Manager::new("tester", bench.wire.operator(bench.directory.path())).await;

@@ -1,4 +1,4 @@
-//! What a controller can be built from: kinds in every form, streams, filters, limits, and what its options do.
+//! Controllers and their options: kinds in every form, streams, filters, limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ async fn touch(bench: &Bench, name: &str) {
 }
 
 #[tokio::test]
-async fn owned_object_is_watched_by_its_metadata_alone() {
+async fn owned_object_is_watched_metadata_only() {
     let bench = Bench::new().await;
     let widget = bench.create("a", 1).await;
     let manager = bench.manager().await;
@@ -56,7 +56,7 @@ async fn owned_object_is_watched_by_its_metadata_alone() {
 }
 
 #[tokio::test]
-async fn owner_that_does_not_control_hears_where_every_owner_does() {
+async fn every_owner_includes_owners_that_do_not_control() {
     let bench = Bench::new().await;
     let widget = bench.create("a", 1).await;
     let mut config = config_map("shared", "1");
@@ -106,7 +106,7 @@ async fn annotations_lead_to_an_owner_in_another_namespace() {
 }
 
 #[tokio::test]
-async fn filter_of_all_kinds_drops_events_of_each() {
+async fn filter_events_applies_to_all_kinds() {
     let bench = Bench::new().await;
     let mut paused = Widget::new("paused", crate::support::WidgetSpec { size: 1 });
     paused.metadata.annotations = Some([("example.com/paused".to_owned(), "true".to_owned())].into());
@@ -206,7 +206,7 @@ async fn panic_that_is_not_recovered_ends_the_manager() {
     assert_eq!(error.to_string(), "panic: out of order");
 }
 
-/// Waits until the test says that it is won.
+/// An election that the test decides.
 struct Lot(Arc<Notify>);
 
 impl operator_runtime::election::Election for Lot {
@@ -227,7 +227,7 @@ impl operator_runtime::election::Election for Lot {
 }
 
 #[tokio::test]
-async fn warm_controller_listens_before_it_leads_and_acts_only_then() {
+async fn warm_controller_fills_its_queue_before_it_leads() {
     for warmup in [true, false] {
         let bench = Bench::new().await;
         bench.create("a", 1).await;
@@ -276,8 +276,8 @@ async fn warm_controller_listens_before_it_leads_and_acts_only_then() {
 }
 
 #[tokio::test]
-async fn rate_limit_of_ones_own_decides_when_failures_come_back() {
-    /// Counts what it is asked, and never lets anybody wait.
+async fn custom_rate_limit_delays_failures() {
+    /// Counts its calls, and never delays.
     #[derive(Debug)]
     struct Counting(Arc<AtomicUsize>);
 

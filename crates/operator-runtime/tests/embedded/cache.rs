@@ -65,7 +65,7 @@ async fn every_view_of_a_kind_comes_from_one_watch() {
 }
 
 #[tokio::test]
-async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more() {
+async fn metadata_readers_cost_only_metadata_until_another_reader_needs_more() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let manager = bench.manager().await;
@@ -86,7 +86,7 @@ async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more
         .unwrap();
     assert_eq!(partial.name_any(), "a");
 
-    // The whole object is asked for: the kind is listed again, and the readers of metadata hear nothing of it.
+    // A reader of the whole object causes another list, of which readers of metadata get no events.
     let typed = client.get::<Widget>(&key("a")).await.unwrap().unwrap();
     assert_eq!(typed.spec.size, 1);
     let dynamic = client
@@ -100,7 +100,7 @@ async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more
     running.end().await.unwrap();
 }
 
-/// Tells the names of what it is called for.
+/// Sends the names of its requests.
 struct Names(tokio::sync::mpsc::UnboundedSender<String>);
 
 impl KeyReconciler for Names {
@@ -111,7 +111,7 @@ impl KeyReconciler for Names {
 }
 
 mod slim {
-    /// Knows less of a widget than the other one does.
+    /// A type with fewer fields than the kind.
     #[derive(
         kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
     )]
@@ -147,7 +147,7 @@ async fn index_finds_objects_by_value_and_sees_own_writes() {
     manager.cache().add_index::<Widget>("size", by_size).unwrap();
     let error = manager.cache().add_index::<Widget>("size", by_size).unwrap_err();
     assert!(
-        error.to_string().contains(r#"has an index "size" already"#),
+        error.to_string().contains(r#"already has an index "size""#),
         "{error}"
     );
     let running = run(&manager);
@@ -189,7 +189,7 @@ async fn index_finds_objects_by_value_and_sees_own_writes() {
 }
 
 #[tokio::test]
-async fn transform_removes_what_nobody_reads() {
+async fn transform_removes_fields() {
     let bench = Bench::new().await;
     let transforms = Transforms::default()
         .of::<ConfigMap>(|config| config.binary_data = None)
@@ -226,7 +226,7 @@ async fn transform_removes_what_nobody_reads() {
 }
 
 #[tokio::test]
-async fn kind_may_have_namespaces_of_its_own() {
+async fn kind_has_its_own_namespaces() {
     let bench = Bench::new().await;
     let kinds = [(Kind::of::<Widget>(), within(["elsewhere"]))].into();
     let manager = bench
@@ -274,7 +274,7 @@ async fn removed_kind_is_not_watched_until_it_is_read_again() {
 }
 
 #[tokio::test]
-async fn resync_tells_everything_again_and_writes_nothing() {
+async fn resync_repeats_all_objects_and_writes_nothing() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let sync_period = Some(Duration::from_millis(20));
@@ -309,7 +309,7 @@ async fn resync_tells_everything_again_and_writes_nothing() {
     running.end().await.unwrap();
 }
 
-/// A kind whose server is laxer than its type.
+/// A kind with fewer validations than its type.
 #[derive(kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[kube(
     group = "example.com",
@@ -322,7 +322,7 @@ struct LaxSpec {
     size: i32,
 }
 
-/// Serves laxes, of which one is none of its type.
+/// Installs the kind and creates an object that does not fit the type.
 async fn with_a_bad_lax(bench: &Bench) -> (Api<DynamicObject>, DynamicObject) {
     let kind = Kind::of::<Lax>();
     let crd = json!({
@@ -353,7 +353,7 @@ async fn with_a_bad_lax(bench: &Bench) -> (Api<DynamicObject>, DynamicObject) {
     (laxes, bad)
 }
 
-/// Waits for the event of an object that does not fit its type, and says how many there are.
+/// Waits for the event of an object that does not fit its type, and returns it with the number of such objects.
 async fn misfits(bench: &Bench) -> (Event, usize) {
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());
     in_time(async {
@@ -378,7 +378,7 @@ fn quarantined(manager: &Manager) -> Option<String> {
 }
 
 #[tokio::test]
-async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
+async fn quarantined_object_gets_an_event_and_returns_after_repair() {
     let bench = Bench::new().await;
     let (laxes, mut bad) = with_a_bad_lax(&bench).await;
     let manager = bench.manager().await;
@@ -402,12 +402,12 @@ async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_until_it_is_repaired() {
+async fn object_that_does_not_fit_one_reader_is_reported_once() {
     let bench = Bench::new().await;
     let (laxes, mut bad) = with_a_bad_lax(&bench).await;
     let kind = Kind::of::<Lax>();
     let manager = bench.manager().await;
-    // Kept as dynamic objects, which everything fits.
+    // Kept as `DynamicObject`, which every object fits.
     let (whole, mut of_whole) = plain_teller();
     manager
         .add_controller(Controller::by_key(Watch::<DynamicObject>::of_kind(&kind), whole))
@@ -429,7 +429,7 @@ async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_un
     let error = manager.client().get::<Lax>(&key("bad")).await.unwrap_err();
     assert!(error.to_string().contains("does not fit its type"), "{error}");
 
-    // A change that repairs nothing is no news.
+    // A change that does not repair the object is not reported again.
     bad.metadata.labels = Some([("seen".to_owned(), "yes".to_owned())].into());
     bad = laxes.replace("bad", &PostParams::default(), &bad).await.unwrap();
     assert_eq!(of_whole.next().await, (key("bad"), None));
@@ -475,7 +475,7 @@ async fn watch_of_a_dynamic_kind_is_a_controller_like_any_other() {
 }
 
 #[tokio::test]
-async fn read_starts_no_watch_where_it_may_not() {
+async fn read_starts_no_watch_if_start_on_read_is_false() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let manager = bench
@@ -508,7 +508,7 @@ async fn deletion_reaches_the_handler_that_knew_an_earlier_state() {
     lax.data["spec"]["size"] = json!(1);
     lax = laxes.replace("bad", &PostParams::default(), &lax).await.unwrap();
     let manager = bench.manager().await;
-    // Kept as dynamic objects, which everything fits.
+    // Kept as `DynamicObject`, which every object fits.
     let (whole, mut of_whole) = plain_teller();
     manager
         .add_controller(Controller::by_key(
@@ -536,7 +536,7 @@ async fn deletion_reaches_the_handler_that_knew_an_earlier_state() {
     running.end().await.unwrap();
 }
 
-/// A size that some objects cannot be read with.
+/// A type whose decoding panics for some values.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 struct Touchy(i32);
 
@@ -589,7 +589,7 @@ impl kube::Resource for TouchyWidget {
 }
 
 #[tokio::test]
-async fn panic_of_a_type_concerns_one_object_and_the_watch_goes_on() {
+async fn panic_of_a_type_affects_one_object() {
     let bench = Bench::new().await;
     bench.create("good", 1).await;
     bench.create("bad", -1).await;

@@ -1,4 +1,4 @@
-//! The client on the embedded API server: what it sends, what it does not send, and what it reads afterwards.
+//! The client on the embedded API server: sent and skipped requests, and later reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use operator_runtime::manager::ManagerOptions;
 use operator_runtime::prelude::*;
 use serde_json::json;
 
-/// A manager that runs and watches what the test reads.
+/// Starts a manager that watches the kinds of the tests.
 async fn start(bench: &Bench) -> (Manager, Running) {
     let manager = bench.manager().await;
     let running = run(&manager);
@@ -62,7 +62,7 @@ async fn apply_that_changes_nothing_is_not_sent() {
     running.end().await.unwrap();
 }
 
-/// A Deployment with much that the server defaults.
+/// Returns a Deployment with many defaulted fields.
 fn deployment(image: &str) -> Deployment {
     serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": "default"},
@@ -134,7 +134,7 @@ async fn field_that_is_no_longer_applied_is_removed() {
 }
 
 #[tokio::test]
-async fn change_by_somebody_else_is_repaired() {
+async fn change_by_another_client_is_repaired() {
     let bench = Bench::new().await;
     let (manager, running) = start(&bench).await;
     manager
@@ -156,7 +156,7 @@ async fn change_by_somebody_else_is_repaired() {
     running.end().await.unwrap();
 }
 
-/// Waits until the cache has what somebody else wrote.
+/// Waits until the cache has the write of another client.
 async fn wait_for(manager: &Manager, written: &ConfigMap) {
     in_time(async {
         loop {
@@ -176,7 +176,7 @@ async fn wait_for(manager: &Manager, written: &ConfigMap) {
 }
 
 #[tokio::test]
-async fn reads_see_own_writes_though_the_watch_is_silent() {
+async fn reads_see_own_writes_without_the_watch() {
     let bench = Bench::new().await;
     bench
         .network
@@ -234,7 +234,7 @@ async fn status_is_sent_only_when_it_changes() {
         assert!(!again.was_sent());
         assert_eq!(again.metadata.resource_version, written.metadata.resource_version);
         assert_eq!(network.take_writes(), [""; 0]);
-        // One part is so already, and the other one is not.
+        // One part is unchanged, the other is not.
         let other = ctx.update_status(written.object(), set(2)).await.unwrap();
         assert_eq!(other.status.as_ref().unwrap().size, Some(2));
         assert_eq!(network.take_writes().len(), 1);
@@ -283,7 +283,7 @@ async fn condition_of_another_controller_survives_a_stale_write() {
 }
 
 #[tokio::test]
-async fn owner_that_may_not_own_is_an_error_before_anything_is_sent() {
+async fn invalid_owner_is_an_error_before_the_request() {
     let bench = Bench::new().await;
     let (manager, running) = start(&bench).await;
     let owner = bench.create("a", 1).await;
@@ -297,7 +297,7 @@ async fn owner_that_may_not_own_is_an_error_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn refusal_of_the_server_is_told_with_the_object() {
+async fn error_of_the_server_names_the_object() {
     let bench = Bench::new().await;
     let (manager, running) = start(&bench).await;
     bench
@@ -314,7 +314,7 @@ async fn refusal_of_the_server_is_told_with_the_object() {
 }
 
 #[tokio::test]
-async fn object_that_does_not_fit_its_type_is_an_error_of_its_key_alone() {
+async fn object_that_does_not_fit_its_type_is_an_error_of_its_key() {
     let bench = Bench::new().await;
     let loose: serde_json::Value = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -369,7 +369,7 @@ async fn object_that_does_not_fit_its_type_is_an_error_of_its_key_alone() {
     running.end().await.unwrap();
 }
 
-/// A kind whose server is laxer than its type.
+/// A kind with fewer validations than its type.
 #[derive(kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Gadget", namespaced)]
 struct GadgetSpec {
@@ -408,7 +408,7 @@ async fn only_the_named_namespaces_are_watched() {
 }
 
 #[tokio::test]
-async fn events_of_one_cause_are_one_object_with_a_count() {
+async fn repeated_events_are_one_object_with_a_count() {
     use k8s_openapi::api::events::v1::Event;
     let bench = Bench::new().await;
     let widget = bench.create("a", 1).await;
@@ -491,7 +491,7 @@ async fn election_decides_when_controllers_run() {
     won.notify_one();
     told.until("a", Some(1)).await;
     in_time(manager.elected()).await;
-    // The reconcile that hangs does not delay the end: another instance may act already.
+    // A blocked reconcile does not delay the end, because another instance may already lead.
     lost.notify_one();
     assert_eq!(
         running.ended().await.unwrap_err().to_string(),
@@ -500,7 +500,7 @@ async fn election_decides_when_controllers_run() {
 }
 
 #[tokio::test]
-async fn cache_keeps_only_what_is_selected() {
+async fn cache_keeps_only_selected_objects() {
     use operator_runtime::cache::CacheOptions;
     let bench = Bench::new().await;
     let kinds = [(Kind::of::<ConfigMap>(), labelled("tier=front"))].into();

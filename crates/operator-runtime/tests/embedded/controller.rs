@@ -1,4 +1,4 @@
-//! Controllers on the embedded API server: what reaches a reconciler, and what its failures do.
+//! Controllers on the embedded API server: requests and failures of reconcilers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ async fn panic_is_an_error_of_its_key_alone() {
 }
 
 #[tokio::test]
-async fn terminal_error_is_not_tried_again() {
+async fn terminal_error_is_not_retried() {
     let bench = Bench::new().await;
     let (_, running, mut told) = bench
         .operator(|_, request: Request| async move {
@@ -153,7 +153,7 @@ async fn terminal_error_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn requeue_comes_back_without_an_event() {
+async fn requeue_reconciles_without_an_event() {
     let bench = Bench::new().await;
     let (_, running, mut told) = bench
         .operator(|_, _| async { Ok(Action::requeue_after(Duration::from_millis(5))) })
@@ -166,7 +166,7 @@ async fn requeue_comes_back_without_an_event() {
 }
 
 #[tokio::test]
-async fn reconcile_that_takes_too_long_is_cancelled_and_tried_again() {
+async fn slow_reconcile_is_cancelled_and_retried() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = teller(|_, _| std::future::pending());
@@ -216,7 +216,7 @@ async fn key_never_runs_twice_at_once() {
 }
 
 #[tokio::test]
-async fn predicate_drops_what_does_not_matter() {
+async fn predicate_rejects_events() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
@@ -240,7 +240,7 @@ async fn predicate_drops_what_does_not_matter() {
 }
 
 #[tokio::test]
-async fn mapped_objects_reconcile_what_the_function_names() {
+async fn map_function_returns_the_requests() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
@@ -262,7 +262,7 @@ async fn mapped_objects_reconcile_what_the_function_names() {
 }
 
 #[tokio::test]
-async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
+async fn missing_kind_delays_only_its_controller() {
     let bench = Bench::without_widgets();
     let manager = bench.manager().await;
     let (widgets, mut of_widgets) = plain_teller();
@@ -271,7 +271,7 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
         .add_controller(Controller::by_key(Watch::<Widget>::new(), widgets))
         .unwrap();
     manager.add_cache_check("caches", manager.cache()).unwrap();
-    // Its reconciler reads widgets too, which fails; the point is that it is called.
+    // Its reads of widgets fail, but it is called.
     manager
         .add_controller(Controller::by_key(
             Watch::<ConfigMap>::new(),
@@ -311,7 +311,7 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
     running.end().await.unwrap();
 }
 
-/// Tells of ConfigMaps as of widgets of size 0.
+/// Reports ConfigMaps as widgets of size 0.
 struct ConfigTeller<F>(crate::support::Teller<F>);
 
 impl<F: Send + Sync + 'static> KeyReconciler for ConfigTeller<F> {
@@ -356,7 +356,7 @@ async fn forbidden_kind_fails_alone_and_recovers() {
 }
 
 #[tokio::test]
-async fn what_happened_while_the_watch_was_broken_is_found_out() {
+async fn changes_during_a_broken_watch_are_found() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
@@ -375,7 +375,7 @@ async fn what_happened_while_the_watch_was_broken_is_found_out() {
     }
     bench.delete("deleted").await;
     bench.resize("changed", 5).await;
-    // The server does not remember the revision that the watch wants to go on from, and says so until it is asked for all.
+    // The server answers 410 to the revision of the watch until everything is listed again.
     let is_listed = AtomicBool::new(false);
     bench.network.refuse(move |request| {
         let is_list = request.contains("/widgets?") && !is_watch_of_widgets(request);
@@ -395,7 +395,7 @@ fn is_watch_of_widgets(request: &str) -> bool {
 }
 
 #[tokio::test]
-async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
+async fn running_reconcile_finishes_before_the_manager_ends() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (gate, finished) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
@@ -418,7 +418,7 @@ async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
     gate.add_permits(1);
     in_time(ended).await.unwrap().unwrap();
     assert!(finished.load(Ordering::SeqCst));
-    // What was queued only is not begun any more.
+    // A queued key is not started any more.
     assert_eq!(told.unheard(), []);
 }
 
@@ -492,7 +492,7 @@ async fn first_reconcile_sees_all_that_its_object_owns() {
 }
 
 #[tokio::test]
-async fn first_list_that_takes_too_long_ends_the_manager_where_there_is_a_limit() {
+async fn cache_sync_timeout_stops_the_manager() {
     let bench = Bench::without_widgets();
     let manager = bench.manager().await;
     manager
@@ -534,7 +534,7 @@ async fn mistakes_in_building_a_controller_are_errors() {
 }
 
 #[tokio::test]
-async fn metrics_are_served_where_they_are_asked_for() {
+async fn metrics_are_served_if_enabled() {
     let bench = Bench::new().await;
     let manager = Manager::new(
         "tester",
@@ -561,7 +561,7 @@ async fn metrics_are_served_where_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn leader_elected_by_lease_gives_it_back() {
+async fn leader_releases_its_lease() {
     use k8s_openapi::api::coordination::v1::Lease;
     let bench = Bench::new().await;
     let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
@@ -671,7 +671,7 @@ async fn nothing_is_lost_while_watches_come_and_go() {
     let (reconciler, mut told) = plain_teller();
     let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).options(parallel(4));
     manager.add_controller(controller).unwrap();
-    // Of four requests one is refused, with each code in turn, whatever it is about.
+    // Every fourth request fails, with each code in turn.
     let count = AtomicUsize::new(0);
     let codes = [500, 410, 429, 503, 403];
     bench.network.refuse(move |request| {
@@ -692,7 +692,7 @@ async fn nothing_is_lost_while_watches_come_and_go() {
     let wanted = |number: i32| if number % 2 == 0 { None } else { Some(number + 100) };
     let mut last = std::collections::HashMap::new();
     in_time(async {
-        // A widget that came and went unseen is as good as one that was deleted.
+        // A widget that was created and deleted unseen counts as deleted.
         while (0..40)
             .any(|number| last.get(&key(&format!("w-{number}"))).copied().flatten() != wanted(number))
         {
@@ -721,7 +721,7 @@ async fn aborted_manager_stops_watching() {
     .await;
     running.abort();
     assert!(in_time(running).await.unwrap_err().is_cancelled());
-    // A watch that ends is opened again by whoever still watches.
+    // A watch that ended is reopened while it has watchers.
     bench.network.take_writes();
     bench.network.end_watches();
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,4 +1,4 @@
-//! Deletions by the operator: what it reads afterwards, and writes to objects that are gone.
+//! Deletions by the operator: later reads, and writes to deleted objects.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn held(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn objects_that_remain_for_their_finalizers_are_still_read() {
+async fn terminating_objects_are_still_read() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = teller(async |ctx: KeyContext, request: Request| {
@@ -57,7 +57,7 @@ async fn objects_that_remain_for_their_finalizers_are_still_read() {
 }
 
 #[tokio::test]
-async fn answer_to_the_deletion_of_many_hides_none() {
+async fn answer_of_a_collection_deletion_hides_no_objects() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client.create(held("a")).await.unwrap();
@@ -121,12 +121,12 @@ async fn deletion_is_seen_at_once_whatever_the_server_answers() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client.list::<ServiceAccount>().await.unwrap();
-    // The answer is a Status for the one and the object for the other.
+    // The response is a Status for one and the object for the other.
     let config = client.create(config_map_in("default", "a", "1")).await.unwrap();
     let account: ServiceAccount =
         serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "default"}})).unwrap();
     let account = client.create(account).await.unwrap();
-    // The last finalizer was all that kept this one.
+    // Only its finalizer kept this object.
     let held = client.create(held("held")).await.unwrap();
     client.delete(&*held).await.unwrap();
     bench.network.hold_watches(true);
@@ -145,7 +145,7 @@ async fn deletion_is_seen_at_once_whatever_the_server_answers() {
 }
 
 #[tokio::test]
-async fn status_of_an_object_that_is_gone_is_not_written_and_not_an_error() {
+async fn status_write_of_a_deleted_object_is_not_an_error() {
     let bench = Bench::new().await;
     let old = Arc::new(bench.create("a", 1).await);
     let (client, running) = start(&bench).await;
@@ -164,7 +164,7 @@ async fn status_of_an_object_that_is_gone_is_not_written_and_not_an_error() {
         .unwrap();
     assert!(gone.is_gone());
 
-    // Another object has taken its name.
+    // Another object has the name.
     let new = bench.create("a", 2).await;
     let gone = client
         .update_status(&old, |status| {
@@ -184,7 +184,7 @@ async fn status_of_an_object_that_is_gone_is_not_written_and_not_an_error() {
 }
 
 #[tokio::test]
-async fn finalizers_of_an_object_that_is_gone_are_done() {
+async fn finalizers_of_a_deleted_object_are_done() {
     let bench = Bench::new().await;
     let old = bench.create("a", 1).await;
     let (client, running) = start(&bench).await;
@@ -197,7 +197,7 @@ async fn finalizers_of_an_object_that_is_gone_are_done() {
 }
 
 #[tokio::test]
-async fn kind_that_is_not_served_is_not_an_absent_object() {
+async fn missing_kind_is_not_a_missing_object() {
     let bench = Bench::without_widgets();
     let manager = bench.manager().await;
     let running = run(&manager);
@@ -211,7 +211,7 @@ async fn kind_that_is_not_served_is_not_an_absent_object() {
 }
 
 #[tokio::test]
-async fn patches_take_fields_over_and_need_a_version_to_be_locked() {
+async fn patches_take_over_fields_and_lock_with_a_version() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     let other = client.with(|options| options.field_manager = "other".into());

@@ -1,4 +1,4 @@
-//! Elections on the embedded API server, as managers hold them.
+//! Leader elections of managers on the embedded API server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ async fn manager(bench: &Bench, identity: &str) -> Manager {
 }
 
 #[tokio::test]
-async fn only_the_leader_reconciles_and_its_end_makes_another_one() {
+async fn only_the_leader_reconciles_and_is_replaced_at_its_end() {
     let bench = Bench::new().await;
     let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
     let ((reconciler, mut told), (other, mut other_told)) = (plain_teller(), plain_teller());
@@ -78,7 +78,7 @@ async fn only_the_leader_reconciles_and_its_end_makes_another_one() {
     assert_eq!(
         other_told.unheard(),
         [],
-        "a lease is given back after the last reconcile"
+        "the lease is released after the last reconcile"
     );
 
     in_time(second.elected()).await;
@@ -117,12 +117,12 @@ async fn manager_whose_lease_is_stolen_ends() {
     assert_eq!(
         spec.holder_identity.as_deref(),
         Some("thief"),
-        "what is another's is not given back"
+        "the lease of another instance is not released"
     );
 }
 
 #[tokio::test]
-async fn manager_that_is_cut_off_ends_before_another_may_lead() {
+async fn disconnected_manager_ends_before_another_leads() {
     let bench = Bench::new().await;
     let manager = manager(&bench, "first").await;
     let running = run(&manager);
@@ -183,13 +183,13 @@ async fn options_of_the_manager_are_those_of_its_election() {
     assert_eq!(spec.lease_duration_seconds, Some(7));
     assert!(
         spec.holder_identity.is_some_and(|holder| !holder.is_empty()),
-        "the lease was given back"
+        "the lease was released"
     );
     assert_eq!(bench.network.count(|request| request.contains("leases")), 0);
 }
 
 #[tokio::test]
-async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
+async fn invalid_election_is_an_error_before_the_start() {
     let bench = Bench::without_widgets();
     let options = |leader_election_options| ManagerOptions {
         leader_election: true,
@@ -238,7 +238,7 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
+async fn custom_election_uses_the_metrics_of_the_manager() {
     let (bench, metrics) = (Bench::without_widgets(), Metrics::default());
     let options = LeaderElectionOptions {
         metrics: metrics.leader("widget-lock"),
@@ -265,7 +265,7 @@ async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
     running.end().await.unwrap();
 }
 
-/// Says when it goes.
+/// Records when it is dropped.
 struct Guard(Arc<AtomicBool>);
 
 impl Drop for Guard {
@@ -275,7 +275,7 @@ impl Drop for Guard {
 }
 
 #[tokio::test]
-async fn reconcile_under_way_is_aborted_when_the_lease_is_lost() {
+async fn running_reconcile_is_aborted_when_the_lease_is_lost() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let manager = manager(&bench, "first").await;
@@ -291,14 +291,14 @@ async fn reconcile_under_way_is_aborted_when_the_lease_is_lost() {
     let running = run(&manager);
     told.until("a", Some(1)).await;
     steal(&bench).await;
-    // The grace period of 30 s is for those who still lead.
+    // The grace period of 30 s applies only while this instance leads.
     let error = running.ended().await.unwrap_err();
     assert!(error.to_string().starts_with("leader election lost"), "{error}");
     assert!(aborted.load(Ordering::SeqCst));
 }
 
 #[tokio::test]
-async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
+async fn killed_leader_is_replaced_when_its_lease_expires() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
@@ -306,7 +306,7 @@ async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
     in_time(first.elected()).await;
     let mut told = observe_widgets(&second);
     let standby = run(&second);
-    // Nothing is given back.
+    // The lease is not released.
     leader.abort();
     assert!(in_time(leader).await.unwrap_err().is_cancelled());
     let early = tokio::time::timeout(Duration::from_millis(200), second.elected()).await;
@@ -319,7 +319,7 @@ async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
 }
 
 #[tokio::test]
-async fn lease_that_is_deleted_is_made_again_by_its_leader() {
+async fn deleted_lease_is_created_again_by_its_leader() {
     let bench = Bench::new().await;
     let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
     let leader = run(&first);
@@ -331,7 +331,7 @@ async fn lease_that_is_deleted_is_made_again_by_its_leader() {
             .network
             .count(|request| request.starts_with("GET") && request.contains("/leases"))
     };
-    // The other one has seen who leads.
+    // The other instance knows the leader.
     let before = reads(&bench);
     in_time(async {
         while reads(&bench) < before + 2 {
@@ -354,7 +354,7 @@ async fn lease_that_is_deleted_is_made_again_by_its_leader() {
     standby.end().await.unwrap();
 }
 
-/// Is won and lost when the test says so, and does not publish its leadership.
+/// An election that the test decides, without a published leadership.
 struct Switch(watch::Receiver<bool>);
 
 impl Election for Switch {
@@ -377,7 +377,8 @@ impl Election for Switch {
     }
 }
 
-/// Whether each of the clients can write: that of the manager, that of another cluster, and the raw ones in them.
+/// Returns for each client whether it can write: those of the manager and of another cluster, and the kube clients in
+/// them.
 async fn writers(clients: &[&operator_runtime::client::Client]) -> Vec<bool> {
     let mut written = Vec::new();
     for client in clients {
@@ -401,7 +402,7 @@ async fn writers(clients: &[&operator_runtime::client::Client]) -> Vec<bool> {
             "{patched:?}"
         );
         written.push(patched.is_ok());
-        // Reads and reviews are for everybody.
+        // Reads and reviews need no leadership.
         raw.get("raw").await.unwrap();
         let review = SelfSubjectReview::default();
         Api::all(client.kube().clone())
@@ -466,7 +467,7 @@ async fn every_client_of_the_leader_writes_only_while_it_leads() {
     }
 }
 
-/// The server asks for a second try, and the lease is lost meanwhile.
+/// The server requests a retry, and the lease is lost before it.
 #[tokio::test]
 async fn request_is_not_repeated_after_the_lease_was_lost() {
     let (wire, server) = (Wire::new().await, ApiServer::builder().build().unwrap());
@@ -504,7 +505,7 @@ async fn request_is_not_repeated_after_the_lease_was_lost() {
 }
 
 #[tokio::test]
-async fn lease_that_is_lost_while_the_manager_stops_aborts_what_needs_it() {
+async fn lease_lost_during_the_stop_aborts_reconciles() {
     let bench = Bench::new().await;
     let manager = manager(&bench, "first").await;
     let (aborted, fail) = (Arc::<AtomicBool>::default(), Arc::<Notify>::default());
@@ -536,7 +537,7 @@ async fn lease_that_is_lost_while_the_manager_stops_aborts_what_needs_it() {
     assert!(aborted.load(Ordering::SeqCst));
 }
 
-/// Writes down when it is given back.
+/// Records the release.
 struct Noted(Arc<Mutex<Vec<&'static str>>>);
 
 impl Election for Noted {
@@ -554,7 +555,7 @@ impl Election for Noted {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lease_is_released_after_what_needs_it_has_ended() {
+async fn lease_is_released_after_the_reconciles_end() {
     let bench = Bench::without_widgets();
     let notes = Arc::<Mutex<Vec<_>>>::default();
     let manager = Manager::new(
@@ -570,7 +571,7 @@ async fn lease_is_released_after_what_needs_it_has_ended() {
     let ended = notes.clone();
     let slow = Runnable::new("slow", |stop| async move {
         stop.cancelled().await;
-        // It does not await, so that it cannot be aborted.
+        // It does not await, so it cannot be aborted.
         std::thread::sleep(Duration::from_millis(300));
         ended.lock().push("ended");
         Ok(())
@@ -582,7 +583,7 @@ async fn lease_is_released_after_what_needs_it_has_ended() {
     assert_eq!(*notes.lock(), ["ended", "released"]);
 }
 
-/// Panics instead of leading, or while it leads.
+/// Panics in `acquire` or in `keep`.
 struct Broken {
     at_once: bool,
     released: Arc<AtomicBool>,
@@ -607,7 +608,7 @@ impl Election for Broken {
 }
 
 #[tokio::test]
-async fn election_that_panics_ends_the_manager_with_an_error() {
+async fn panic_of_an_election_stops_the_manager() {
     for at_once in [true, false] {
         let bench = Bench::without_widgets();
         let released = Arc::<AtomicBool>::default();

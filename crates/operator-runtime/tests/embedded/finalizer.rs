@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{Bench, Widget, in_time, reconcile_widgets, run};
 
-/// The work that was done, in order.
+/// The completed work, in order.
 type Done = Arc<Mutex<Vec<String>>>;
 
 async fn work(done: Done, name: &str, fail: bool) -> Result<()> {
@@ -21,7 +21,7 @@ async fn work(done: Done, name: &str, fail: bool) -> Result<()> {
     }
 }
 
-/// Runs a controller whose widgets have two finalizers; the second fails once.
+/// Runs a controller whose widgets have two finalizers. The second fails once.
 async fn start(bench: &Bench, done: &Done) -> (crate::support::Running, crate::support::Told) {
     let manager = bench.manager().await;
     let done = done.clone();
@@ -48,7 +48,7 @@ async fn start(bench: &Bench, done: &Done) -> (crate::support::Running, crate::s
 }
 
 #[tokio::test]
-async fn work_is_done_in_order_and_once_before_the_object_goes() {
+async fn finalizers_run_once_and_in_order() {
     let bench = Bench::new().await;
     let done = Done::default();
     let (running, mut told) = start(&bench, &done).await;
@@ -78,7 +78,7 @@ async fn work_is_done_in_order_and_once_before_the_object_goes() {
 }
 
 #[tokio::test]
-async fn finalizer_of_somebody_else_is_left_alone() {
+async fn foreign_finalizer_is_kept() {
     let bench = Bench::new().await;
     let foreign = json!({"metadata": {"finalizers": ["example.org/foreign"]}});
     bench.create("a", 1).await;
@@ -112,7 +112,7 @@ async fn finalizer_of_somebody_else_is_left_alone() {
 }
 
 #[tokio::test]
-async fn stale_object_gets_its_finalizer_all_the_same() {
+async fn stale_object_gets_its_finalizer() {
     let bench = Bench::new().await;
     let stale = bench.create("a", 1).await;
     bench.resize("a", 2).await;

@@ -1,4 +1,4 @@
-//! The log of an operator that runs: what a reconcile says, and what the API server warns of.
+//! The log of a running operator: messages of reconciles and warnings of the API server.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::support::{Bench, Widget, WidgetSpec, in_time, run};
 use crate::wire::Wire;
 
-/// What has been written.
+/// The written log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Its messages.
+    /// Returns its messages.
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().clone()).unwrap();
         text.lines()
@@ -82,7 +82,7 @@ async fn events_are_logged_while_developing() {
     assert_eq!(json!(about), json!(["Warning", "TooSmall", "it is 1", "a"]));
 }
 
-/// Writes an object with a field that its kind does not have, twice, and fails.
+/// Writes an object with an unknown field twice, and fails.
 struct Careless;
 
 impl KeyReconciler for Careless {

@@ -1,4 +1,4 @@
-//! What a manager starts and stops, in which order, and what it gives to what it runs.
+//! The parts of a manager, and the order of their start and stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::support::{
     teller,
 };
 
-/// What happened, in order.
+/// A record of events in order.
 #[derive(Clone, Default)]
 struct Diary(Arc<Mutex<Vec<String>>>);
 
@@ -46,13 +46,13 @@ impl Diary {
         .await;
     }
 
-    /// A runnable that says when it starts and when it ends.
+    /// Returns a runnable that records its start and its end.
     fn runnable(&self, name: &'static str) -> Runnable {
         let diary = self.clone();
         Runnable::new(name, move |stop| async move {
             diary.write(format!("{name} starts"));
             stop.cancelled().await;
-            // Others would overtake it here, if they could.
+            // Gives others time to overtake it.
             tokio::time::sleep(Duration::from_millis(5)).await;
             diary.write(format!("{name} ends"));
             Ok(())
@@ -60,7 +60,7 @@ impl Diary {
     }
 }
 
-/// Is won when the test says so, and says when it is given back.
+/// An election that the test decides, which records its release.
 struct Lot {
     won: Arc<Notify>,
     diary: Diary,
@@ -79,7 +79,7 @@ impl Election for Lot {
     }
 
     fn release(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async { self.diary.write("lease is given back") })
+        Box::pin(async { self.diary.write("lease is released") })
     }
 }
 
@@ -100,7 +100,7 @@ async fn manager(bench: &Bench, won: &Arc<Notify>, diary: &Diary) -> Manager {
 }
 
 #[tokio::test]
-async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
+async fn groups_start_and_stop_in_order() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let (won, diary) = (Arc::<Notify>::default(), Diary::default());
@@ -129,7 +129,7 @@ async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
     in_time(inside.recv()).await.unwrap();
     running.end().await.unwrap();
     let mut diary = diary.read();
-    // Within a group there is no order.
+    // The order within a group is undefined.
     diary[4..6].sort();
     assert_eq!(
         diary,
@@ -141,7 +141,7 @@ async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
             "leader ends",
             "reconcile ends",
             "server ends",
-            "lease is given back",
+            "lease is released",
         ]
     );
 }
@@ -166,7 +166,7 @@ async fn runnables_added_while_the_manager_runs_start_at_once_and_stop_with_thei
     running.end().await.unwrap();
     let ended: Vec<_> = diary.read().into_iter().skip(4).collect();
     assert_eq!(ended[0], "instance ends");
-    assert_eq!(ended[3..], ["server ends", "lease is given back"]);
+    assert_eq!(ended[3..], ["server ends", "lease is released"]);
     let error = manager.add(diary.runnable("too late")).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -175,7 +175,7 @@ async fn runnables_added_while_the_manager_runs_start_at_once_and_stop_with_thei
 }
 
 #[tokio::test]
-async fn failure_of_a_runnable_that_came_late_ends_the_manager() {
+async fn failure_of_a_late_runnable_stops_the_manager() {
     let bench = Bench::without_widgets();
     let manager = bench.manager().await;
     let running = run(&manager);
@@ -231,7 +231,7 @@ async fn manager_runs_once() {
     in_time(manager.elected()).await;
     let error = run(&manager).ended().await.unwrap_err();
     assert_eq!(error.to_string(), "manager already started");
-    // The one that runs does not mind.
+    // The running manager is not affected.
     manager.add(Runnable::new("late", |_| async { Ok(()) })).unwrap();
     running.end().await.unwrap();
     let error = run(&manager).ended().await.unwrap_err();
@@ -239,7 +239,7 @@ async fn manager_runs_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_waited_for_without_grace() {
+async fn without_grace_period_tasks_are_aborted_at_once() {
     let bench = Bench::without_widgets();
     let manager = Manager::new(
         "tester",
@@ -258,7 +258,7 @@ async fn nothing_is_waited_for_without_grace() {
 }
 
 #[tokio::test]
-async fn grace_is_as_long_as_it_is_said_to_be_or_endless() {
+async fn grace_period_is_that_of_the_options_or_unlimited() {
     const SHORT: Duration = Duration::from_millis(100);
     let bench = Bench::without_widgets();
     for grace in [Some(SHORT), None] {
@@ -303,13 +303,13 @@ async fn grace_is_as_long_as_it_is_said_to_be_or_endless() {
 }
 
 #[tokio::test]
-async fn runnable_that_panics_ends_the_manager_with_an_error() {
+async fn panic_of_a_runnable_stops_the_manager() {
     for leads in [true, false] {
         let manager = Bench::without_widgets().manager().await;
         let broken = Runnable::new("broken", |_| async { panic!("no such table") });
         let broken = if leads { broken } else { broken.on_every_instance() };
         manager.add(broken).unwrap();
-        // Another one is told to end.
+        // Another runnable is stopped.
         let (ended, told) = oneshot::channel();
         let other = Runnable::new("other", |stop| async move {
             stop.cancelled().await;
@@ -324,7 +324,7 @@ async fn runnable_that_panics_ends_the_manager_with_an_error() {
 }
 
 #[tokio::test]
-async fn source_that_panics_ends_the_manager_with_an_error() {
+async fn panic_of_a_source_stops_the_manager() {
     for warmup in [true, false] {
         let bench = Bench::new().await;
         let manager = bench.manager().await;
@@ -348,7 +348,7 @@ async fn source_that_panics_ends_the_manager_with_an_error() {
     }
 }
 
-/// What is logged, line by line.
+/// The log, line by line.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -364,7 +364,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn errors_that_come_while_the_manager_stops_are_logged() {
+async fn errors_during_the_stop_are_logged() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false);
@@ -388,7 +388,7 @@ async fn errors_that_come_while_the_manager_stops_are_logged() {
     );
 }
 
-/// The names of the spans that this code runs in, innermost first.
+/// Returns the names of the current spans, innermost first.
 fn spans() -> Vec<String> {
     let names = tracing::Span::current().with_subscriber(|(id, dispatch)| {
         let registry = dispatch.downcast_ref::<Registry>().unwrap();
@@ -421,7 +421,7 @@ async fn controller_names_the_span_of_its_reconciles() {
 }
 
 #[tokio::test]
-async fn options_of_the_controller_go_before_its_kind_and_its_kind_before_the_manager() {
+async fn controller_options_override_those_of_the_kind_and_the_manager() {
     let bench = Bench::without_widgets();
     let options = ManagerOptions {
         controller_options: ControllerOptions {
@@ -467,7 +467,7 @@ impl Reconciler<Widget> for Mirror {
             .with(|options| options.namespace = Some("default".into()))
             .apply(copy)
             .await?;
-        // The object is in the other cluster, and so is its status.
+        // The object and its status are in the other cluster.
         ctx.update_status(|status| status.size = Some(size)).await?;
         Ok(Action::done())
     }
@@ -497,7 +497,7 @@ async fn objects_of_another_cluster_are_reconciled() {
         .add_cluster("west", west.client.clone(), CacheOptions::default())
         .unwrap_err();
     assert!(
-        error.to_string().contains("a cluster \"west\" already"),
+        error.to_string().contains("cluster \"west\" already exists"),
         "{error}"
     );
     let running = run(&manager);
@@ -537,7 +537,7 @@ async fn objects_of_another_cluster_are_reconciled() {
 }
 
 #[tokio::test]
-async fn metrics_server_serves_what_else_it_is_given() {
+async fn metrics_server_serves_added_paths() {
     let bench = Bench::without_widgets();
     let manager = Manager::new(
         "tester",
@@ -570,7 +570,7 @@ async fn metrics_server_serves_what_else_it_is_given() {
 }
 
 #[tokio::test]
-async fn reconciler_of_objects_is_called_for_those_that_exist() {
+async fn reconciler_is_called_for_existing_objects() {
     struct Sizes(mpsc::UnboundedSender<(String, i32)>);
 
     impl Reconciler<Widget> for Sizes {
@@ -632,7 +632,7 @@ async fn options_of_the_command_line_can_be_changed_in_code() {
     };
     let manager = Manager::new("tester", options).await.unwrap();
     let running = run(&manager);
-    // Nobody else can be elected without a namespace for the lease.
+    // Without a namespace for the lease there is no other candidate.
     in_time(manager.elected()).await;
     assert!(manager.client().list::<Widget>().await.unwrap().is_empty());
     let requests = bench.network.requests(|request| request.contains("/widgets"));

@@ -1,4 +1,4 @@
-//! What an operator says of itself without a cluster, and what tests on a control plane record of it.
+//! The manifests of an operator, and the record of its requests in tests on a control plane.
 
 use crate::support::{Widget, WidgetSpec, in_time};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -52,7 +52,7 @@ fn implied(reason: &str, group: &str, resource: &str, verbs: &[&str]) -> Value {
 }
 
 #[test]
-fn controllers_imply_what_they_need() {
+fn rules_follow_from_the_controllers() {
     let manifests = said(operator(setup).crd::<Widget>());
     let reading = ["get", "list", "watch"];
     let wanted = json!([
@@ -84,7 +84,7 @@ fn controllers_imply_what_they_need() {
 }
 
 #[tokio::test]
-async fn kind_of_somebody_else_has_a_status_of_somebody_else() {
+async fn foreign_kind_implies_no_status_rules() {
     let setup = |manager: &Manager| -> Result<()> {
         manager.add_controller(Controller::by_key(Watch::<Deployment>::new(), Copier))?;
         Ok(())
@@ -95,7 +95,7 @@ async fn kind_of_somebody_else_has_a_status_of_somebody_else() {
 }
 
 #[test]
-fn setup_that_fails_is_a_problem_to_tell() {
+fn failing_setup_is_a_problem() {
     let fails = |_: &Manager| Err(operator_runtime::Error::msg("no such file"));
     let manifests = said(operator(fails));
     assert_eq!(
@@ -104,7 +104,7 @@ fn setup_that_fails_is_a_problem_to_tell() {
     );
 }
 
-/// An enum that kube can make no schema of.
+/// An enum without a structural schema.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 enum Backend {
@@ -140,7 +140,7 @@ fn type_without_a_definition_is_a_problem_with_its_schema() {
 }
 
 #[tokio::test]
-async fn what_the_manager_asks_is_recorded_and_what_the_test_asks_is_not() {
+async fn requests_of_the_manager_are_recorded() {
     let records = tempfile::tempdir().unwrap();
     let env = TestEnv::builder()
         .crds([Widget::crd()])
@@ -167,7 +167,7 @@ async fn what_the_manager_asks_is_recorded_and_what_the_test_asks_is_not() {
     let path = files.into_iter().next().unwrap().unwrap().path();
     assert!(
         path.to_string_lossy()
-            .ends_with("/manifests.what_the_manager_asks_is_recorded_and_what_the_test_asks_is_not.json")
+            .ends_with("/manifests.requests_of_the_manager_are_recorded.json")
     );
     let record: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let has = |wanted: Value| {

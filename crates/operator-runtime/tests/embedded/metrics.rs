@@ -1,4 +1,4 @@
-//! Metrics about what is on the embedded API server, what a running operator exposes, and who may read it.
+//! Metrics of a running operator and of its objects, and the authorization of their readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::support::{Bench, Widget, WidgetSpec, config_map, get, in_time, key, r
 use crate::webhooks::WidgetWebhook;
 use crate::wire::{Fault, Wire};
 
-/// A metric as controller-runtime exposes it: name, type, labels, and the bounds of its buckets.
+/// A metric of controller-runtime: name, type, labels, and the bounds of its buckets.
 type Row = (&'static str, &'static str, &'static [&'static str], &'static str);
 
 const RECONCILE_TIME: &str = "0.005 0.01 0.025 0.05 0.1 0.15 0.2 0.25 0.3 0.35 0.4 0.45 0.5 0.6 0.7 0.8 0.9 1 1.25 \
@@ -167,16 +167,16 @@ const TABLE: &[Row] = &[
     ("certwatcher_read_certificate_errors_total", "counter", &[], ""),
 ];
 
-/// What a text in Prometheus' format says of a metric.
+/// A metric in Prometheus' text format.
 #[derive(Debug, Default)]
 struct Exposed {
     kind: String,
     labels: BTreeSet<String>,
-    /// Of the series that came first.
+    /// The bounds of the first series.
     bounds: Vec<String>,
 }
 
-/// The metrics of a text, by name.
+/// Returns the metrics of a text by name.
 fn exposed(text: &str) -> BTreeMap<String, Exposed> {
     let mut metrics = BTreeMap::<String, Exposed>::new();
     for line in text.lines() {
@@ -208,7 +208,7 @@ fn exposed(text: &str) -> BTreeMap<String, Exposed> {
 }
 
 #[tokio::test]
-async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
+async fn metrics_are_those_of_controller_runtime_after_one_reconcile() {
     let (wire, directory) = (Wire::new().await, tempfile::tempdir().unwrap());
     let server = ApiServer::builder().build().unwrap();
     let direct = kube::Client::new(server.clone(), "default");
@@ -254,7 +254,7 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
     ))
     .await
     .unwrap();
-    // The answer to the apply may still be under way.
+    // The response to the apply may not have arrived yet.
     in_time(async {
         let success = r#"controller_runtime_reconcile_total{controller="widget",result="success"} 1"#;
         while !manager.metrics().to_text().contains(success) {
@@ -302,7 +302,7 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_and_signed_whatever_the_client() {
+async fn requests_of_every_client_are_counted_and_have_a_user_agent() {
     let (home, west) = (Bench::new().await, Bench::new().await);
     home.create("a", 1).await;
     let manager = home.manager().await;

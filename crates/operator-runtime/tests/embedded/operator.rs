@@ -13,7 +13,7 @@ use crate::support::{Bench, Widget, config_map, in_time, run};
 
 const RECORD: &str = "example.com/record";
 
-/// A registry outside of the cluster.
+/// A registry outside the cluster.
 #[derive(Default)]
 struct Registry {
     deleted: AtomicUsize,
@@ -42,7 +42,7 @@ impl Reconciler<Widget> for Registrar {
     }
 }
 
-/// Waits until the widget has this size in its status.
+/// Waits until the widget's status has this size.
 async fn until_size(bench: &Bench, size: i32) {
     in_time(async {
         loop {
@@ -104,7 +104,7 @@ async fn operator_runs_its_controllers_on_any_manager() {
     assert_eq!(resized.count(), 1, "the second is one of the same series");
 }
 
-/// A change of the status that others make is kept, and a status that is as it should be is not sent.
+/// Status changes of others are kept, and an unchanged status is not sent.
 #[tokio::test]
 async fn status_update_sends_only_what_the_function_changes() {
     let bench = Bench::new().await;
@@ -161,7 +161,7 @@ async fn status_update_sends_only_what_the_function_changes() {
     running.end().await.unwrap();
 }
 
-/// The changed object is read again after a conflict, and the function is called again with its status.
+/// The object is read again after a conflict, and the function is called again with its status.
 #[tokio::test]
 async fn status_update_is_repeated_after_a_conflict() {
     let bench = Bench::new().await;

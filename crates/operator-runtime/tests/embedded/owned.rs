@@ -23,7 +23,7 @@ fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
-/// Applies as many ConfigMaps as the widget is large.
+/// Applies `spec.size` ConfigMaps.
 async fn reconcile(widget: Arc<Widget>, ctx: Context<Widget>) -> Result<Action> {
     let desired = (0..widget.spec.size).map(|at| config_map(&format!("{}-{at}", ctx.key().name()), "1"));
     ctx.apply_owned_set(desired).await?;
@@ -128,14 +128,14 @@ async fn reason_names_the_object_that_is_waited_for() {
     running.end().await.unwrap();
 }
 
-/// Finds all widgets, whatever ConfigMap has changed.
+/// Maps every ConfigMap to all widgets.
 async fn all_widgets(client: Client, _: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
     let widgets = client.list::<Widget>().await?;
     Ok(widgets.iter().map(|widget| ObjectKey::of(&**widget)).collect())
 }
 
 #[tokio::test]
-async fn objects_that_refer_to_a_changed_one_are_found() {
+async fn find_maps_to_referring_objects() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
@@ -154,7 +154,7 @@ async fn objects_that_refer_to_a_changed_one_are_found() {
     running.end().await.unwrap();
 }
 
-/// Creates a ConfigMap once, and reports how many the widget owns in its status.
+/// Creates a ConfigMap once, and writes the number of owned ones to the status.
 async fn create_once(widget: Arc<Widget>, ctx: Context<Widget>) -> Result<Action> {
     if ctx.list_owned::<ConfigMap>().await?.is_empty() {
         let created = ctx.create_owned(config_map("once", "1")).await?;

@@ -1,4 +1,4 @@
-//! Operators in processes of their own: what signals, a log that nobody reads and a lost lease do to them.
+//! Operators in separate processes: signals, logs that cannot be written, and lost leases.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -21,17 +21,17 @@ use crate::robustness::{Sizer, are_sized, impatient, install};
 use crate::support::{Widget, WidgetSpec, in_time, parallel};
 use crate::wire::{Fault, Received, Wire};
 
-/// Where a process finds what it is to do.
+/// The variable with the settings of a process.
 const SETTINGS: &str = "OPERATOR_RUNTIME_TEST_SETTINGS";
 
-/// What a reconcile of a widget of this size does, beside what all do.
+/// Sizes of widgets with a special reconcile.
 const PENDING: i32 = -1;
 const BLOCKED: i32 = -2;
 const SLOW: i32 = -3;
 const RESTLESS: i32 = -4;
 const IDLE: i32 = -5;
 
-/// How many write at the same time in a restless reconcile, and how often.
+/// The number of concurrent writers in a `RESTLESS` reconcile, and their period.
 const WRITERS: usize = 8;
 const PERIOD: Duration = Duration::from_millis(300);
 
@@ -43,7 +43,7 @@ struct Settings {
     elects: bool,
 }
 
-/// The program of these tests, which start it in a process of its own. By itself it does nothing.
+/// The program that these tests start as a separate process. Without settings it does nothing.
 #[test]
 fn operator() {
     let Ok(settings) = std::env::var(SETTINGS) else {
@@ -51,7 +51,7 @@ fn operator() {
     };
     let settings: Settings = serde_json::from_str(&settings).unwrap();
     Logging::default().init();
-    // As `#[tokio::main]` does it.
+    // As in `#[tokio::main]`.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -93,7 +93,7 @@ impl Settings {
     }
 }
 
-/// A [`Sizer`] with some bad habits.
+/// A [`Sizer`] that blocks, waits or never ends for some sizes.
 struct Moody;
 
 impl KeyReconciler for Moody {
@@ -105,7 +105,7 @@ impl KeyReconciler for Moody {
             return Ok(Action::done());
         }
         if size < 0 {
-            // The test knows by this that it has begun.
+            // It shows the test that the reconcile has begun.
             ctx.apply(crate::support::config_map_in("default", request.name(), "begun"))
                 .await?;
         }
@@ -127,7 +127,7 @@ impl KeyReconciler for Moody {
     }
 }
 
-/// Writes by the client of the reconcile, or by the one of kube in it.
+/// Writes repeatedly with the client of the reconcile, or with its kube client.
 async fn write_for_ever(ctx: &KeyContext, name: String, is_raw: bool) -> Result<()> {
     let configs: Api<ConfigMap> = Api::namespaced(ctx.kube().clone(), "default");
     loop {
@@ -145,7 +145,7 @@ async fn write_for_ever(ctx: &KeyContext, name: String, is_raw: bool) -> Result<
     }
 }
 
-/// A server, and where operators find it.
+/// A server, and the directory of the kubeconfig.
 struct Bench {
     wire: Wire,
     direct: kube::Client,
@@ -197,7 +197,7 @@ impl Bench {
         are_sized(&self.direct, &[(name.to_owned(), size)].into()).await;
     }
 
-    /// Waits until a reconcile that has a bad habit has begun.
+    /// Waits until a reconcile with a special size has begun.
     async fn has_begun(&self, name: &str) {
         let path = format!("/configmaps/{name}");
         self.until(|received| received.is_write() && received.what.contains(&path))
@@ -213,7 +213,7 @@ impl Bench {
         .await;
     }
 
-    /// What an operator wrote beside its lease.
+    /// Returns the writes of an operator other than those of its lease.
     fn writes_of(&self, name: &str) -> Vec<Received> {
         let is_its = |received: &Received| {
             received.by == name && received.is_write() && !received.what.contains("/leases")
@@ -222,7 +222,7 @@ impl Bench {
     }
 }
 
-/// A process to be started.
+/// A process before its start.
 struct Operator {
     settings: Settings,
     log: Stdio,
@@ -243,7 +243,7 @@ impl Operator {
 
 struct Process(Child);
 
-/// What a process has in memory, in MiB.
+/// Returns the resident memory of a process in MiB.
 #[cfg(target_os = "linux")]
 impl Process {
     fn resident(&self) -> u64 {
@@ -270,7 +270,7 @@ impl Process {
 }
 
 #[tokio::test]
-async fn termination_ends_the_process_when_the_reconcile_under_way_has_ended() {
+async fn sigterm_ends_the_process_after_the_running_reconcile() {
     let bench = Bench::new().await;
     let mut operator = bench.operator("slow").start();
     bench.want("w", SLOW).await;
@@ -305,7 +305,7 @@ async fn reconcile_that_does_not_end_is_aborted_after_the_grace_period_or_a_seco
 }
 
 #[tokio::test]
-async fn reconcile_that_blocks_its_thread_does_not_hold_up_the_end() {
+async fn blocking_reconcile_does_not_prevent_the_end() {
     let bench = Bench::new().await;
     bench.want("blocked", BLOCKED).await;
     let mut operator = bench.operator("blocked");
@@ -317,9 +317,9 @@ async fn reconcile_that_blocks_its_thread_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn log_that_cannot_be_written_is_no_reason_to_stop() {
+async fn operator_continues_without_a_writable_log() {
     let bench = Bench::new().await;
-    // Whoever reads the log goes away after the first line.
+    // The reader of the log exits after the first line.
     let mut operator = bench.operator("unread");
     operator.log = Stdio::piped();
     let mut operator = operator.start();
@@ -333,7 +333,7 @@ async fn log_that_cannot_be_written_is_no_reason_to_stop() {
     operator.signal("-TERM").await;
     assert_eq!(operator.end().await.code(), Some(0));
 
-    // No room is left on the device.
+    // The device is full.
     if Path::new("/dev/full").exists() {
         let mut operator = bench.operator("full");
         operator.log = std::fs::File::options()
@@ -352,7 +352,7 @@ async fn log_that_cannot_be_written_is_no_reason_to_stop() {
 }
 
 #[tokio::test]
-async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothing_more() {
+async fn killed_leader_is_replaced_and_paused_leader_writes_nothing() {
     let bench = Bench::new().await;
     let candidate = |name: &str| {
         let mut operator = bench.operator(name);
@@ -372,7 +372,7 @@ async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothi
     bench.get("w", 2).await;
     assert!(!bench.writes_of("second").is_empty());
 
-    // It writes again and again, and is stopped in the middle of it.
+    // It writes repeatedly, and is stopped meanwhile.
     bench.want("restless", RESTLESS).await;
     bench.has_begun("restless").await;
     let before = bench.writes_of("second").len();
@@ -382,7 +382,7 @@ async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothi
         }
     })
     .await;
-    // Its writers sleep now, and would all write as soon as it goes on.
+    // Its writers sleep now, and would all write when it continues.
     tokio::time::sleep(PERIOD / 4).await;
     second.signal("-STOP").await;
     let mut third = candidate("third");
@@ -398,7 +398,7 @@ async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothi
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn lists_that_come_again_and_again_do_not_pile_up() {
+async fn repeated_lists_do_not_increase_memory() {
     const OBJECTS: usize = 500;
     let bench = Bench::new().await;
     let widgets: Api<Widget> = Api::default_namespaced(bench.direct.clone());
@@ -422,7 +422,7 @@ async fn lists_that_come_again_and_again_do_not_pile_up() {
     watched(1).await;
     let mut resident = Vec::new();
     for round in 0..12 {
-        // The next watch is told to begin anew, and the one after that follows the list.
+        // The next watch gets 410, and the one after that follows the list.
         let before = bench.wire.count(is_watch);
         let mut is_first = true;
         bench.wire.fail(move |what| {

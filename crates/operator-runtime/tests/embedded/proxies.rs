@@ -1,4 +1,4 @@
-//! An operator whose cluster can be reached through a proxy only.
+//! An operator whose cluster is reachable only through a proxy.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::{config_map_in, in_time, run};
 use crate::wire::Wire;
 
-/// No resolver knows this name.
+/// A name that no resolver knows.
 const SERVER: &str = "api.cluster.invalid:6443";
 
-/// Leads to the server, whatever its name is, and writes down who asks for what.
+/// Connects to the server under any name, and records the requests.
 struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<(String, String)>>>,
@@ -43,7 +43,7 @@ impl Proxy {
                     };
                     log.lock().push(asked.unwrap());
                     let mut server = TcpStream::connect(server).await.unwrap();
-                    // Either side may end it.
+                    // Either side may close it.
                     let _ = copy_bidirectional(&mut client, &mut server).await;
                 });
             }
@@ -75,7 +75,7 @@ async fn connect(client: &mut TcpStream) -> std::io::Result<(String, String)> {
     Ok((String::from_utf8(credentials).unwrap(), destination))
 }
 
-/// The same for SOCKS 5 with a password.
+/// Does the same for SOCKS 5 with a password.
 async fn socks(client: &mut TcpStream) -> std::io::Result<(String, String)> {
     async fn counted(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::from(client.read_u8().await?)];
@@ -153,7 +153,7 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
 
 /// With TLS and the credentials of a kubeconfig, without a proxy and through one.
 #[tokio::test]
-async fn operator_talks_tls_through_its_proxy_as_without() {
+async fn operator_uses_tls_through_its_proxy() {
     let server = ApiServer::builder().build().unwrap();
     let mut options = ListenOptions::default();
     options.host_names = vec!["api.cluster.invalid".to_owned()];
@@ -222,7 +222,7 @@ async fn other_cluster_is_reached_through_its_proxy() {
 }
 
 #[tokio::test]
-async fn proxy_of_an_unknown_kind_is_an_error_before_anything_runs() {
+async fn unknown_proxy_scheme_is_an_error_before_the_start() {
     let wire = Wire::new().await;
     let directory = tempfile::tempdir().unwrap();
     let options = operator(&wire, directory.path(), "ftp://user:secret@proxy.example:21");

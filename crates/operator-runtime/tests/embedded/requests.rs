@@ -1,4 +1,4 @@
-//! What the client asks of the server with options of its own, and how it finds kinds by name.
+//! Requests of clients with options, and discovery of kinds by name.
 
 use crate::support::{Bench, Running, Widget, config_map, key, run};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -31,7 +31,7 @@ fn with_value(config: &ConfigMap, key: &str, value: &str) -> ConfigMap {
     changed
 }
 
-/// A change that the operator hears of late.
+/// A change whose event is delayed.
 async fn change_behind_its_back(bench: &Bench) {
     bench.network.hold_watches(true);
     let api: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -75,7 +75,7 @@ async fn difference_of_two_states_is_sent_and_may_be_locked() {
 }
 
 #[tokio::test]
-async fn apply_without_force_leaves_others_what_they_hold() {
+async fn apply_without_force_keeps_fields_of_others() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     client
@@ -124,7 +124,7 @@ async fn deletions_have_preconditions_and_a_propagation() {
     for name in ["b", "c"] {
         client.create(config(name, "1")).await.unwrap();
     }
-    // In the foreground, which the garbage collector would end.
+    // In the foreground, which the garbage collector would complete.
     let named = ListOptions {
         fields: "metadata.name=b".into(),
         ..ListOptions::from(Some("default"))
@@ -205,7 +205,7 @@ async fn kinds_are_found_by_name_with_two_requests() {
     let error = mapper.kind_in("apps/v2", "Deployment").await.unwrap_err();
     let told = r#"no matches for kind "Deployment" in version "apps/v2""#;
     assert!(error.to_string().starts_with(told), "{error}");
-    // What is not found is looked for again: its definition may have come.
+    // An unknown kind is discovered again, because its definition may have been installed.
     bench.install_widgets().await;
     let widgets = mapper.kind("example.com", "Widget").await.unwrap();
     assert_eq!(widgets, Kind::of::<Widget>());
@@ -221,7 +221,7 @@ async fn kinds_are_found_by_name_with_two_requests() {
 }
 
 #[tokio::test]
-async fn kinds_are_found_on_a_server_that_tells_them_group_by_group() {
+async fn kinds_are_found_without_aggregated_discovery() {
     let bench = Bench::new().await;
     let inner = bench.client.clone();
     let plain = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {

@@ -1,4 +1,4 @@
-//! Nothing that was acknowledged is lost, and no key is forgotten, whatever happens to server, network and process.
+//! Failures of server, network and process: acknowledged writes are not lost, and no key is forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::support::{
 };
 use crate::wire::{Received, Wire, open};
 
-/// Applies a ConfigMap with the size, and says in the status that it did.
+/// Applies a ConfigMap with the size, and records it in the status.
 pub(crate) struct Sizer;
 
 impl KeyReconciler for Sizer {
@@ -43,7 +43,7 @@ impl KeyReconciler for Sizer {
     }
 }
 
-/// Watches come back quickly, and writes too: many failures in a row must not add up to minutes.
+/// Short backoff, so that many failures in a row do not add up to minutes.
 pub(crate) fn impatient() -> CacheOptions {
     CacheOptions {
         watch_backoff: WatchBackoff {
@@ -54,7 +54,7 @@ pub(crate) fn impatient() -> CacheOptions {
     }
 }
 
-/// An operator with a [`Sizer`] that does so many at a time.
+/// Adds a [`Sizer`] with this number of workers.
 pub(crate) fn operate(manager: &Manager, workers: usize) {
     let controller = Controller::by_key(Watch::<Widget>::new(), Sizer).owns::<ConfigMap>();
     let backoff = Backoff {
@@ -68,7 +68,7 @@ pub(crate) fn operate(manager: &Manager, workers: usize) {
     manager.add_controller(controller).unwrap();
 }
 
-/// A manager whose watches come back quickly, with a [`Sizer`].
+/// Returns a manager with short backoff and a [`Sizer`].
 async fn sizer(client: kube::Client) -> Manager {
     let manager = Manager::new(
         "tester",
@@ -92,7 +92,7 @@ pub(crate) async fn install(client: &kube::Client) {
     crds.create(&PostParams::default(), &Widget::crd()).await.unwrap();
 }
 
-/// Waits until every widget is as it should be, and so is its ConfigMap.
+/// Waits until every widget and its ConfigMap are up to date.
 pub(crate) async fn are_sized(client: &kube::Client, sizes: &BTreeMap<String, i32>) {
     let widgets: Api<Widget> = Api::default_namespaced(client.clone());
     let config_maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -138,7 +138,7 @@ pub(crate) async fn are_sized(client: &kube::Client, sizes: &BTreeMap<String, i3
     in_time(wait).await;
 }
 
-/// Waits until the controllers have nothing to do.
+/// Waits until the queues are empty.
 async fn are_idle(manager: &Manager, reconciles: usize) {
     let is_idle = || {
         let metrics = manager.metrics().to_text();
@@ -160,12 +160,12 @@ async fn are_idle(manager: &Manager, reconciles: usize) {
 }
 
 #[tokio::test]
-async fn connections_cut_in_the_middle_of_a_frame_lose_nothing() {
+async fn connections_cut_within_a_frame_lose_nothing() {
     let (wire, server) = (Wire::new().await, server_with_widgets());
     let direct = kube::Client::new(server.clone(), "default");
     install(&direct).await;
     wire.up(server);
-    // From in the middle of the head of an answer to after several objects; every fifth is long enough for a list.
+    // From the middle of the response head to several objects; every fifth connection is long enough for a list.
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();
     wire.cut_after(move || match counted.fetch_add(1, Ordering::SeqCst) {
@@ -195,7 +195,7 @@ async fn connections_cut_in_the_middle_of_a_frame_lose_nothing() {
     in_time(running.stop()).await.unwrap().unwrap();
 }
 
-/// A user who tries again until the server has taken what she wants.
+/// Retries as a user would until the server accepts the request.
 async fn insist<T, R>(mut wish: impl FnMut() -> R)
 where
     R: Future<Output = kube::Result<T>>,
@@ -209,7 +209,7 @@ where
 }
 
 #[tokio::test]
-async fn server_that_restarts_under_load_finds_everything_done() {
+async fn everything_is_reconciled_after_server_restarts_under_load() {
     const WIDGETS: i32 = 240;
     let (wire, directory) = (Wire::new().await, tempfile::tempdir().unwrap());
     let data = directory.path().join("data");
@@ -242,7 +242,7 @@ async fn server_that_restarts_under_load_finds_everything_done() {
             let widget = Widget::new(&name, WidgetSpec { size });
             insist(|| widgets.create(&post, &widget)).await;
             sizes.insert(name, size);
-            // One that was there for some time changes, and one goes.
+            // An older widget changes, and another is deleted.
             if size % 10 == 9 {
                 let (name, other) = (format!("w-{}", size / 2), format!("w-{}", size / 3));
                 let patch = Patch::Merge(json!({"spec": {"size": 1000 + size}}));
@@ -277,7 +277,7 @@ async fn server_that_restarts_under_load_finds_everything_done() {
     are_idle(&manager, sizes.len()).await;
     in_time(running.stop()).await.unwrap().unwrap();
 
-    // Another one finds nothing to do.
+    // Another instance has nothing to do.
     let begun = Instant::now();
     let manager = operator().await;
     let running = run(&manager);
@@ -289,7 +289,7 @@ async fn server_that_restarts_under_load_finds_everything_done() {
 }
 
 #[tokio::test]
-async fn writes_that_fail_are_made_up_for() {
+async fn failed_writes_are_retried() {
     let bench = Bench::new().await;
     let codes = [500, 503, 429, 409, 403, 500, 504];
     let count = AtomicUsize::new(0);
@@ -311,7 +311,7 @@ async fn writes_that_fail_are_made_up_for() {
 }
 
 #[tokio::test]
-async fn key_that_fails_for_ever_holds_nobody_up_and_recovers() {
+async fn failing_key_delays_no_others_and_recovers() {
     let bench = Bench::new().await;
     let (_, running, mut told) = bench
         .operator(|ctx: KeyContext, request: Request| async move {
@@ -335,7 +335,7 @@ async fn key_that_fails_for_ever_holds_nobody_up_and_recovers() {
 }
 
 #[tokio::test]
-async fn burst_of_one_object_is_one_key_in_the_queue() {
+async fn events_of_one_object_are_one_key_in_the_queue() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
@@ -370,7 +370,7 @@ async fn burst_of_one_object_is_one_key_in_the_queue() {
         lines.map(str::to_owned).collect()
     };
     let metrics = manager.metrics().to_text();
-    // It waits once, behind the run that is under way.
+    // It is queued once, after the running reconcile.
     let waiting: Vec<_> = depth(&metrics)
         .into_iter()
         .filter(|line| !line.ends_with(" 0"))
@@ -384,7 +384,7 @@ async fn burst_of_one_object_is_one_key_in_the_queue() {
 }
 
 #[tokio::test]
-async fn wait_for_ever_is_no_wait_of_nothing() {
+async fn maximum_requeue_delay_does_not_overflow() {
     let bench = Bench::new().await;
     let (manager, running, mut told) = bench
         .operator(|_, _| async { Ok(Action::requeue_after(Duration::MAX)) })
@@ -392,7 +392,7 @@ async fn wait_for_ever_is_no_wait_of_nothing() {
     bench.create("w", 1).await;
     told.until("w", Some(1)).await;
     are_idle(&manager, 1).await;
-    // An event cuts the wait short.
+    // An event ends the wait.
     bench.resize("w", 2).await;
     assert_eq!(told.next().await, (key("w"), Some(2)));
     running.end().await.unwrap();
@@ -400,7 +400,7 @@ async fn wait_for_ever_is_no_wait_of_nothing() {
 }
 
 #[tokio::test]
-async fn functions_of_the_cache_that_panic_cost_no_watch() {
+async fn panics_of_cache_functions_do_not_end_watches() {
     use operator_runtime::cache::Transforms;
     let bench = Bench::new().await;
     let transforms = Transforms::default().of::<Widget>(|widget| assert_ne!(widget.spec.size, 13));
@@ -430,7 +430,7 @@ async fn functions_of_the_cache_that_panic_cost_no_watch() {
 }
 
 #[tokio::test]
-async fn definition_that_is_deleted_and_installed_anew_is_reconciled_again() {
+async fn reinstalled_definition_is_reconciled_again() {
     let env = TestEnv::builder().crds([Widget::crd()]).start().await.unwrap();
     let manager = sizer(env.client()).await;
     let running = run(&manager);
@@ -445,7 +445,7 @@ async fn definition_that_is_deleted_and_installed_anew_is_reconciled_again() {
         env.eventually_gone(&crds, &name).await.unwrap();
     };
     gone().await;
-    // For a while it is a kind without namespaces, which is of no use to this operator and must not hurt it.
+    // Temporarily the kind is cluster-scoped, which must not harm the operator.
     let mut other = serde_json::to_value(Widget::crd()).unwrap();
     other["spec"]["scope"] = "Cluster".into();
     env.install_crds([other]).await.unwrap();
@@ -463,7 +463,7 @@ async fn definition_that_is_deleted_and_installed_anew_is_reconciled_again() {
     })
     .await;
     gone().await;
-    // At last it is stored in another version.
+    // Finally it is stored in another version.
     let mut two = serde_json::to_value(Widget::crd()).unwrap();
     let mut second = two["spec"]["versions"][0].clone();
     second["name"] = "v2".into();
@@ -477,7 +477,7 @@ async fn definition_that_is_deleted_and_installed_anew_is_reconciled_again() {
 }
 
 #[tokio::test]
-async fn kind_that_a_role_is_granted_for_later_is_reconciled_then() {
+async fn kind_is_reconciled_when_its_role_is_granted() {
     let env = TestEnv::builder().crds([Widget::crd()]).start().await.unwrap();
     let grant = async |name: &str, rules: serde_json::Value| {
         let roles: Api<ClusterRole> = Api::all(env.client());
@@ -539,7 +539,7 @@ async fn kind_that_a_role_is_granted_for_later_is_reconciled_then() {
 }
 
 #[tokio::test]
-async fn namespace_that_goes_takes_its_keys_along() {
+async fn deleted_namespace_leaves_no_keys() {
     let env = TestEnv::builder().crds([Widget::crd()]).start().await.unwrap();
     let manager = sizer(env.client()).await;
     let running = run(&manager);
@@ -555,7 +555,7 @@ async fn namespace_that_goes_takes_its_keys_along() {
             let widget = Widget::new(&format!("w-{number}"), WidgetSpec { size });
             widgets.create(&PostParams::default(), &widget).await.unwrap();
         }
-        // While they are being reconciled.
+        // During their reconcile.
         namespaces.delete("brief", &Default::default()).await.unwrap();
         env.eventually_gone(&namespaces, "brief").await.unwrap();
     }
@@ -574,7 +574,7 @@ async fn namespace_that_goes_takes_its_keys_along() {
 }
 
 #[tokio::test]
-async fn definition_that_comes_late_is_reconciled_without_a_restart() {
+async fn late_definition_is_reconciled_without_a_restart() {
     let bench = Bench::without_widgets();
     let manager = sizer(bench.client.clone()).await;
     let running = run(&manager);
@@ -592,7 +592,7 @@ async fn definition_that_comes_late_is_reconciled_without_a_restart() {
 }
 
 #[tokio::test]
-async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
+async fn deleted_objects_leave_nothing_behind() {
     const ROUNDS: usize = 20;
     let bench = Bench::new().await;
     let manager = bench.manager().await;
@@ -614,7 +614,7 @@ async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
             .await
             .unwrap();
     }
-    // The last event of all.
+    // The last event.
     bench.resize("first", 1).await;
     told.until("first", Some(1)).await;
     let is_idle = || {
@@ -641,7 +641,7 @@ async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
             .count()
     };
     let metrics = manager.metrics().to_text();
-    // Nothing counts by object; the queue has a line for each priority that it met.
+    // No metric has a series per object; the queue has one for each priority.
     assert!(
         metrics.lines().count() <= before + priorities(&metrics),
         "{metrics}"
@@ -649,10 +649,10 @@ async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
     running.end().await.unwrap();
 }
 
-/// Ends the process in the same way as a kubelet, but only this test listens.
+/// Sends SIGTERM as a kubelet does. Only this test listens to it.
 #[cfg(unix)]
 #[tokio::test]
-async fn termination_lets_the_reconcile_under_way_finish() {
+async fn sigterm_waits_for_the_running_reconcile() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (entered, mut inside) = mpsc::unbounded_channel();

@@ -1,4 +1,4 @@
-//! What the cache keeps of which namespace, and what its lists select.
+//! The objects that the cache keeps by namespace, and those that lists select.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use operator_runtime::manager::ManagerOptions;
 use operator_runtime::{Client, prelude::*};
 use serde_json::json;
 
-/// Namespaces beside `default`.
+/// Creates namespaces beside `default`.
 async fn namespaces(bench: &Bench, names: &[&str]) {
     let api: Api<Namespace> = Api::all(bench.client.clone());
     for name in names {
@@ -23,7 +23,7 @@ async fn namespaces(bench: &Bench, names: &[&str]) {
     }
 }
 
-/// Creates a ConfigMap, with the label `tier` if there is one.
+/// Creates a ConfigMap with the label `tier`, if given.
 async fn create(bench: &Bench, namespace: &str, name: &str, tier: Option<&str>) {
     let mut config = config_map(name, "1");
     config.metadata.labels = tier.map(|tier| [("tier".to_owned(), tier.to_owned())].into());
@@ -53,7 +53,7 @@ async fn until_there(client: &Client, namespace: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn one_namespace_is_kept_whole_and_the_others_as_they_are_labelled() {
+async fn one_namespace_is_kept_completely_and_the_others_by_label() {
     let bench = Bench::new().await;
     namespaces(&bench, &["a", "b"]).await;
     for namespace in ["a", "b"] {
@@ -71,7 +71,7 @@ async fn one_namespace_is_kept_whole_and_the_others_as_they_are_labelled() {
     let running = run(&manager);
     let client = manager.client();
     assert_eq!(names(client, None).await, ["a/front", "a/plain", "b/front"]);
-    // Listed anew, neither watch takes what the other one brought for gone.
+    // After new lists, neither watch treats the objects of the other as deleted.
     bench.network.refuse(|request| {
         (request.contains("/configmaps?")
             && request.contains("watch=true")
@@ -101,7 +101,7 @@ async fn one_namespace_is_kept_whole_and_the_others_as_they_are_labelled() {
 }
 
 #[tokio::test]
-async fn namespace_that_is_not_watched_is_an_error_of_who_reads_it() {
+async fn read_in_an_unwatched_namespace_is_an_error() {
     let bench = Bench::new().await;
     let manager = bench
         .manager_with(CacheOptions {
@@ -129,7 +129,7 @@ async fn namespace_that_is_not_watched_is_an_error_of_who_reads_it() {
 }
 
 #[tokio::test]
-async fn cluster_scoped_kind_in_a_namespace_is_a_mistake_of_the_options() {
+async fn namespaces_of_a_cluster_scoped_kind_are_an_error() {
     let bench = Bench::new().await;
     let options = CacheOptions {
         kinds: [(Kind::of::<Node>(), within(["a"]))].into(),
@@ -156,7 +156,7 @@ async fn cluster_scoped_kind_in_a_namespace_is_a_mistake_of_the_options() {
 }
 
 #[tokio::test]
-async fn namespaces_have_transforms_and_sync_periods_of_their_own() {
+async fn namespaces_have_their_own_transforms_and_sync_periods() {
     let bench = Bench::new().await;
     namespaces(&bench, &["a", "b"]).await;
     let widgets = |namespace: &str| Api::<Widget>::namespaced(bench.client.clone(), namespace);
@@ -197,7 +197,7 @@ async fn namespaces_have_transforms_and_sync_periods_of_their_own() {
 }
 
 #[tokio::test]
-async fn transform_of_metadata_is_of_every_kind() {
+async fn metadata_transform_applies_to_every_kind() {
     let bench = Bench::new().await;
     let transforms = Transforms::default().of_metadata(|metadata| metadata.annotations = None);
     let manager = bench
@@ -324,7 +324,7 @@ async fn lists_select_by_fields_labels_and_indexes_together() {
 }
 
 #[tokio::test]
-async fn read_before_the_manager_runs_says_so() {
+async fn read_before_the_start_is_an_error() {
     let bench = Bench::new().await;
     let manager = bench
         .manager_with(CacheOptions {

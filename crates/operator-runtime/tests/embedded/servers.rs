@@ -1,4 +1,4 @@
-//! The HTTP servers of a manager: health under names of its own, and what the operator serves itself.
+//! The HTTP servers of a manager: health checks and added servers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ fn hello() -> Response<Full<Bytes>> {
     Response::new(Full::new(Bytes::from("hello")))
 }
 
-/// Is won when the test says so.
+/// An election that the test decides.
 struct Lot(Arc<Notify>);
 
 impl Election for Lot {
@@ -49,7 +49,7 @@ impl Election for Lot {
 }
 
 #[tokio::test]
-async fn server_answers_on_every_instance_or_on_the_leader_alone() {
+async fn server_runs_on_every_instance_or_on_the_leader() {
     let (bench, won) = (Bench::without_widgets(), Arc::<Notify>::default());
     let manager = Manager::new(
         "tester",
@@ -68,7 +68,7 @@ async fn server_answers_on_every_instance_or_on_the_leader_alone() {
             ServerOptions::default(),
             |request| async move {
                 let path = request.uri().path().to_owned();
-                // A body that comes in pieces.
+                // A body in several frames.
                 let pieces = ["you asked for ".to_owned(), path]
                     .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
                 Response::new(StreamBody::new(futures::stream::iter(pieces)))
@@ -101,7 +101,7 @@ async fn server_answers_on_every_instance_or_on_the_leader_alone() {
 }
 
 #[tokio::test]
-async fn requests_may_finish_for_as_long_as_the_server_lets_them() {
+async fn running_requests_have_the_shutdown_timeout() {
     let bench = Bench::without_widgets();
     for patient in [true, false] {
         let manager = bench.manager().await;
@@ -137,7 +137,7 @@ async fn requests_may_finish_for_as_long_as_the_server_lets_them() {
 }
 
 #[tokio::test]
-async fn endpoints_have_other_names_where_they_are_given() {
+async fn endpoints_can_be_renamed() {
     let bench = Bench::without_widgets();
     let manager = Manager::new(
         "tester",

@@ -1,4 +1,4 @@
-//! Skipped writes: they are skipped only while the watch would show that they were wrong, and made up for if they were.
+//! Skipped writes: writes are skipped only while the watch would show that they are needed, and then repaired.
 
 use crate::support::{Bench, Running, Told, Widget, config_map_in, in_time, key, reconciling, run, teller};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -28,7 +28,7 @@ fn deployment(size: i32) -> Deployment {
     serde_json::from_value(fields).unwrap()
 }
 
-/// Waits until the watch has brought what the operator wrote.
+/// Waits until the watch has delivered the operator's write.
 async fn until_watched<K: operator_runtime::Object>(client: &Client, name: &str, is_so: impl Fn(&K) -> bool) {
     let watched = client.with(|options| options.own_writes = false);
     in_time(async {
@@ -43,7 +43,7 @@ async fn until_watched<K: operator_runtime::Object>(client: &Client, name: &str,
     .await;
 }
 
-/// A manager whose only controller reconciles the widgets with this function, and has done so with one of size 1.
+/// Starts a manager whose only controller reconciles the widgets with this function, and waits for the first reconcile.
 async fn started<F, R>(bench: &Bench, reconcile: F) -> (Manager, Running, Told)
 where
     F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
@@ -70,7 +70,7 @@ where
     (manager, running, told)
 }
 
-/// Changes the widget and waits until that is reconciled, without a write.
+/// Changes the widget and waits for its reconcile, which writes nothing.
 async fn reconcile_at_rest(bench: &Bench, told: &mut Told, size: i32) {
     told.unheard();
     bench.resize("a", size).await;
@@ -78,7 +78,7 @@ async fn reconcile_at_rest(bench: &Bench, told: &mut Told, size: i32) {
 }
 
 async fn apply_config(ctx: KeyContext, _: Request) -> Result<Action> {
-    // The watch of the kind exists because of this read, and no controller gets its events.
+    // This read starts the watch of the kind. No controller gets its events.
     ctx.get::<ConfigMap>(&key("child")).await?;
     ctx.apply(config()).await?;
     Ok(Action::done())
@@ -92,7 +92,7 @@ async fn apply_deployment(ctx: KeyContext, request: Request) -> Result<Action> {
 }
 
 #[tokio::test]
-async fn write_that_was_skipped_because_of_a_deleted_object_is_made_up_for() {
+async fn write_skipped_for_a_deleted_object_is_repaired() {
     let bench = Bench::new().await;
     let (manager, running, mut told) = started(&bench, apply_config).await;
     until_watched::<ConfigMap>(manager.client(), "child", |_| true).await;
@@ -103,7 +103,7 @@ async fn write_that_was_skipped_because_of_a_deleted_object_is_made_up_for() {
     reconcile_at_rest(&bench, &mut told, 2).await;
     assert!(configs.get_opt("child").await.unwrap().is_none());
     bench.network.hold_watches(false);
-    // Nobody watches ConfigMaps, and yet the widget is reconciled.
+    // No controller watches ConfigMaps, but the widget is reconciled.
     told.until("a", Some(2)).await;
     in_time(async { while configs.get_opt("child").await.unwrap().is_none() {} }).await;
     let metrics = manager.metrics().to_text();
@@ -113,7 +113,7 @@ async fn write_that_was_skipped_because_of_a_deleted_object_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn skipped_apply_is_made_up_for_past_predicates() {
+async fn skipped_apply_is_repaired_past_predicates() {
     let bench = Bench::new().await;
     let (manager, running, mut told) = started(&bench, apply_deployment).await;
     until_watched::<Deployment>(manager.client(), "child", |_| true).await;
@@ -133,7 +133,7 @@ async fn skipped_apply_is_made_up_for_past_predicates() {
 }
 
 #[tokio::test]
-async fn skipped_status_is_made_up_for_past_predicates() {
+async fn skipped_status_is_repaired_past_predicates() {
     let bench = Bench::new().await;
     let (manager, running, _told) = started(&bench, async |ctx: KeyContext, request: Request| {
         if let Some(widget) = ctx.get::<Widget>(&request).await? {
@@ -151,7 +151,7 @@ async fn skipped_status_is_made_up_for_past_predicates() {
         .patch_status("a", &PatchParams::default(), &foreign)
         .await
         .unwrap();
-    // The watch does not show it, but the operator reconciles for another reason.
+    // The watch does not deliver it, but the operator reconciles for another reason.
     let written = reconciling(&manager, async |ctx| {
         let widget = ctx.get::<Widget>(&key("a")).await.unwrap().unwrap();
         ctx.update_status(&widget, |status| status.size = Some(7))
@@ -179,7 +179,7 @@ async fn skipped_status_is_made_up_for_past_predicates() {
 }
 
 #[tokio::test]
-async fn change_that_concerns_no_skipped_write_stays_with_the_predicates() {
+async fn unrelated_change_is_left_to_the_predicates() {
     let bench = Bench::new().await;
     let (manager, running, mut told) = started(&bench, apply_deployment).await;
     until_watched::<Deployment>(manager.client(), "child", |_| true).await;
@@ -203,7 +203,7 @@ async fn change_that_concerns_no_skipped_write_stays_with_the_predicates() {
     })
     .await;
     assert_eq!(told.unheard(), []);
-    // The record of the skip has gone on with the states.
+    // The record of the skip has moved to the newer state.
     let unlabel = Patch::Merge(json!({"metadata": {"labels": {"own": null}}}));
     deployments
         .patch("child", &PatchParams::default(), &unlabel)
@@ -237,7 +237,7 @@ async fn nothing_is_skipped_while_the_watch_fails() {
 }
 
 #[tokio::test]
-async fn skipped_write_is_made_up_for_when_its_watch_stays_away() {
+async fn skipped_write_is_repaired_when_its_watch_does_not_return() {
     let bench = Bench::new().await;
     let (manager, running, mut told) = started(&bench, apply_config).await;
     until_watched::<ConfigMap>(manager.client(), "child", |_| true).await;
@@ -245,7 +245,7 @@ async fn skipped_write_is_made_up_for_when_its_watch_stays_away() {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     configs.delete("child", &DeleteParams::default()).await.unwrap();
     reconcile_at_rest(&bench, &mut told, 2).await;
-    // The permission is gone before the watch has brought the deletion, and does not come back.
+    // The permission is removed before the watch delivers the deletion, and not granted again.
     let of_configs = |request: &str| request.starts_with("GET") && request.contains("/configmaps?");
     bench
         .network
@@ -274,7 +274,7 @@ async fn every_write_is_sent_on_request() {
     })
     .await;
     assert_eq!((by_default, on_request), (false, true));
-    // Outside of a reconcile there is no request that could be repeated.
+    // Outside a reconcile no request could be repeated.
     assert!(manager.client().apply(config()).await.unwrap().was_sent());
 
     let (reconciler, mut told) = teller(async |ctx: KeyContext, _: Request| {
@@ -321,7 +321,7 @@ async fn object_that_the_cache_changes_is_always_written() {
     running.end().await.unwrap();
 }
 
-/// A view of widgets with a field that the server does not default.
+/// A type for widgets with a field that the server does not default.
 #[derive(Clone, Debug, kube::CustomResource, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[kube(
     group = "example.com",

@@ -1,5 +1,4 @@
-//! Where requests come from beside the events of kinds: handlers that read or wait, watches that come late; and queues of
-//! the operator's own.
+//! Sources other than the events of kinds: asynchronous handlers, delays, late watches and streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ async fn touch(bench: &Bench, name: &str) {
 }
 
 #[tokio::test]
-async fn handler_that_reads_finds_who_is_concerned() {
+async fn handler_finds_objects_by_reading() {
     let bench = Bench::new().await;
     for (name, size) in [("a", 1), ("b", 1), ("c", 2)] {
         bench.create(name, size).await;
@@ -67,7 +66,7 @@ async fn handler_that_reads_finds_who_is_concerned() {
 }
 
 #[tokio::test]
-async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
+async fn failing_handler_is_retried_without_delaying_others() {
     let bench = Bench::new().await;
     for name in ["broken", "fine"] {
         create(&bench, name).await;
@@ -93,14 +92,14 @@ async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
         .add_controller(Controller::without_primary("found", reconciler).watches(found))
         .unwrap();
     let running = run(&manager);
-    // What was there first is found before anything is reconciled, so it comes in the order in which it was found.
+    // The first objects are mapped before the workers start, and so in this order.
     assert_eq!(told.next().await.0, key("fine"));
     assert_eq!(told.next().await.0, key("broken"));
     running.end().await.unwrap();
 }
 
 #[tokio::test]
-async fn handler_decides_when_and_how_urgently() {
+async fn handler_sets_delay_and_priority() {
     let bench = Bench::new().await;
     for name in ["later", "low", "high"] {
         create(&bench, name).await;
@@ -119,7 +118,7 @@ async fn handler_decides_when_and_how_urgently() {
                 priority: Some(10),
                 ..Add::default()
             },
-            // The usual priority of the first list.
+            // The default priority of the first list.
             "low" => return queue.add(key("low"), Add::default()),
             _ => return,
         };
@@ -148,7 +147,7 @@ async fn handler_decides_when_and_how_urgently() {
 }
 
 #[tokio::test]
-async fn controller_is_told_what_else_to_watch() {
+async fn watches_are_added_to_a_running_controller() {
     let bench = Bench::new().await;
     for name in ["before", "after"] {
         create(&bench, name).await;
@@ -171,7 +170,7 @@ async fn controller_is_told_what_else_to_watch() {
     told.until("after", None).await;
     touch(&bench, "after").await;
     told.until("after", None).await;
-    // A kind that nobody watched before, without a type.
+    // A kind without a Rust type that was not watched before.
     let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
     controller
         .watch(Watch::<kube::api::DynamicObject>::of_kind(&secrets).handler(handler::for_object()))
@@ -253,7 +252,7 @@ async fn controllers_of_a_manager_share_a_span_unless_they_have_their_own() {
             (controller.as_str(), spans.as_str(), found.as_str()),
             (wanted, in_spans, fields)
         );
-        // A UUID of version 4, as controller-runtime's.
+        // A UUID of version 4, as in controller-runtime.
         let lengths: Vec<_> = id.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
         assert_eq!(id.as_bytes()[14], b'4');

@@ -1,5 +1,5 @@
-//! What the tests of this crate share: a server with a network that can fail, a kind of their own, and a reconciler
-//! that tells the test what it sees.
+//! Shared helpers of these tests: a server behind a network that can fail, a kind, and reconcilers that report their
+//! requests.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -33,10 +33,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-/// Nothing here takes that long: a test that waits longer has failed.
+/// Timeout of waits in tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A kind for tests.
+/// The kind of these tests.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "example.com",
@@ -49,7 +49,7 @@ pub(crate) struct WidgetSpec {
     pub(crate) size: i32,
 }
 
-/// Its status.
+/// The status of a widget.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub(crate) struct WidgetStatus {
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
@@ -58,44 +58,44 @@ pub(crate) struct WidgetStatus {
     pub(crate) size: Option<i32>,
 }
 
-/// An API server and the network in front of it.
+/// An API server behind a network.
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) client: kube::Client,
     pub(crate) network: Network,
 }
 
-/// Every request goes through it: it writes them down, and refuses those that the test wants refused.
+/// Records all requests, and fails those that a test selects.
 #[derive(Clone)]
 pub(crate) struct Network {
     server: ApiServer,
     log: Arc<Mutex<Vec<String>>>,
     agents: Arc<Mutex<Vec<String>>>,
     refuse: Arc<Mutex<Refuse>>,
-    /// Ends the watches that are open.
+    /// Ends the open watches.
     cut: Arc<Mutex<CancellationToken>>,
-    /// Which watches have to wait with what they bring: those whose requests contain this.
+    /// The watches whose events are delayed: those whose requests contain this text.
     held: Arc<watch::Sender<Option<String>>>,
 }
 
 type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The status code with which a request, `METHOD path?query`, is refused.
+/// Returns the status code with which a request, `METHOD path?query`, fails.
 type Refuse = Box<dyn Fn(&str) -> Option<u16> + Send>;
 
 impl Bench {
-    /// A server that serves widgets.
+    /// Starts a server with the definition of widgets.
     pub(crate) async fn new() -> Self {
         let bench = Self::without_widgets();
         bench.install_widgets().await;
-        // Tests count ConfigMaps, of which an API server makes one of its own.
+        // Tests count ConfigMaps, and the API server creates one.
         let configs: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "kube-system");
         let own = "kube-apiserver-legacy-service-account-token-tracking";
         configs.delete(own, &DeleteParams::default()).await.unwrap();
         bench
     }
 
-    /// A server that does not know widgets yet.
+    /// Starts a server without the definition of widgets.
     pub(crate) fn without_widgets() -> Self {
         let network = Network {
             server: ApiServer::builder().build().unwrap(),
@@ -114,12 +114,12 @@ impl Bench {
         crds.create(&PostParams::default(), &Widget::crd()).await.unwrap();
     }
 
-    /// A manager whose watches try again quickly.
+    /// Returns a manager with short backoff of watches.
     pub(crate) async fn manager(&self) -> Manager {
         self.manager_with(CacheOptions::default()).await
     }
 
-    /// A manager with other options, whose watches try again quickly.
+    /// Returns a manager with other options and short backoff of watches.
     pub(crate) async fn manager_with(&self, options: CacheOptions) -> Manager {
         let options = CacheOptions {
             watch_backoff: WatchBackoff {
@@ -140,7 +140,7 @@ impl Bench {
         .unwrap()
     }
 
-    /// A running manager whose only controller reconciles the widgets with this function, and what it sees.
+    /// Runs a manager whose only controller reconciles the widgets with this function, and returns its requests.
     pub(crate) async fn operator<F, R>(&self, reconcile: F) -> (Manager, Running, Told)
     where
         F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
@@ -182,33 +182,33 @@ impl Bench {
 }
 
 impl Network {
-    /// Refuses requests from now on.
+    /// Fails requests from now on.
     pub(crate) fn refuse(&self, refuse: impl Fn(&str) -> Option<u16> + Send + 'static) {
         *self.refuse.lock() = Box::new(refuse);
     }
 
-    /// How many requests there were like this, since the writes were taken last.
+    /// Returns the number of matching requests since the last [`Network::take_writes`].
     pub(crate) fn count(&self, like: impl Fn(&str) -> bool) -> usize {
         self.log.lock().iter().filter(|request| like(request)).count()
     }
 
-    /// The requests like this, since the writes were taken last.
+    /// Returns the matching requests since the last [`Network::take_writes`].
     pub(crate) fn requests(&self, like: impl Fn(&str) -> bool) -> Vec<String> {
         let log = self.log.lock();
         log.iter().filter(|request| like(request)).cloned().collect()
     }
 
-    /// Ends the watches that are open.
+    /// Ends the open watches.
     pub(crate) fn cut_watches(&self) {
         std::mem::take(&mut *self.cut.lock()).cancel();
     }
 
-    /// Holds back what watches bring, or lets it go.
+    /// Delays the events of watches, or delivers them.
     pub(crate) fn hold_watches(&self, hold: bool) {
         self.held.send_replace(hold.then(String::new));
     }
 
-    /// Holds back what the watches of these resources bring, until [`Network::hold_watches`] lets it go.
+    /// Delays the events of watches of a resource until [`Network::hold_watches`] delivers them.
     pub(crate) fn hold_watches_of(&self, plural: &str) {
         self.held.send_replace(Some(format!("/{plural}?")));
     }
@@ -228,27 +228,27 @@ impl Network {
         StreamBody::new(frames.take_until(cut.cancelled_owned())).boxed_unsync()
     }
 
-    /// The `User-Agent` of each request, empty where there was none.
+    /// Returns the `User-Agent` of each request, empty without one.
     pub(crate) fn agents(&self) -> Vec<String> {
         self.agents.lock().clone()
     }
 
-    /// Ends all watches, and new ones as soon as they are opened.
+    /// Ends all watches, including new ones.
     pub(crate) fn end_watches(&self) {
         self.server.shutdown();
     }
 
-    /// Leads the calls of a Service to this address.
+    /// Directs the calls of a Service to this address.
     pub(crate) fn route_service(&self, name: &str, address: std::net::SocketAddr) {
         self.server.route_service("default", name, address);
     }
 
-    /// Lets every request pass from now on.
+    /// Lets every request succeed from now on.
     pub(crate) fn heal(&self) {
         self.refuse(|_| None);
     }
 
-    /// The writes so far, and forgets the requests.
+    /// Returns the writes so far, and clears the record of requests.
     pub(crate) fn take_writes(&self) -> Vec<String> {
         let requests = std::mem::take(&mut *self.log.lock());
         requests
@@ -312,10 +312,10 @@ fn refusal(code: u16, method: &Method) -> Response<Body> {
     Response::builder().status(code).body(body).unwrap()
 }
 
-/// What a reconciler saw: the key, and the size of the widget if it was there.
+/// A request of a reconciler, and the size of the widget if it exists.
 pub(crate) type Seen = (Request, Option<i32>);
 
-/// Tells what it sees, and does what the test wants.
+/// A reconciler that reports its requests and then runs a function.
 pub(crate) struct Teller<F> {
     told: mpsc::UnboundedSender<Seen>,
     then: F,
@@ -340,28 +340,28 @@ where
     }
 }
 
-/// Hears what a [`Teller`] tells.
+/// The receiver of the requests of a [`Teller`].
 pub(crate) struct Told(mpsc::UnboundedReceiver<Seen>);
 
 impl Told {
-    /// The next thing it tells.
+    /// Returns the next request.
     pub(crate) async fn next(&mut self) -> Seen {
         in_time(self.0.recv()).await.expect("the reconciler is gone")
     }
 
-    /// Waits until it tells this.
+    /// Waits for this request.
     pub(crate) async fn until(&mut self, name: &str, size: Option<i32>) {
         let wanted = (key(name), size);
         while self.next().await != wanted {}
     }
 
-    /// What it has told and nobody heard.
+    /// Returns the requests that were not received yet.
     pub(crate) fn unheard(&mut self) -> Vec<Seen> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 }
 
-/// A reconciler that tells what it sees and then runs `then`.
+/// Returns a reconciler that reports its requests and then runs `then`.
 pub(crate) fn teller<F, R>(then: F) -> (Teller<F>, Told)
 where
     F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
@@ -371,12 +371,12 @@ where
     (Teller { told, then }, Told(hear))
 }
 
-/// A reconciler that only tells what it sees.
+/// Returns a reconciler that only reports its requests.
 pub(crate) fn plain_teller() -> (impl KeyReconciler, Told) {
     teller(|_, _| async { Ok(Action::done()) })
 }
 
-/// Adds a controller that reconciles the widgets with this function, and returns what it sees.
+/// Adds a controller that reconciles the widgets with this function, and returns its requests.
 pub(crate) fn reconcile_widgets<F, R>(manager: &Manager, reconcile: F) -> Told
 where
     F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
@@ -388,12 +388,12 @@ where
     told
 }
 
-/// Adds a controller that only observes the widgets, and returns what it sees.
+/// Adds a controller that only observes the widgets, and returns its requests.
 pub(crate) fn observe_widgets(manager: &Manager) -> Told {
     reconcile_widgets(manager, |_, _| async { Ok(Action::done()) })
 }
 
-/// Runs something within a reconcile of a controller of its own, where writes that change nothing are skipped.
+/// Runs a function within a reconcile of its own controller, where unchanged writes are skipped.
 pub(crate) async fn reconciling<T, R>(
     manager: &Manager,
     body: impl FnOnce(KeyContext) -> R + Send + 'static,
@@ -436,7 +436,7 @@ where
 
 static ONCE: AtomicUsize = AtomicUsize::new(0);
 
-/// A manager that runs.
+/// A running manager.
 pub(crate) struct Running {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<()>>,
@@ -468,13 +468,13 @@ impl Running {
         in_time(self.stop()).await.unwrap()
     }
 
-    /// Waits for an end that nobody asked for.
+    /// Waits until it ends without being stopped.
     pub(crate) async fn ended(self) -> Result<()> {
         in_time(self.task).await.unwrap()
     }
 }
 
-/// Waits, but not for ever.
+/// Waits with a timeout.
 #[track_caller]
 pub(crate) fn in_time<T>(wait: impl IntoFuture<Output = T>) -> impl Future<Output = T> {
     let waiter = std::panic::Location::caller();
@@ -490,7 +490,7 @@ pub(crate) fn key(name: &str) -> Request {
     Request::namespaced("default", name)
 }
 
-/// A ConfigMap of one entry.
+/// Returns a ConfigMap with one entry.
 pub(crate) fn config_map(name: &str, value: &str) -> k8s_openapi::api::core::v1::ConfigMap {
     let mut config_map = k8s_openapi::api::core::v1::ConfigMap::default();
     config_map.metadata.name = Some(name.to_owned());
@@ -498,7 +498,7 @@ pub(crate) fn config_map(name: &str, value: &str) -> k8s_openapi::api::core::v1:
     config_map
 }
 
-/// A ConfigMap of one entry, in a namespace.
+/// Returns a ConfigMap with one entry, in a namespace.
 pub(crate) fn config_map_in(
     namespace: &str,
     name: &str,
@@ -509,17 +509,17 @@ pub(crate) fn config_map_in(
     config_map
 }
 
-/// The answer of the health server.
+/// Returns the response of the health server.
 pub(crate) async fn probe(manager: &Manager, path: &str) -> (u16, String) {
     get(manager.health_address().unwrap(), path).await
 }
 
-/// The answer of an HTTP server.
+/// Returns the response of an HTTP server.
 pub(crate) async fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
     get_with(address, path, "").await
 }
 
-/// The answer of an HTTP server to a request with more headers, each with its end of line.
+/// Returns the response of an HTTP server to a request with additional headers, each with a line end.
 pub(crate) async fn get_with(address: std::net::SocketAddr, path: &str, headers: &str) -> (u16, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -531,7 +531,7 @@ pub(crate) async fn get_with(address: std::net::SocketAddr, path: &str, headers:
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// The objects that have a value in an index.
+/// Selects the objects with a value in an index.
 pub(crate) fn indexed(name: &str, value: &str) -> ListOptions {
     ListOptions {
         indexes: vec![(name.to_owned(), value.to_owned())],
@@ -539,7 +539,7 @@ pub(crate) fn indexed(name: &str, value: &str) -> ListOptions {
     }
 }
 
-/// The objects of the default namespace whose label `tier` has a value.
+/// Selects the objects in the default namespace with a value of the label `tier`.
 pub(crate) fn of_tier(tier: &str) -> ListOptions {
     ListOptions {
         labels: Expression::Equal("tier".to_owned(), tier.to_owned()).into(),
@@ -547,7 +547,7 @@ pub(crate) fn of_tier(tier: &str) -> ListOptions {
     }
 }
 
-/// Options of a kind of which the cache keeps the objects with these labels.
+/// Returns options of a kind that select labels.
 pub(crate) fn labelled(labels: &str) -> KindOptions {
     let options = WatchOptions {
         labels: Some(labels.to_owned()),
@@ -556,7 +556,7 @@ pub(crate) fn labelled(labels: &str) -> KindOptions {
     options.into()
 }
 
-/// Options of a kind that is watched in these namespaces.
+/// Returns options of a kind with these namespaces.
 pub(crate) fn within(namespaces: impl Into<Namespaces>) -> KindOptions {
     KindOptions {
         namespaces: Some(namespaces.into()),
@@ -564,7 +564,7 @@ pub(crate) fn within(namespaces: impl Into<Namespaces>) -> KindOptions {
     }
 }
 
-/// Options of a controller that reconciles this many keys at the same time.
+/// Returns options of a controller with this number of workers.
 pub(crate) fn parallel(count: usize) -> ControllerOptions {
     ControllerOptions {
         max_concurrent_reconciles: Some(count),
@@ -572,7 +572,7 @@ pub(crate) fn parallel(count: usize) -> ControllerOptions {
     }
 }
 
-/// Options of a controller with this rate limit.
+/// Returns options of a controller with this rate limit.
 pub(crate) fn retried(limit: impl Into<RateLimit>) -> ControllerOptions {
     ControllerOptions {
         rate_limit: Some(limit.into()),

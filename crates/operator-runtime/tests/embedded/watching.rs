@@ -1,4 +1,4 @@
-//! What the watches of the cache ask the server, and what they make of its answers.
+//! Requests of the cache's watches, and the treatment of the responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn is_resumed(request: &str) -> bool {
     is_of_widgets(request) && request.contains("watch=true") && !request.contains("sendInitialEvents")
 }
 
-/// The value of a parameter of a request.
+/// Returns a parameter of a request.
 fn parameter(request: &str, name: &str) -> Option<String> {
     let (_, query) = request.split_once('?')?;
     let pair = query
@@ -69,7 +69,7 @@ async fn first_list_is_streamed_and_the_watch_goes_on_from_it() {
 }
 
 #[tokio::test]
-async fn server_that_streams_no_lists_is_asked_for_pages() {
+async fn lists_are_paged_without_streaming_support() {
     let bench = Bench::new().await;
     for name in ["a", "b", "c"] {
         bench.create(name, 1).await;
@@ -123,10 +123,10 @@ async fn kind_without_bookmarks_is_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn watch_that_is_cut_goes_on_after_the_last_thing_it_was_told() {
+async fn cut_watch_is_resumed_after_its_last_event() {
     let bench = Bench::new().await;
     let first = bench.create("a", 1).await;
-    // Other kinds move the server on; the bookmark after the list says how far.
+    // Writes of other kinds advance the revision, which the bookmark after the list contains.
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     let config = configs
         .create(&PostParams::default(), &config_map("c", "1"))
@@ -161,7 +161,7 @@ async fn watch_that_is_cut_goes_on_after_the_last_thing_it_was_told() {
 }
 
 #[tokio::test]
-async fn expired_watch_is_listed_anew_as_a_stream() {
+async fn expired_watch_is_listed_again_as_a_stream() {
     let bench = Bench::new().await;
     for name in ["kept", "gone"] {
         bench.create(name, 1).await;
@@ -190,7 +190,7 @@ async fn expired_watch_is_listed_anew_as_a_stream() {
 }
 
 #[tokio::test]
-async fn busy_server_is_not_asked_for_pages_instead() {
+async fn busy_server_does_not_end_streaming() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let busy = AtomicUsize::new(0);
@@ -207,7 +207,7 @@ async fn busy_server_is_not_asked_for_pages_instead() {
 }
 
 #[tokio::test]
-async fn failures_of_watches_are_told_to_whom_they_concern() {
+async fn watch_failures_reach_the_handler() {
     let bench = Bench::new().await;
     bench
         .network
@@ -249,7 +249,7 @@ async fn failures_of_watches_are_told_to_whom_they_concern() {
     running.end().await.unwrap();
 }
 
-/// What the operator wrote is what it reads, whenever the watch brings what.
+/// Reads are own writes or newer, whenever the watch delivers events.
 #[tokio::test]
 async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
     let bench = Bench::new().await;
@@ -269,7 +269,7 @@ async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
             1 => bench.network.hold_watches(false),
             2 => bench.network.cut_watches(),
             3 => {
-                // Somebody else deletes it; what is read later must not be older than that either way.
+                // Another client deletes it. Later reads must not be older than that.
                 let _ = foreign.delete(name, &Default::default()).await;
             }
             4 => {
@@ -308,7 +308,7 @@ async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
 }
 
 #[tokio::test]
-async fn own_write_that_no_watch_brings_is_decided_about_by_a_list() {
+async fn list_decides_about_an_own_write_without_an_event() {
     let bench = Bench::new().await;
     let kinds = [(Kind::of::<ConfigMap>(), labelled("tier=front"))].into();
     let manager = bench
@@ -324,7 +324,7 @@ async fn own_write_that_no_watch_brings_is_decided_about_by_a_list() {
     config.metadata.namespace = Some("default".to_owned());
     client.create(config).await.unwrap();
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
-    // To the operator an object that is not selected does not exist.
+    // An object that is not selected does not exist for the operator.
     in_time(async {
         while client.get::<ConfigMap>(&key("a")).await.unwrap().is_some() {
             tokio::task::yield_now().await;
@@ -344,7 +344,7 @@ fn version(config: &ConfigMap) -> u64 {
         .unwrap()
 }
 
-/// The same choices in every run (xorshift).
+/// The same random numbers in every run (xorshift).
 struct Choices(u64);
 
 impl Choices {

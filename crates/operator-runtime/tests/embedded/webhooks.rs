@@ -1,4 +1,4 @@
-//! The webhook server of a manager, and the certificates that it makes for itself.
+//! The webhook server of a manager and its certificates.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Validator<Widget> for WidgetWebhook {
     }
 }
 
-/// The manifests of an operator with this webhook.
+/// Returns the manifests of an operator with this webhook.
 fn described(webhook: Webhook<Widget>) -> Value {
     let operator = Operator::new("tester").webhook(webhook);
     serde_json::from_str(&operator.manifests()).unwrap()
@@ -75,7 +75,7 @@ async fn manager(bench: &Bench, change: impl FnOnce(&mut ManagerOptions)) -> Man
     Manager::new("tester", options).await.unwrap()
 }
 
-/// Asks a webhook about a widget of this size, as an API server that trusts `authority` does.
+/// Sends a review of a widget of this size, as an API server that trusts `authority` does.
 async fn review(manager: &Manager, host: &str, authority: &str, path: &str, size: i32) -> Result<Value> {
     let mut widget = json!(Widget::new("w", WidgetSpec { size }));
     widget["metadata"] = json!({"name": "w"});
@@ -126,7 +126,7 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     .await;
     assert_eq!(manager.webhook_address(), None, "nobody listens without webhooks");
     manager.add_webhook(webhook()).unwrap();
-    // Its cache cannot be filled: there are no widgets.
+    // Its cache cannot be filled, because there is no definition of widgets.
     let (reconciler, _told) = support::plain_teller();
     manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
@@ -159,7 +159,7 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     );
 }
 
-/// Lets nothing through.
+/// Denies everything.
 struct Gate;
 
 impl AdmissionHandler for Gate {
@@ -169,7 +169,7 @@ impl AdmissionHandler for Gate {
 }
 
 #[tokio::test]
-async fn webhooks_that_come_while_the_manager_runs_are_served() {
+async fn webhooks_added_to_a_running_manager_are_served() {
     let bench = Bench::without_widgets();
     let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
     let authority = certificates.authority().unwrap();
@@ -185,7 +185,7 @@ async fn webhooks_that_come_while_the_manager_runs_are_served() {
             .await
             .unwrap()
     };
-    // The first one starts the server, the next one joins it.
+    // The first webhook starts the server, which the next one uses.
     manager.add_webhook(webhook()).unwrap();
     assert_eq!(ask(MUTATE).await["patchType"], "JSONPatch");
     manager.add_admission_handler("/gate", Gate).unwrap();
@@ -210,7 +210,7 @@ async fn webhooks_that_come_while_the_manager_runs_are_served() {
 }
 
 #[tokio::test]
-async fn authority_is_told_for_webhooks_that_come_late() {
+async fn ca_bundle_is_written_for_late_webhooks() {
     let bench = Bench::without_widgets();
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(bench.client.clone());
     configurations
@@ -234,7 +234,7 @@ async fn authority_is_told_for_webhooks_that_come_late() {
     running.end().await.unwrap();
 }
 
-/// Lets everything pass.
+/// Allows everything.
 struct Open;
 
 impl AdmissionHandler for Open {
@@ -244,7 +244,7 @@ impl AdmissionHandler for Open {
 }
 
 #[tokio::test]
-async fn manager_serves_handlers_of_every_kind_and_says_when_its_server_is_up() {
+async fn webhook_server_serves_all_handlers_and_has_a_readiness_check() {
     let bench = Bench::without_widgets();
     let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
     let authority = certificates.authority().unwrap();
@@ -275,7 +275,7 @@ async fn manager_serves_handlers_of_every_kind_and_says_when_its_server_is_up() 
 }
 
 #[tokio::test]
-async fn authority_of_clients_that_is_not_there_is_named() {
+async fn missing_client_authority_is_an_error() {
     let bench = Bench::without_widgets();
     let manager = manager(&bench, |options| {
         options.webhook_client_authority = Some("no-such-file".into());
@@ -289,7 +289,7 @@ async fn authority_of_clients_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn server_that_wants_certificates_of_clients_turns_others_away_and_is_ready() {
+async fn server_with_client_certificates_rejects_others_and_is_ready() {
     let bench = Bench::without_widgets();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("client-ca.crt");
@@ -317,7 +317,7 @@ async fn server_that_wants_certificates_of_clients_turns_others_away_and_is_read
 }
 
 #[tokio::test]
-async fn webhooks_are_not_served_where_their_port_is_switched_off() {
+async fn webhooks_are_not_served_if_disabled() {
     let bench = Bench::without_widgets();
     let manager = manager(&bench, |options| options.webhook_bind_address = "0".to_owned()).await;
     manager.add_webhook(webhook()).unwrap();
@@ -332,7 +332,7 @@ async fn webhooks_are_not_served_where_their_port_is_switched_off() {
 }
 
 #[tokio::test]
-async fn webhooks_that_cannot_be_served_are_refused_at_once() {
+async fn invalid_webhooks_are_errors() {
     let bench = Bench::without_widgets();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -345,7 +345,8 @@ async fn webhooks_that_cannot_be_served_are_refused_at_once() {
     assert!(error.to_string().contains(MUTATE), "{error}");
 }
 
-/// A configuration of four webhooks: ours, those of operators in another and in the same namespace, and another path.
+/// A configuration of four webhooks: of this operator, of others in another and in the same namespace, and with another
+/// path.
 fn configuration(name: &str) -> MutatingWebhookConfiguration {
     let entry = |name: &str, service: &str, namespace: &str, path: &str| {
         json!({
@@ -388,7 +389,7 @@ fn bundles(configuration: &MutatingWebhookConfiguration) -> Vec<Option<String>> 
         .collect()
 }
 
-/// Waits until ours has a bundle that `wanted` likes.
+/// Waits until the webhook of this operator has a bundle for which `wanted` returns true.
 async fn bundle_of(
     api: &Api<MutatingWebhookConfiguration>,
     name: &str,
@@ -408,7 +409,7 @@ async fn bundle_of(
 }
 
 #[tokio::test]
-async fn operator_makes_its_certificates_and_has_them_trusted() {
+async fn operator_issues_certificates_and_writes_the_ca_bundle() {
     let bench = Bench::new().await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(bench.client.clone());
     let create = async |configuration: &MutatingWebhookConfiguration| {
@@ -433,7 +434,7 @@ async fn operator_makes_its_certificates_and_has_them_trusted() {
     let other = review(&manager, "webhook-service.other.svc", &bundle, MUTATE, 3).await;
     assert!(other.is_err(), "the certificate is for one namespace");
 
-    // Whoever is late, or takes it out again, gets it as well.
+    // Late and reset configurations get it too.
     create(&configuration("late")).await;
     assert_eq!(bundle_of(&configurations, "late", |_| true).await, bundle);
     let emptied = configurations.get("before").await.unwrap();
@@ -456,7 +457,7 @@ async fn operator_makes_its_certificates_and_has_them_trusted() {
 }
 
 #[tokio::test]
-async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
+async fn authority_is_renewed_without_a_gap() {
     let bench = Bench::new().await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(bench.client.clone());
     configurations
@@ -481,7 +482,7 @@ async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
     let stored = secrets.get("webhook-ca").await.unwrap().data.unwrap();
     assert_eq!(stored["ca.crt"], ByteString(both.clone().into_bytes()));
 
-    // The server goes over to the new one, and is trusted all the while.
+    // The server changes to the new one, and stays trusted.
     let new = both.strip_suffix(&old).unwrap();
     let ask = async |authority: &str| review(&manager, "s.default.svc", authority, MUTATE, 3).await;
     in_time(async {
@@ -493,7 +494,7 @@ async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
     running.end().await.unwrap();
 }
 
-/// A cluster that asks these webhooks, and whose widgets have a colour that the operator's type does not know.
+/// A cluster that calls these webhooks, and whose widgets have a colour that the operator's type does not know.
 async fn asked(webhook: impl Fn() -> Webhook<Widget>) -> (TestEnv, support::Running) {
     let mut crd = json!(Widget::crd());
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -534,7 +535,7 @@ async fn asked(webhook: impl Fn() -> Webhook<Widget>) -> (TestEnv, support::Runn
     (env, running)
 }
 
-/// Creates a red widget of this size, and gives back the spec that it got.
+/// Creates a red widget of this size, and returns its spec.
 async fn created_red(env: &TestEnv, size: i32) -> Result<Value, kube::Error> {
     let widgets: Api<DynamicObject> =
         Api::default_namespaced_with(env.client(), &ApiResource::erase::<Widget>(&()));
@@ -546,7 +547,7 @@ async fn created_red(env: &TestEnv, size: i32) -> Result<Value, kube::Error> {
 }
 
 #[tokio::test]
-async fn api_server_asks_webhooks_and_keeps_what_they_do_not_know() {
+async fn webhooks_are_called_and_unknown_fields_are_kept() {
     let (env, running) = asked(webhook).await;
     let spec = created_red(&env, 0).await.unwrap();
     assert_eq!(spec, json!({"size": 1, "colour": "red"}));
@@ -554,7 +555,7 @@ async fn api_server_asks_webhooks_and_keeps_what_they_do_not_know() {
     let words = r#"admission webhook "vwidget-v1.kb.io" denied the request: too large"#;
     assert!(refused.contains(words), "{refused}");
     running.end().await.unwrap();
-    // Nobody answers any more, and the policy is to fail.
+    // The server has stopped, and the policy is to fail.
     let refused = created_red(&env, 3).await.unwrap_err().to_string();
     assert!(
         refused.contains(r#"failed calling webhook "mwidget-v1.kb.io""#),
@@ -564,7 +565,7 @@ async fn api_server_asks_webhooks_and_keeps_what_they_do_not_know() {
 }
 
 #[tokio::test]
-async fn unknown_fields_go_where_the_defaulter_should_remove_them() {
+async fn unknown_fields_are_removed_on_request() {
     struct Strict;
 
     impl Defaulter<Widget> for Strict {
@@ -587,7 +588,7 @@ async fn unknown_fields_go_where_the_defaulter_should_remove_them() {
     env.stop().await;
 }
 
-/// The version before [`Widget`], which called the size length.
+/// The previous version of [`Widget`], which has `length` instead of `size`.
 mod v1alpha1 {
     use kube::CustomResource;
     use schemars::JsonSchema;
@@ -669,7 +670,7 @@ async fn conversion_of_a_definition_is_served_and_trusted() {
     running.end().await.unwrap();
 }
 
-/// Installs widgets of two versions, of which the older one is stored, and has the operator convert them.
+/// Installs widgets in two versions, of which the older one is stored, with the conversion of the operator.
 async fn install_old_widgets(client: &kube::Client, described: &Value) {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -682,7 +683,7 @@ async fn install_old_widgets(client: &kube::Client, described: &Value) {
     crds.create(&PostParams::default(), &crd).await.unwrap();
 }
 
-/// Does what a cluster does with the Service of an operator: it leads to the pod once that is ready.
+/// Directs the Service of the operator to its pod when that is ready, as a cluster does.
 async fn route_when_ready(bench: &Bench, manager: &Manager) {
     while support::probe(manager, "/readyz").await.0 != 200 {
         tokio::time::sleep(Duration::from_millis(10)).await;

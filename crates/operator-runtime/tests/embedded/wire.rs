@@ -1,5 +1,5 @@
-//! An API server behind sockets that break: connections end in the middle of whatever they carry or hang, the server goes
-//! away and comes back, and what it answers is not always an answer.
+//! An API server behind a faulty connection: connections break or hang anywhere, the server restarts, and responses may
+//! be invalid.
 
 use std::convert::Infallible;
 use std::io;
@@ -35,43 +35,43 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What becomes of a request, `METHOD path?query`.
+/// Selects the fault of a request, `METHOD path?query`.
 type Faults = Box<dyn FnMut(&str) -> Option<Fault> + Send>;
 
-/// What a client gets in place of an answer.
+/// The response of a faulty request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// Try again after a second, as priority and fairness says it.
+    /// 429 with `Retry-After` of one second, as from priority and fairness.
     Busy,
-    /// Something is wrong inside.
+    /// An internal error.
     Error,
-    /// The revision is too old to go on from.
+    /// The revision is too old.
     Gone,
-    /// Nothing, for ever.
+    /// No response.
     Silence,
-    /// A page of so many lines for people.
+    /// An HTML page with this number of lines.
     Page(usize),
-    /// It is somewhere else.
+    /// A redirect.
     Moved,
-    /// So many bytes of the answer, and an orderly end.
+    /// This number of bytes of the response, and an orderly end.
     Short(usize),
-    /// So many bytes of the answer, and then nothing, for ever.
+    /// This number of bytes of the response, and then nothing.
     Stuck(usize),
-    /// The answer with a line that means nothing in place of what comes first.
+    /// The response with an invalid line at the beginning.
     Garbled,
 }
 
-/// A request that came in.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) at: Instant,
-    /// The operator, by the first word of its `User-Agent`.
+    /// The operator: the first word of its `User-Agent`.
     pub(crate) by: String,
     /// `METHOD path?query`
     pub(crate) what: String,
 }
 
-/// Listens on a port of its own for as long as it lives.
+/// Listens on its own port while it exists.
 pub(crate) struct Wire {
     port: u16,
     shared: Arc<Shared>,
@@ -80,14 +80,14 @@ pub(crate) struct Wire {
 
 struct Shared {
     server: Mutex<Option<ApiServer>>,
-    /// How many bytes the next connection may carry.
+    /// The number of bytes that the next connection may carry.
     budget: Mutex<Box<dyn FnMut() -> usize + Send>>,
     faults: Mutex<Faults>,
     token: Mutex<Option<String>>,
     log: Mutex<Vec<Received>>,
-    /// Holds up the connections that there are.
+    /// Blocks the existing connections.
     ice: Mutex<Arc<AtomicBool>>,
-    /// Ends the connections that there are.
+    /// Ends the existing connections.
     up: Mutex<CancellationToken>,
 }
 
@@ -116,14 +116,14 @@ impl Wire {
         Self { port, shared, stop }
     }
 
-    /// A client that dials, with all that kube's client does of itself.
+    /// Returns a client of kube with its own connections.
     pub(crate) fn client(&self) -> kube::Client {
         let url = self.url().parse().unwrap();
         kube::Client::try_from(kube::Config::new(url)).unwrap()
     }
 
-    /// An operator that connects as operators do: with a kubeconfig, which is written to the directory. It sends the token
-    /// in the file `token` of the directory, if there is one.
+    /// Returns the options of an operator that connects with a kubeconfig in the directory. It sends the token in the
+    /// file `token` of the directory, if that exists.
     pub(crate) fn operator(&self, directory: &Path) -> ManagerOptions {
         ManagerOptions::from(&self.args(directory, &["--metrics-bind-address=0"]))
     }
@@ -145,12 +145,12 @@ impl Wire {
         path
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The arguments of an operator that connects to it with a kubeconfig of its own, and has these flags.
+    /// Returns the arguments of an operator that connects with its own kubeconfig, with these flags.
     pub(crate) fn args(&self, directory: &Path, flags: &[&str]) -> Args {
         let kubeconfig = self.kubeconfig(directory);
         let kubeconfig = [
@@ -168,12 +168,12 @@ impl Wire {
         *self.shared.up.lock() = CancellationToken::new();
     }
 
-    /// The server that answers.
+    /// Returns the server.
     pub(crate) fn server(&self) -> ApiServer {
         self.shared.server.lock().clone().expect("no server is up")
     }
 
-    /// Cuts all connections and answers none, as while the server restarts.
+    /// Ends all connections and answers none, as while the server restarts.
     pub(crate) fn down(&self) {
         let server = self.shared.server.lock().take();
         self.shared.up.lock().cancel();
@@ -182,34 +182,34 @@ impl Wire {
         }
     }
 
-    /// Cuts all connections; new ones are answered.
+    /// Ends all connections. New ones are answered.
     pub(crate) fn cut(&self) {
         std::mem::take(&mut *self.shared.up.lock()).cancel();
     }
 
-    /// Holds up all connections that there are, for ever, without closing them, as when a machine on the way loses its
-    /// power. New ones are answered.
+    /// Blocks all existing connections without closing them, as when a machine on the path loses its power. New ones
+    /// are answered.
     pub(crate) fn freeze(&self) {
         let ice = std::mem::take(&mut *self.shared.ice.lock());
         ice.store(true, Ordering::SeqCst);
     }
 
-    /// Cuts each connection after as many bytes as `budget` says for it, from now on.
+    /// Ends each connection after the number of bytes that `budget` returns, from now on.
     pub(crate) fn cut_after(&self, budget: impl FnMut() -> usize + Send + 'static) {
         *self.shared.budget.lock() = Box::new(budget);
     }
 
-    /// Does to requests what `faults` says, from now on.
+    /// Applies the faults that `faults` returns to requests, from now on.
     pub(crate) fn fail(&self, faults: impl FnMut(&str) -> Option<Fault> + Send + 'static) {
         *self.shared.faults.lock() = Box::new(faults);
     }
 
-    /// Lets only those in who have this token, from now on.
+    /// Accepts only requests with this token from now on.
     pub(crate) fn admit(&self, token: &str) {
         *self.shared.token.lock() = Some(token.to_owned());
     }
 
-    /// How many requests there were of which `like` says yes.
+    /// Returns the number of requests for which `like` returns true.
     pub(crate) fn count(&self, like: impl Fn(&Received) -> bool) -> usize {
         self.shared
             .log
@@ -219,7 +219,7 @@ impl Wire {
             .count()
     }
 
-    /// What was received so far, of which `like` says yes.
+    /// Returns the requests so far for which `like` returns true.
     pub(crate) fn received(&self, like: impl Fn(&Received) -> bool) -> Vec<Received> {
         let log = self.shared.log.lock();
         log.iter().filter(|received| like(received)).cloned().collect()
@@ -239,7 +239,7 @@ impl Received {
     }
 }
 
-/// Opens the server of a directory, whose journal is locked until the last request of the one before is over.
+/// Opens the server of a directory. Its journal is locked until the last request of the previous server has ended.
 pub(crate) async fn open(directory: &Path) -> ApiServer {
     in_time(async {
         loop {
@@ -270,7 +270,7 @@ async fn talk(stream: Cut, server: ApiServer, shared: Arc<Shared>) {
     let service =
         service_fn(move |request: Request<Incoming>| answer(server.clone(), shared.clone(), request));
     let connection = auto::Builder::new(TokioExecutor::new());
-    // It ends in an error each time it is cut.
+    // It ends with an error each time it is cut.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -323,7 +323,7 @@ async fn answer(
     })
 }
 
-/// The answer, or what is left of it.
+/// Returns the response after the fault.
 fn spoiled<B>(answer: Response<B>, fault: Option<Fault>) -> Response<Body>
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -343,7 +343,7 @@ where
     Response::from_parts(head, StreamBody::new(frames.map_ok(Frame::data)).boxed_unsync())
 }
 
-/// The first bytes of what comes.
+/// Limits a response to its first bytes.
 fn first(
     data: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
     bytes: usize,
@@ -377,7 +377,7 @@ fn text(code: u16, content_type: &str, text: &str) -> Response<Body> {
         .unwrap()
 }
 
-/// What priority and fairness answers: a text, and when to come back.
+/// Returns the response of priority and fairness: a text with `Retry-After`.
 fn busy() -> Response<Body> {
     let mut busy = text(
         429,
@@ -389,7 +389,7 @@ fn busy() -> Response<Body> {
     busy
 }
 
-/// A stream that breaks once it has carried so many bytes to the client, and hangs when it is frozen.
+/// A stream that breaks after a number of bytes to the client, and hangs when it is blocked.
 struct Cut {
     stream: TcpStream,
     left: usize,

@@ -1,4 +1,4 @@
-//! The ways to write on the embedded API server, and that none of them sends what would change nothing.
+//! The writes of a client on the embedded API server. None is sent if it would change nothing.
 
 use crate::support::{
     Bench, Running, Widget, WidgetSpec, config_map, in_time, key, of_tier, reconciling, run,
@@ -13,7 +13,7 @@ use operator_runtime::owner::{Owner, set_controller_reference};
 use operator_runtime::{Client, Kind, prelude::*};
 use serde_json::json;
 
-/// A manager that runs and watches what the test reads, and its client.
+/// Starts a manager that watches the kinds of the tests, and returns its client.
 async fn start(bench: &Bench) -> (Client, Running) {
     let manager = bench.manager().await;
     let running = run(&manager);
@@ -75,7 +75,7 @@ async fn create_or_patch_reports_whether_it_wrote() {
 }
 
 #[tokio::test]
-async fn object_that_exists_unknown_to_the_cache_is_read_and_patched() {
+async fn existing_object_that_the_cache_misses_is_patched() {
     let bench = Bench::new().await;
     // The cache lists, and its watch fails.
     bench
@@ -162,7 +162,7 @@ async fn updates_and_patches_that_change_nothing_are_not_sent() {
         let patch = Patch::Merge(json!({"data": {"value": "2"}}));
         let second = client.patch::<ConfigMap, _>(&key("a"), &patch).await.unwrap();
         assert_eq!(second.data.as_ref().unwrap()["value"], "2");
-        // The older state names another resource version, which the server must judge.
+        // The older state has another resource version, which the server must check.
         let error = client.update(ConfigMap::clone(&first)).await.unwrap_err();
         assert!(error.is_conflict(), "{error}");
         assert_eq!(network.take_writes().len(), 2);
@@ -201,7 +201,7 @@ async fn dry_run_changes_nothing_anywhere() {
 }
 
 #[tokio::test]
-async fn client_for_one_namespace_stays_in_it() {
+async fn client_is_limited_to_its_namespace() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
     let own = client.with(|options| options.namespace = Some("default".into()));
@@ -215,7 +215,7 @@ async fn client_for_one_namespace_stays_in_it() {
     let error = own.get::<ConfigMap>(("elsewhere", "a")).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot get ConfigMap elsewhere/a: this client is for namespace default; take one for the other namespace"
+        "cannot get ConfigMap elsewhere/a: this client is limited to namespace default"
     );
     assert!(own.list::<ConfigMap>().namespace("elsewhere").await.is_err());
     let mut foreign = config("a", "1");
@@ -267,7 +267,7 @@ async fn field_owner_and_field_validation_reach_the_server() {
 }
 
 #[tokio::test]
-async fn reads_without_own_writes_show_what_the_watch_brought() {
+async fn reads_without_own_writes_show_the_watch() {
     let bench = Bench::new().await;
     bench
         .network
@@ -354,7 +354,7 @@ async fn subresources_are_read_and_written() {
         .await
         .unwrap_err();
     assert!(error.is_not_served() && !error.is_not_found(), "{error:?}");
-    // The status is the object itself, so the cache has it at once.
+    // The status is in the object itself, so the cache has it at once.
     let status = Patch::Merge(json!({"status": {"replicas": 3}}));
     let _: Deployment = client
         .subresource(web.as_ref(), "status")
@@ -381,7 +381,7 @@ async fn objects_without_a_rust_type_are_written_like_others() {
 async fn dynamic_writes(bench: &Bench, client: &Client) {
     let kind = Kind::in_namespaces("example.com/v1", "Widget", "widgets");
     let key = &key("w");
-    // Somebody reads the whole objects, so the cache can tell what would change nothing.
+    // A reader of the whole objects, so that the cache can compare them.
     assert!(client.list_kind::<DynamicObject>(&kind).await.unwrap().is_empty());
     let desired = |size: i32| -> DynamicObject {
         serde_json::from_value(

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_differ() {
+    fn delays_double_with_jitter_up_to_the_maximum() {
         let backoff = WatchBackoff::default();
         let seconds = |failures| backoff.wait(failures).as_secs_f64();
         for (failures, least) in [(0, 0.8), (1, 1.6), (5, 25.6), (6, 30.0), (40, 30.0)] {

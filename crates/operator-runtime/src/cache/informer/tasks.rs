@@ -185,7 +185,7 @@ impl Informer {
                 () = self.stop.cancelled() => return,
                 next = self.follow(stream, &watch, current, &mut attempt) => match next {
                     Then::ListInPages => attempt.streams = false,
-                    Then::ListAnew => attempt.streams = may_stream,
+                    Then::ListAgain => attempt.streams = may_stream,
                 },
                 // The sender lives as long as `self`.
                 _ = representation.changed() => attempt.streams = may_stream,
@@ -239,7 +239,7 @@ impl Informer {
                         self.is_live(watch);
                     }
                     if !is_streaming && overdue.is_over(|| self.store.read().oldest_write(watch.scope)) {
-                        return Then::ListAnew;
+                        return Then::ListAgain;
                     }
                 }
                 Next::Quiet if is_streaming => return Then::ListInPages,
@@ -247,7 +247,7 @@ impl Informer {
                     attempt.trouble = Trouble::default();
                     self.is_live(watch);
                     if overdue.is_over(|| self.store.read().oldest_write(watch.scope)) {
-                        return Then::ListAnew;
+                        return Then::ListAgain;
                     }
                 }
                 Next::Failed(error) if is_streaming && !is_too_many_requests(&error) => {
@@ -268,7 +268,7 @@ impl Informer {
                     trouble.failures += 1;
                     trouble.is_garbled |= is_garbled(&error);
                     if is_streaming || is_out_of_step(&error) {
-                        return Then::ListAnew;
+                        return Then::ListAgain;
                     }
                 }
                 Next::Ended => {
@@ -276,7 +276,7 @@ impl Informer {
                     self.set_live(watch.scope, false);
                     tokio::time::sleep(watch.backoff.wait(attempt.trouble.failures)).await;
                     attempt.trouble.failures += 1;
-                    return Then::ListAnew;
+                    return Then::ListAgain;
                 }
             }
         }
@@ -372,7 +372,7 @@ struct Attempt {
 enum Then {
     /// Repeat the list in pages: the server cannot stream it now.
     ListInPages,
-    ListAnew,
+    ListAgain,
 }
 
 /// The next item of a watch.

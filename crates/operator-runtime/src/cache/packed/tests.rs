@@ -90,7 +90,7 @@ fn deployment(name: &str, revision: u64) -> Value {
 }
 
 #[test]
-fn values_of_every_form_come_back() {
+fn values_of_every_form_are_restored() {
     for value in [
         json!(null),
         json!([true, false, {}, [], ""]),
@@ -111,7 +111,7 @@ fn values_of_every_form_come_back() {
 }
 
 #[test]
-fn texts_that_look_like_something_else_come_back() {
+fn texts_with_a_binary_form_are_restored() {
     for text in [
         "0",
         "7",
@@ -141,7 +141,7 @@ fn texts_that_look_like_something_else_come_back() {
 }
 
 #[test]
-fn types_come_back() {
+fn types_are_restored() {
     check_type::<Deployment>(&deployment("web", 7));
     check_type::<ConfigMap>(&json!({"metadata": {"name": "a"}, "data": {"k": "v", "1": "2"}}));
     check_type::<Secret>(&json!({"metadata": {"name": "a"}, "data": {"k": "AAEC/w=="}, "type": "Opaque"}));
@@ -191,7 +191,7 @@ enum Either {
 }
 
 #[test]
-fn every_form_of_types_comes_back() {
+fn every_form_of_types_is_restored() {
     let forms = Forms {
         unit: Shape::Point,
         newtype: Shape::Circle(0.1),
@@ -250,7 +250,7 @@ fn identity_and_members_are_read_without_the_rest() {
 }
 
 #[test]
-fn objects_that_are_alike_are_short() {
+fn similar_objects_are_short() {
     let dictionary = Dictionary::default();
     for index in 0..3 {
         pack(&deployment(&format!("web-{index}"), 1000 + index), &dictionary);
@@ -311,7 +311,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn every_value_comes_back(value in json_value()) {
+    fn every_value_is_restored(value in json_value()) {
         check(&value);
     }
 
@@ -342,7 +342,7 @@ impl<'de> Deserializer<'de> for NumberAsMap {
 }
 
 #[test]
-fn map_that_looks_like_a_number_is_one_only_if_numbers_are_maps() {
+fn map_is_a_number_only_with_arbitrary_precision() {
     let numbers_are_maps = serde_json::from_str::<Value>("1e400").is_ok();
     for (text, number) in [("7", json!(7)), ("-3", json!(-3)), ("0.5", json!(0.5))] {
         let mut writer = Writer::loose();

@@ -149,7 +149,7 @@ fn other_namespaces_survive_the_list_of_one() {
 }
 
 #[test]
-fn malformed_object_is_reported_and_the_others_live_on() {
+fn malformed_object_is_reported_and_others_are_not_affected() {
     let mut bench = Bench::new();
     assert_eq!(
         bench.list(vec![malformed("a", 1), object("b", 2)]),
@@ -185,7 +185,7 @@ fn own_write_is_read_at_once_and_its_event_still_comes() {
 }
 
 #[test]
-fn answer_serves_as_the_event_of_the_same_state_alone() {
+fn answer_replaces_only_the_event_of_the_same_state() {
     let mut bench = Bench::new();
     bench.list(vec![object("a", 1)]);
     bench.write(object("a", 5));
@@ -234,7 +234,7 @@ fn answer_that_comes_after_its_event_is_ignored() {
 }
 
 #[test]
-fn write_that_the_watch_passed_by_is_dropped() {
+fn write_that_the_watch_has_passed_is_dropped() {
     let mut bench = Bench::new();
     bench.list(vec![]);
     bench.write(object("a", 5));
@@ -257,7 +257,7 @@ fn list_begun_after_a_write_decides_about_it() {
 }
 
 #[test]
-fn writes_whose_objects_a_list_lacks_are_over_however_many_there_are() {
+fn writes_missing_in_a_list_are_dropped() {
     let mut bench = Bench::new();
     let names: Vec<_> = (0..200).map(|number| format!("object-{number}")).collect();
     bench.list(names.iter().map(|name| object(name, 1)).collect());
@@ -273,7 +273,7 @@ fn writes_whose_objects_a_list_lacks_are_over_however_many_there_are() {
 }
 
 #[test]
-fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
+fn applied_fields_of_similar_objects_are_one_text() {
     let mut bench = Bench::new();
     let made = |name: &str, owner: &str| {
         let fields = json!({"f:metadata": {"f:ownerReferences": {format!(r#"k:{{"uid":"{owner}"}}"#): {}}}});
@@ -296,7 +296,7 @@ fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
 }
 
 #[test]
-fn texts_that_nobody_has_any_more_are_dropped() {
+fn unused_texts_are_dropped() {
     let mut interned = Interned::default();
     for number in 0..1000 {
         interned.share(number.to_string().into());

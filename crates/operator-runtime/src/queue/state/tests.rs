@@ -160,7 +160,7 @@ fn delay_set_while_running_counts_from_when_it_was_set() {
 }
 
 #[test]
-fn forget_starts_the_backoff_anew() {
+fn forget_resets_the_backoff() {
     let mut bench = Bench::new();
     for _ in 0..5 {
         bench.queue.add("a", FAILED, bench.now);
@@ -190,7 +190,7 @@ fn low_priority_does_not_starve() {
 
 /// The keys of a first list, served one per second, and a user who makes a change every few minutes.
 #[test]
-fn backlog_that_has_grown_old_does_not_delay_urgent_keys() {
+fn old_backlog_does_not_delay_urgent_keys() {
     let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
     let start = Instant::now();
     let low = Add {
@@ -347,7 +347,7 @@ impl Model {
 proptest! {
     /// Deduplication, priorities, order within a priority, delays and ageing are those of the model.
     #[test]
-    fn queue_serves_what_the_model_says(
+    fn queue_behaves_as_the_model(
         steps in proptest::collection::vec(step(40_000), 0..200)
     ) {
         let limit = Exponential::new(Backoff { base: Duration::from_secs(1), max: Duration::from_secs(8) });
@@ -405,7 +405,7 @@ proptest! {
 
     /// No key runs twice at once, no key is returned that was not added since, and no added key is lost.
     #[test]
-    fn keys_are_neither_lost_nor_doubled(steps in proptest::collection::vec(step(40), 0..200)) {
+    fn keys_are_neither_lost_nor_run_twice(steps in proptest::collection::vec(step(40), 0..200)) {
         let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
         let mut now = Instant::now();
         let mut running: Vec<u8> = Vec::new();
