@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The CronJob operator on a control plane of its own, inside this process, with a clock that the tests set.
+//! Tests the CronJob controller on a control plane in this process, with a clock that the tests set.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use operator_runtime::prelude::*;
 use cronjob_operator::api::v1::{ConcurrencyPolicy, CronJob};
 use cronjob_operator::clock::Clock;
 
-/// The sample that users see, which the tests use too.
+/// The sample in config/.
 const SAMPLE: &str = "config/samples/batch_v1_cronjob.yaml";
 
-/// A clock that stands still until a test sets it.
+/// A clock that only a test advances.
 #[derive(Clone)]
 struct TestClock(Arc<Mutex<Timestamp>>);
 
@@ -39,7 +39,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Starts at half past nine. Jobs take as long as `delay` says.
+    /// Starts at half past nine. Jobs take `delay`.
     async fn start(delay: Duration, change: impl FnOnce(&mut CronJob)) -> Result<Self> {
         let delays = Delays {
             job: delay,
@@ -75,7 +75,7 @@ impl Bench {
         })
     }
 
-    /// Sets the clock, and changes the object, which is the event that makes the operator look at the clock.
+    /// Sets the clock, and changes the object to cause a reconcile.
     async fn set(&self, time: &str) -> Result<()> {
         *self.clock.0.lock().expect("no test panics with it") = at(time);
         let touch = |cron: &mut CronJob| {
@@ -88,7 +88,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until the Jobs are those of exactly these times.
+    /// Waits until there are Jobs of exactly these times.
     async fn eventually(&self, times: &[&str]) -> Result<()> {
         let name = |time: &&str| format!("cronjob-sample-{}", at(time).as_second() / 60);
         let wanted: BTreeSet<String> = times.iter().map(name).collect();
@@ -105,7 +105,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until the status has this last time.
+    /// Waits until the status has this last schedule time.
     async fn eventually_scheduled(&self, time: &str) -> Result<CronJob> {
         let is_recorded = |cron: &CronJob| {
             let last = cron
@@ -121,7 +121,7 @@ impl Bench {
     }
 }
 
-/// A time of a day in the far future.
+/// Returns a time of a day in the far future.
 fn at(time: &str) -> Timestamp {
     format!("2100-01-01T{time}Z").parse().expect("a timestamp")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The webhooks of CronJob, asked by an API server that runs inside this process.
+//! Tests the webhooks of CronJob with an API server in this process.
 
 use kube::Api;
 use kube::api::PostParams;
@@ -12,16 +12,16 @@ use operator_runtime::webhook::{AdmissionRequest, Defaulter};
 use cronjob_operator::api::v1::CronJob;
 use cronjob_operator::webhook::v1::cron_job_webhook::CronJobWebhook;
 
-/// What config/ shows to users is what the webhooks are tried with.
+/// The sample in config/.
 const SAMPLE: &str = "config/samples/batch_v1_cronjob.yaml";
 
-/// A control plane with the kinds, the operator, and what the API server asks it.
+/// Starts a control plane with the kinds, the operator, and its webhooks.
 async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    // An authority for this test alone. On a cluster the operator makes its own, or cert-manager does.
+    // An authority for this test. On a cluster the operator creates its own, or cert-manager does.
     let certificates = Certificates::self_signed(["127.0.0.1"])?;
     let options = ManagerOptions {
         webhook_bind_address: "127.0.0.1:0".to_owned(),
@@ -31,7 +31,7 @@ async fn start() -> Result<TestEnv> {
     let manager = Manager::new("cronjob-operator", options).await?;
     cronjob_operator::operator().add_to(&manager)?;
 
-    // What the manifests in config/ tell a cluster, with the address and the authority of this test.
+    // Installs the manifests in config/ with the address and the authority of this test.
     let address = manager
         .webhook_address()
         .expect("the operator has webhooks");
@@ -41,7 +41,7 @@ async fn start() -> Result<TestEnv> {
     Ok(env)
 }
 
-/// An object as a user may write it.
+/// Returns the sample.
 fn sample() -> Result<CronJob> {
     Ok(operator_envtest::read_object(SAMPLE)?)
 }
@@ -50,7 +50,7 @@ fn sample() -> Result<CronJob> {
 async fn defaults_are_filled_in_before_an_object_is_stored() -> Result<()> {
     let env = start().await?;
     let objects: Api<CronJob> = Api::default_namespaced(env.client());
-    // If the webhook did not answer, the API server would refuse the object.
+    // If the webhook did not answer, the API server would reject the object.
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     assert_eq!(stored.spec.successful_jobs_history_limit, Some(3));
     assert_eq!(stored.spec.failed_jobs_history_limit, Some(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The backup controller on a control plane of its own, inside this process.
+//! Tests the backup controller on a control plane in this process.
 
 mod common;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The Database controller on a control plane of its own, inside this process.
+//! Tests the Database controller on a control plane in this process.
 
 mod common;
 
@@ -76,7 +76,7 @@ async fn servers_are_upgraded_in_order() -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of three pods in the order in which they come with the new version.
+/// Returns the names of three pods in the order of their upgrade.
 async fn upgrades(pods: Api<Pod>) -> Vec<String> {
     let mut changes = pin!(watcher(pods, watcher::Config::default()).applied_objects());
     let mut order = Vec::new();

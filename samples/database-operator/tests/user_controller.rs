@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The User controller on a control plane of its own, inside this process.
+//! Tests the User controller on a control plane in this process.
 
 mod common;
 
@@ -12,7 +12,7 @@ use operator_runtime::prelude::*;
 use common::{create_database, start};
 use database_operator::api::v1::User;
 
-/// The sample that users see.
+/// The sample in config/.
 const SAMPLE: &str = "config/samples/db_v1_user.yaml";
 
 #[tokio::test]

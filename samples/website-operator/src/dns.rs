@@ -4,16 +4,16 @@
 
 use operator_runtime::Result;
 
-/// A DNS provider: the external service that the operator keeps in step with the cluster.
+/// A DNS provider, which is an external service.
 pub trait Dns: Send + Sync + 'static {
-    /// Makes `host` the only record of an owner, or removes its record. Repeating a call changes nothing.
+    /// Makes `host` the only record of an owner, or removes its record. It must be idempotent.
     ///
     /// # Errors
-    /// If the provider cannot be reached or rejects the record. The reconcile is repeated then.
+    /// Returns an error if the provider cannot be reached or rejects the record. The reconcile is retried then.
     fn set(&self, owner: &str, host: Option<&str>) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Logs the records instead of sending them: replace it with the client of your provider.
+/// Logs the records. Replace it with the client of your provider.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogDns;
 

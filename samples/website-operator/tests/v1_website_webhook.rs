@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The webhooks of Website, asked by an API server that runs inside this process.
+//! Tests the webhooks of Website with an API server in this process.
 
 use kube::Api;
 use kube::api::PostParams;
@@ -14,16 +14,16 @@ use operator_runtime::webhook::{
 use website_operator::api::v1::Website;
 use website_operator::webhook::v1::website_webhook::WebsiteWebhook;
 
-/// What config/ shows to users is what the webhooks are tried with.
+/// The sample in config/.
 const SAMPLE: &str = "config/samples/web_v1_website.yaml";
 
-/// A control plane with the kinds, the operator, and what the API server asks it.
+/// Starts a control plane with the kinds, the operator, and its webhooks.
 async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    // An authority for this test alone. On a cluster the operator makes its own, or cert-manager does.
+    // An authority for this test. On a cluster the operator creates its own, or cert-manager does.
     let certificates = Certificates::self_signed(["127.0.0.1"])?;
     let options = ManagerOptions {
         webhook_bind_address: "127.0.0.1:0".to_owned(),
@@ -33,7 +33,7 @@ async fn start() -> Result<TestEnv> {
     let manager = Manager::new("website-operator", options).await?;
     website_operator::operator().add_to(&manager)?;
 
-    // What the manifests in config/ tell a cluster, with the address and the authority of this test.
+    // Installs the manifests in config/ with the address and the authority of this test.
     let address = manager
         .webhook_address()
         .expect("the operator has webhooks");
@@ -43,7 +43,7 @@ async fn start() -> Result<TestEnv> {
     Ok(env)
 }
 
-/// An object as a user may write it.
+/// Returns the sample.
 fn sample() -> Result<Website> {
     Ok(operator_envtest::read_object(SAMPLE)?)
 }
@@ -52,7 +52,7 @@ fn sample() -> Result<Website> {
 async fn defaults_are_filled_in_before_an_object_is_stored() -> Result<()> {
     let env = start().await?;
     let objects: Api<Website> = Api::default_namespaced(env.client());
-    // If the webhook did not answer, the API server would refuse the object.
+    // If the webhook did not answer, the API server would reject the object.
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     assert_eq!(stored.spec.replicas, Some(2));
 
@@ -126,7 +126,7 @@ async fn v1alpha1_is_served_too() -> Result<()> {
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     let name = stored.metadata.name.unwrap_or_default();
 
-    // What is stored in v1 is converted for the reader, and back when it is written.
+    // The API server converts the stored object for readers and writers.
     let spokes: Api<Spoke> = Api::default_namespaced(env.client());
     let changed = env
         .update(&spokes, &name, |object| {

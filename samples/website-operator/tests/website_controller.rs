@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The Website operator on a control plane of its own, inside this process.
+//! Tests the Website operator on a control plane in this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,13 +17,13 @@ use tokio::sync::watch;
 use website_operator::api::v1::Website;
 use website_operator::dns::Dns;
 
-/// The sample that users see, which the tests use too.
+/// The sample in config/.
 const SAMPLE: &str = "config/samples/web_v1_website.yaml";
 
 /// The records of a DNS provider, by owner.
 type Records = BTreeMap<String, String>;
 
-/// A DNS provider in memory, which can refuse requests.
+/// A DNS provider in memory, which can reject requests.
 #[derive(Clone)]
 struct TestDns {
     records: Arc<watch::Sender<Records>>,

@@ -24,13 +24,13 @@ pub fn controller(clock: impl Clock) -> Controller<CronJob> {
     Controller::new(CronJobs { clock }).owns::<Job>()
 }
 
-/// Reconciles CronJob objects, with the clock that they share.
+/// Reconciles CronJob objects with a shared clock.
 struct CronJobs<C> {
     clock: C,
 }
 
 impl<C: Clock> Reconciler<CronJob> for CronJobs<C> {
-    /// Creates the Job that is due, if there is one, and comes back when the next one is.
+    /// Creates the Job that is due, if any, and requeues the CronJob for the next one.
     async fn reconcile(&self, cron: Arc<CronJob>, ctx: Context<CronJob>) -> Result<Action> {
         let now = self.clock.now();
         let jobs = Jobs::new(ctx.list_owned::<Job>().await?);
@@ -70,13 +70,13 @@ impl<C: Clock> Reconciler<CronJob> for CronJobs<C> {
     }
 }
 
-/// Creates the Job of a scheduled time, as the concurrency policy says.
+/// Creates the Job of a scheduled time, according to the concurrency policy.
 async fn start(cron: &CronJob, jobs: &Jobs, due: Timestamp, ctx: &Context<CronJob>) -> Result<()> {
     match cron.spec.concurrency_policy.unwrap_or_default() {
         ConcurrencyPolicy::Forbid if !jobs.active.is_empty() => {
             ctx.event().normal(
                 "JobAlreadyActive",
-                "a Job still runs, so that none was started",
+                "a Job is still running, so none was started",
             );
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl Jobs {
             .chain(&self.failed)
     }
 
-    /// The oldest finished Jobs beyond the history limits.
+    /// Returns the oldest finished Jobs beyond the history limits.
     fn surplus(&self, cron: &CronJob) -> impl Iterator<Item = &Arc<Job>> {
         let beyond = |jobs: &[Arc<Job>], limit: Option<i32>, default: usize| {
             let limit = limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(0));
@@ -151,7 +151,7 @@ fn scheduled_at(job: &Job) -> Option<Timestamp> {
     job.annotations().get(SCHEDULED_AT)?.parse().ok()
 }
 
-/// The scheduled time of the newest Job, which may have been deleted.
+/// Returns the scheduled time of the newest Job, which may have been deleted.
 fn last_schedule_time(cron: &CronJob, jobs: &Jobs) -> Option<Timestamp> {
     let status = cron.status.as_ref();
     let recorded = status.and_then(|status| status.last_schedule_time.as_ref());
@@ -159,8 +159,8 @@ fn last_schedule_time(cron: &CronJob, jobs: &Jobs) -> Option<Timestamp> {
     recorded.max(jobs.all().filter_map(|job| scheduled_at(job)).max())
 }
 
-/// The last scheduled time that has no Job yet and is not past its deadline. Of several missed times, only the last
-/// one counts.
+/// Returns the last scheduled time that has no Job yet and is not past its deadline. Of several missed times, only the
+/// last one counts.
 fn due(
     cron: &CronJob,
     schedule: &Schedule,
@@ -180,7 +180,7 @@ fn until(now: Timestamp, next: Timestamp) -> Duration {
     Duration::try_from(next.duration_since(now)).unwrap_or_default()
 }
 
-/// The Job of a scheduled time. Its name depends on the time, so that there is only one.
+/// Returns the Job of a scheduled time. Its name contains the time, so that there is only one.
 fn job_for(cron: &CronJob, due: Timestamp) -> Job {
     let template = cron.spec.job_template.clone();
     let metadata = template.metadata.unwrap_or_default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Backs up each Database that asks for it, with a CronJob.
+//! Backs up each Database with `spec.backup` by a CronJob.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub fn controller() -> Controller<Database> {
     Controller::new(reconcile).named("backup").owns::<CronJob>()
 }
 
-/// Schedules the backups of one Database as soon as it has been available.
+/// Schedules the backups of one Database when it is available.
 async fn reconcile(database: Arc<Database>, ctx: Context<Database>) -> Result<Action> {
     let backup = database.spec.backup.as_ref();
     let is_scheduled = !ctx.list_owned::<CronJob>().await?.is_empty();

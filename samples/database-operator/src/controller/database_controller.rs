@@ -71,7 +71,8 @@ async fn reconcile(database: Arc<Database>, ctx: Context<Database>) -> Result<Ac
         status.members = members.clone();
         status.conditions.set_all(rollout::conditions(&*servers));
         if partition > 0 {
-            let message = format!("server {partition} and those before it wait for the upgrade");
+            let message =
+                format!("server {partition} and the servers before it wait for the upgrade");
             status
                 .conditions
                 .set(Condition::progressing(true, "Upgrading", &message));
@@ -81,7 +82,7 @@ async fn reconcile(database: Arc<Database>, ctx: Context<Database>) -> Result<Ac
     Ok(Action::done())
 }
 
-/// The state of a server, from its pod.
+/// Returns the state of a server from its pod.
 fn member(pod: &Pod) -> Member {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut images = containers.filter_map(|container| container.image.as_deref());
@@ -98,8 +99,8 @@ fn member(pod: &Pod) -> Member {
     }
 }
 
-/// The ordinal from which on servers are upgraded: one more server each time that all of them are ready, from the last
-/// one to the primary.
+/// Returns the ordinal from which servers are upgraded. When all servers are ready, it decreases by one, from the last
+/// server to the primary.
 fn partition(database: &Database, members: &[Member]) -> i32 {
     let (version, replicas) = (database.spec.version, database.spec.replicas);
     let ordinal = |member: &Member| {
@@ -134,7 +135,7 @@ fn metadata_for(database: &Database) -> ObjectMeta {
     }
 }
 
-/// The Service that gives each server a name.
+/// Returns the Service that gives each server a name.
 fn service_for(database: &Database) -> Service {
     Service {
         metadata: metadata_for(database),

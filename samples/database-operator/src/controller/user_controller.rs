@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Makes the credentials of each User, once its Database is available.
+//! Creates the credentials of each User when its Database is available.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn users_of(client: Client, database: Arc<Database>) -> Result<Vec<Request
     Ok(of_database.map(|user| ObjectKey::of(&**user)).collect())
 }
 
-/// Makes the Secret of one User.
+/// Creates the Secret of one User.
 async fn reconcile(user: Arc<User>, ctx: Context<User>) -> Result<Action> {
     let namespace = user.namespace().unwrap_or_default();
     let is_available = |database: &Database| {

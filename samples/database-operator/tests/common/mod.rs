@@ -11,7 +11,7 @@ use operator_runtime::prelude::*;
 
 use database_operator::api::v1::Database;
 
-/// The sample that users see, which the tests use too.
+/// The sample in config/.
 const SAMPLE: &str = "config/samples/db_v1_database.yaml";
 
 /// Starts a control plane with the operator.
@@ -30,7 +30,7 @@ pub async fn start() -> Result<TestEnv> {
     Ok(env)
 }
 
-/// Creates the Database of the samples, changed, and returns its name.
+/// Creates the Database of the sample after a change, and returns its name.
 pub async fn create_database(
     env: &TestEnv,
     change: impl FnOnce(&mut Database),

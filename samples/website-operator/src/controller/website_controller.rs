@@ -36,7 +36,7 @@ pub fn controller(dns: impl Dns) -> Controller<Website> {
         .owns::<Ingress>()
 }
 
-/// Reconciles Website objects, with the DNS provider that they share.
+/// Reconciles Website objects with a shared DNS provider.
 struct Sites<D> {
     dns: D,
 }
@@ -52,7 +52,7 @@ impl<D: Dns> Reconciler<Website> for Sites<D> {
         ctx.apply_owned(config_map_for(&site)).await?;
         ctx.apply_owned(service_for(&site)).await?;
         let deployment = ctx.apply_owned(deployment_for(&site)).await?;
-        // There is an Ingress only as long as the site has a host.
+        // The Ingress exists only while the site has a host.
         ctx.apply_owned_set(ingress_for(&site)).await?;
         self.dns.set(&owner, site.spec.host.as_deref()).await?;
 
@@ -130,7 +130,7 @@ fn deployment_for(site: &Website) -> Deployment {
     }
 }
 
-/// The pod: nginx with the pages of the ConfigMap.
+/// Returns the pod: nginx with the pages of the ConfigMap.
 fn pod_spec(config_map: &str) -> PodSpec {
     PodSpec {
         containers: vec![Container {

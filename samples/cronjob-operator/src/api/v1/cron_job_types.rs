@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The `CronJob` kind: what a user may ask for, and what the operator answers.
+//! The `CronJob` kind: its desired state (spec) and its observed state (status).
 
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -54,15 +54,15 @@ pub struct CronJobSpec {
     pub failed_jobs_history_limit: Option<i32>,
 }
 
-/// What to do when a Job is due while another one runs.
+/// The treatment of a Job that is due while another one runs.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConcurrencyPolicy {
-    /// Jobs run concurrently.
+    /// Both Jobs run.
     #[default]
     Allow,
     /// The new Job is skipped.
     Forbid,
-    /// The Job that runs is deleted.
+    /// The running Job is deleted.
     Replace,
 }
 

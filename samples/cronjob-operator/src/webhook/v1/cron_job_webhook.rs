@@ -9,14 +9,14 @@ use operator_runtime::webhook::{
 use crate::api::v1::{ConcurrencyPolicy, CronJob};
 use crate::schedule::Schedule;
 
-/// The names of Jobs have a suffix of 11 characters, and at most 63 in all.
+/// Names of Jobs have at most 63 characters, including a suffix of 11.
 const MAX_NAME: usize = 52;
 
-/// Answers the API server.
+/// The admission webhooks of CronJob.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CronJobWebhook;
 
-/// The webhooks of CronJob.
+/// Returns the webhooks of CronJob.
 pub fn webhook() -> Webhook<CronJob> {
     Webhook::new()
         .defaulter(CronJobWebhook)
@@ -24,7 +24,7 @@ pub fn webhook() -> Webhook<CronJob> {
 }
 
 impl Defaulter<CronJob> for CronJobWebhook {
-    /// Makes the defaults visible in the stored object.
+    /// Sets the defaults in the stored object.
     async fn default(&self, _: &AdmissionRequest, object: &mut CronJob) -> Result<(), Denied> {
         let spec = &mut object.spec;
         spec.concurrency_policy
@@ -37,7 +37,7 @@ impl Defaulter<CronJob> for CronJobWebhook {
 }
 
 impl Validator<CronJob> for CronJobWebhook {
-    /// Checks an object that is about to be created.
+    /// Validates a new object.
     async fn validate_create(
         &self,
         _: &AdmissionRequest,
@@ -54,7 +54,7 @@ impl Validator<CronJob> for CronJobWebhook {
         }
     }
 
-    /// Checks a change.
+    /// Validates a change.
     async fn validate_update(
         &self,
         request: &AdmissionRequest,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The `User` kind: what a user may ask for, and what the operator answers.
+//! The `User` kind: its desired state (spec) and its observed state (status).
 
 use kube::CustomResource;
 use operator_runtime::Conditions;

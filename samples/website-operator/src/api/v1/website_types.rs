@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The `Website` kind: what a user may ask for, and what the operator answers.
+//! The `Website` kind: its desired state (spec) and its observed state (status).
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Conversion of Website between version v1alpha1 and v1, through which all versions are converted.
+//! The conversion of Website between the versions v1alpha1 and v1, which is the hub.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::api::v1 as hub;
 
 use crate::api::v1alpha1::{Website, WebsiteSpec, WebsiteStatus};
 
-/// The page that v1alpha1 has.
+/// The page in v1alpha1.
 const INDEX: &str = "index.html";
 
-/// The annotation that keeps the pages that v1alpha1 has no field for, as JSON.
+/// The annotation with the pages that v1alpha1 cannot represent, as JSON.
 const OTHER_PAGES: &str = "web.example.com/other-pages";
 
 impl Convertible for Website {
     type Hub = hub::Website;
 
-    /// From v1alpha1 to v1.
+    /// Converts from v1alpha1 to v1.
     fn convert_to(mut self) -> Result<Self::Hub> {
         let annotations = self.metadata.annotations.as_mut();
         let other = annotations.and_then(|annotations| annotations.remove(OTHER_PAGES));
@@ -43,7 +43,7 @@ impl Convertible for Website {
         })
     }
 
-    /// From v1 to v1alpha1.
+    /// Converts from v1 to v1alpha1.
     fn convert_from(mut hub: Self::Hub) -> Result<Self> {
         let html = hub.spec.pages.remove(INDEX);
         if !hub.spec.pages.is_empty() {

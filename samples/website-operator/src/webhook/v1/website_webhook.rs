@@ -8,11 +8,11 @@ use operator_runtime::webhook::{
 
 use crate::api::v1::Website;
 
-/// Answers the API server.
+/// The admission webhooks of Website.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WebsiteWebhook;
 
-/// The webhooks of Website.
+/// Returns the webhooks of Website.
 pub fn webhook() -> Webhook<Website> {
     Webhook::new()
         .defaulter(WebsiteWebhook)
@@ -21,7 +21,7 @@ pub fn webhook() -> Webhook<Website> {
 }
 
 impl Defaulter<Website> for WebsiteWebhook {
-    /// Sets the number of replicas, which depends on another field, so that the schema cannot have its default.
+    /// Sets the number of replicas, whose default depends on another field.
     async fn default(&self, _: &AdmissionRequest, object: &mut Website) -> Result<(), Denied> {
         let replicas = if object.spec.host.is_some() { 2 } else { 1 };
         object.spec.replicas.get_or_insert(replicas);
@@ -30,7 +30,7 @@ impl Defaulter<Website> for WebsiteWebhook {
 }
 
 impl Validator<Website> for WebsiteWebhook {
-    /// Checks an object that is about to be created.
+    /// Validates a new object.
     async fn validate_create(
         &self,
         _: &AdmissionRequest,
@@ -46,12 +46,12 @@ impl Validator<Website> for WebsiteWebhook {
         }
         let mut warnings = Warnings::new();
         if !object.spec.pages.contains_key("index.html") {
-            warnings.push("spec.pages: there is no index.html".to_owned());
+            warnings.push("spec.pages: index.html is missing".to_owned());
         }
         Ok(warnings)
     }
 
-    /// Checks a change.
+    /// Validates a change.
     async fn validate_update(
         &self,
         request: &AdmissionRequest,
@@ -75,7 +75,7 @@ fn is_host(host: &str) -> bool {
     host.len() <= 253 && host.split('.').all(is_label)
 }
 
-/// Returns true for names that a ConfigMap can have as keys.
+/// Returns true for valid keys of a ConfigMap.
 fn is_file_name(name: &str) -> bool {
     let is_character = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(is_character)
