@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn secret_with_something_else_is_left_alone() {
+    async fn secret_with_other_content_is_not_changed() {
         let env = TestEnv::builder()
             .backend(Backend::Embedded)
             .start()

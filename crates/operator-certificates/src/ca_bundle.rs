@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_outdated_is_written() {
+    fn only_outdated_bundles_are_written() {
         let new = json!(ByteString(b"new".to_vec()));
         let object = json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
             {"clientConfig": {"caBundle": new}}, {"clientConfig": {"caBundle": "b2xk"}}, {"clientConfig": {}},
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn definition_without_a_webhook_is_left_alone() {
+    fn definition_without_a_webhook_is_not_changed() {
         assert!(
             patch(
                 &json!({"spec": {"conversion": {"strategy": "None"}}}),

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_files_are_served_and_broken_ones_are_not() {
+    fn changed_files_are_served_unless_they_are_invalid() {
         let dir = Dir::new();
         let ((certificate, key, _), (other, other_key, _)) = (pem(), pem());
         dir.write(&certificate, &key);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_are_told_and_readings_are_counted() {
+    async fn changes_are_reported_and_readings_are_counted() {
         let dir = Dir::new();
         let ((certificate, key, _), (other, other_key, _)) = (pem(), pem());
         dir.write(&certificate, &key);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_input_is_named() {
         let dir = Dir::new();
         let error = Certificates::from_dir(dir.0.path()).unwrap_err();
         assert!(error.to_string().ends_with("tls.crt"), "{error}");
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_the_key() {
+    fn debug_output_omits_the_key() {
         let (certificate, key, _) = pem();
         let text = format!("{:?}", Certificates::from_pem(&certificate, &key).unwrap());
         assert_eq!(text, r#"Certificates("PEM")"#);

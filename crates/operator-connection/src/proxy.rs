@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn environment_names_the_proxy_of_servers_that_are_not_excepted() {
+    fn environment_proxy_respects_no_proxy() {
         let proxy = Some("http://proxy.example:3128/".to_owned());
         for (no, server, expected) in [
             ("", "https://10.0.0.1:6443/", &proxy),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn address_of_another_kind_is_an_error_without_its_password() {
+    fn unsupported_address_is_an_error_without_its_password() {
         let server: Uri = "https://10.0.0.1:6443".parse().unwrap();
         for address in [
             "ftp://user:secret@proxy",

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_look_at_may_be_silent() {
+    fn streams_may_be_silent() {
         for uri in [
             "/api/v1/namespaces/a/pods/b/log?follow=true",
             "/api/v1/namespaces/a/services/b/proxy/status",

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named() {
         let error = read(Path::new("missing/crd.yaml")).unwrap_err();
         assert_eq!(error.to_string(), "cannot read missing/crd.yaml");
     }

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_matters_is_looked_at() {
+    fn only_selected_fields_are_compared() {
         let found = json!({"spec": {"containers": [{"image": "x"}]}});
         assert_eq!(expected().only("spec.containers[0]").check(&found), Ok(()));
         let named = expected()

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_said_in_the_words_of_rbac() {
+    fn requests_have_rbac_attributes() {
         let pods = "/api/v1/namespaces/default/pods";
         let cases = [
             (Method::GET, pods.to_owned(), "list /pods/ default/"),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_of_a_project_are_recorded_unless_the_variable_says_otherwise() {
+    fn variable_overrides_the_directory_of_records() {
         assert_eq!(directory_of(None, false), None);
         assert_eq!(directory_of(None, true), Some(DIRECTORY.into()));
         assert_eq!(directory_of(Some("off"), true), None);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_is_reached_on_the_loopback_one() {
+    fn unspecified_address_is_dialed_on_the_loopback_interface() {
         assert_eq!(endpoint("0.0.0.0:1").reachable().to_string(), "127.0.0.1:1");
         assert_eq!(endpoint("[::]:1").reachable().to_string(), "[::1]:1");
     }

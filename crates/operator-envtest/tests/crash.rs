@@ -32,7 +32,7 @@ async fn create(configs: &Api<ConfigMap>, config: ConfigMap) -> Outcome<()> {
 }
 
 #[tokio::test]
-async fn operator_that_makes_sure_survives_a_crash_after_each_write() {
+async fn idempotent_operator_survives_a_crash_after_each_write() {
     let careful = async |client: Client| -> Outcome<()> {
         let configs: Api<ConfigMap> = Api::default_namespaced(client);
         for name in ["one", "two", "done"] {
@@ -51,7 +51,7 @@ async fn operator_that_makes_sure_survives_a_crash_after_each_write() {
 }
 
 #[tokio::test]
-async fn operator_that_makes_another_one_is_found_out() {
+async fn operator_that_creates_duplicates_is_detected() {
     let careless = async |client: Client| -> Outcome<()> {
         let configs: Api<ConfigMap> = Api::default_namespaced(client);
         let mut unnamed = ConfigMap::default();
@@ -77,7 +77,7 @@ async fn operator_that_makes_another_one_is_found_out() {
 }
 
 #[tokio::test]
-async fn operator_that_does_not_get_up_again_is_found_out() {
+async fn operator_that_does_not_recover_is_detected() {
     let fragile = async |client: Client| -> Outcome<()> {
         let configs: Api<ConfigMap> = Api::default_namespaced(client);
         for name in ["one", "done"] {

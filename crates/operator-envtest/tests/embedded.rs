@@ -147,7 +147,7 @@ async fn without_controllers_a_deployment_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn object_that_stays_as_it_is_and_one_that_does_not() {
+async fn consistently_detects_a_change() {
     let env = start().await;
     let api = widget_api(&env);
     api.create(&PostParams::default(), &widget(1)).await.unwrap();
@@ -195,7 +195,7 @@ async fn changes_of_several_writers_are_all_kept() {
 }
 
 #[tokio::test]
-async fn status_can_be_played_for_a_controller_that_does_not_run() {
+async fn status_can_be_set_without_a_controller() {
     let env = TestEnv::builder()
         .backend(Backend::Embedded)
         .controllers(Controllers::None)
@@ -215,7 +215,7 @@ async fn status_can_be_played_for_a_controller_that_does_not_run() {
 }
 
 #[tokio::test]
-async fn each_test_may_have_a_namespace_of_its_own() {
+async fn each_test_can_have_its_own_namespace() {
     let env = start().await;
     let (one, two) = (env.namespace().await.unwrap(), env.namespace().await.unwrap());
     assert_ne!(one, two);
@@ -314,7 +314,7 @@ async fn a_kubeconfig_of_another_user_may_do_what_its_roles_allow() {
 }
 
 #[tokio::test]
-async fn definitions_are_deleted_where_they_should_be() {
+async fn definitions_are_deleted_on_request() {
     let definitions = |client| {
         let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         Api::<DynamicObject>::all_with(client, &ApiResource::from_gvk(&kind))
@@ -355,7 +355,7 @@ async fn environments_are_isolated() {
 }
 
 #[tokio::test]
-async fn binaries_that_are_not_there_are_named() {
+async fn missing_binaries_are_named() {
     let backend = Backend::Binaries("no-such-folder".into());
     let error = TestEnv::builder()
         .backend(backend)
@@ -371,7 +371,7 @@ async fn binaries_that_are_not_there_are_named() {
 }
 
 #[tokio::test]
-async fn webhooks_that_are_not_there_are_an_error() {
+async fn missing_webhooks_are_an_error() {
     let env = start().await;
     let folder = tempfile::tempdir().unwrap();
     let address = "127.0.0.1:9443".parse().unwrap();
@@ -391,7 +391,7 @@ fn config(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn interceptor_loses_answers_and_gives_its_own() {
+async fn interceptor_drops_and_replaces_responses() {
     let env = start().await;
     let interceptor = Interceptor::new(|call| match call.name.as_str() {
         "made-up" if call.is("get", "configmaps") => Then::Answer(json!({

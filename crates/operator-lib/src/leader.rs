@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_holder_that_will_not_run_again_is_cleared_away() {
+    fn only_a_holder_that_will_not_run_again_is_deleted() {
         let running = pod(&json!({"phase": "Running"}));
         let evicted = pod(&json!({"phase": "Failed", "reason": "Evicted"}));
         let failed = pod(&json!({"phase": "Failed", "reason": "Error"}));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_of_the_same_name_is_another_one() {
+    fn pod_with_the_same_name_is_another_one() {
         let running = pod(&json!({"phase": "Running"}));
         let (before, after) = (owner("old", "0"), owner("old", "1"));
         assert_eq!(

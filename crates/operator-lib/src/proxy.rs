@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_there_in_both_cases() {
+    fn variables_have_both_cases() {
         let wanted = json!([
             {"name": "HTTP_PROXY", "value": "http://proxy:3128"},
             {"name": "http_proxy", "value": "http://proxy:3128"},

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_either_keeps_is_kept() {
+    fn both_limits_keep_objects() {
         check(2, 5, &["a", "b"]);
         check(2, 35, &["a"]);
     }

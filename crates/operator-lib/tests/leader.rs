@@ -113,17 +113,17 @@ async fn passes_on(status: &Value, ready: &str) {
 }
 
 #[tokio::test]
-async fn lock_of_an_evicted_pod_passes_on() {
+async fn lock_of_an_evicted_pod_is_taken_over() {
     passes_on(&json!({"phase": "Failed", "reason": "Evicted"}), "True").await;
 }
 
 #[tokio::test]
-async fn lock_of_a_preempted_pod_passes_on() {
+async fn lock_of_a_preempted_pod_is_taken_over() {
     passes_on(&json!({"phase": "Failed", "reason": "Preempting"}), "True").await;
 }
 
 #[tokio::test]
-async fn lock_of_a_pod_on_a_lost_node_passes_on() {
+async fn lock_of_a_pod_on_a_lost_node_is_taken_over() {
     passes_on(&json!({"phase": "Running"}), "Unknown").await;
 }
 

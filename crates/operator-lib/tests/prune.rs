@@ -18,7 +18,7 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn pruner_deletes_what_is_not_kept_and_nothing_when_dry() {
+async fn pruner_deletes_objects_unless_dry_run() {
     let env = TestEnv::builder()
         .controllers(Controllers::None)
         .start()

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn leader_stops_leading_when_its_time_is_over() {
+    fn leadership_ends_at_its_time() {
         let until = Some(Instant::now());
         assert!(!Leadership::Leader { until }.is_leader());
         assert!(Leadership::Leader { until: None }.is_leader());

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_the_server_are_recognised() {
+    fn errors_of_the_server_are_recognized() {
         let status = kube::core::Status::failure("memcacheds \"a\" not found", "NotFound").with_code(404);
         let error = Error::from(kube::Error::Api(status.boxed()));
         assert_eq!(error.to_string(), "memcacheds \"a\" not found");

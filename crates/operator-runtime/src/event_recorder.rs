@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn event_about_a_cluster_scoped_object_lives_in_default() {
+    fn event_of_a_cluster_scoped_object_is_in_default() {
         let event = entry("Created").event("operator-1", Timestamp::UNIX_EPOCH, 7);
         assert_eq!(
             ObjectKey::of(&event),
@@ -385,14 +385,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn event_is_sent_until_the_server_answers_and_not_for_ever() {
+    async fn event_is_retried_a_limited_number_of_times() {
         assert_eq!(attempts(4, false).await, 4);
         assert_eq!(attempts(usize::MAX, false).await, TRIES);
         assert_eq!(attempts(1, true).await, 1, "rejected events are not retried");
     }
 
     #[tokio::test]
-    async fn events_that_find_the_queue_full_are_dropped() {
+    async fn events_beyond_the_queue_are_dropped() {
         let (sender, mut queue) = mpsc::channel(2);
         let recorder = queued(sender);
         for reason in ["A", "B", "C"] {

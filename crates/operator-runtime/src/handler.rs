@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn both_owners_hear_of_a_change_of_hands() {
+    fn change_of_the_owner_reconciles_both_owners() {
         let old = pod(vec![reference("apps/v1", "ReplicaSet", "old", true)]);
         let new = pod(vec![reference("apps/v1", "ReplicaSet", "new", true)]);
         let keys = for_owners(Kind::of::<ReplicaSet>(), true).requests(&Event::Update { old, new });
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_name_an_owner_elsewhere() {
+    fn annotations_name_an_owner_in_another_namespace() {
         let mut owner = Deployment::default();
         owner.metadata.name = Some("web".to_owned());
         owner.metadata.namespace = Some("other".to_owned());

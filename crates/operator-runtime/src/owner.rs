@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn second_controller_is_refused() {
+    fn second_controller_is_rejected() {
         let mut config = config("default");
         set_controller_reference(&deployment("a"), &mut config).unwrap();
         set_controller_reference(&deployment("a"), &mut config).unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_says_whether_it_waits_for_what_it_owns() {
+    fn owner_sets_block_owner_deletion() {
         let (mut first, mut second) = (config("default"), config("default"));
         let owner = Owner::from(&deployment("a"));
         set_controller_reference(owner.clone().block_owner_deletion(false), &mut first).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_of_another_namespace_is_refused() {
+    fn owner_in_another_namespace_is_rejected() {
         let error = set_controller_reference(&deployment("a"), &mut config("other")).unwrap_err();
         assert!(matches!(error, OwnerError::OtherNamespace { .. }));
     }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_without_uid_is_refused() {
+    fn owner_without_uid_is_rejected() {
         let mut owner = deployment("a");
         owner.metadata.uid = None;
         let error = set_owner_reference(&owner, &mut config("default")).unwrap_err();

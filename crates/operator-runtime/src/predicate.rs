@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_a_generation_pass_where_generations_are_compared() {
+    fn updates_without_a_generation_pass_no_generation() {
         let predicate = generation_changed().or(no_generation());
         assert!(predicate.test(&update(object(0, "a"), object(0, "b"))));
         assert!(!predicate.test(&update(object(1, "a"), object(1, "b"))));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn dependent_object_matters_when_its_essence_changes() {
+    fn dependent_accepts_changes_beyond_the_status() {
         let made = |version: &str, size: i32, ready: i32| -> Arc<DynamicObject> {
             let metadata = json!({"name": "a", "resourceVersion": version});
             Arc::new(

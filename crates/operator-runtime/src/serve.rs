@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn panic_of_a_handler_is_logged_and_costs_its_connection_alone() {
+    async fn panic_of_a_handler_is_logged_and_ends_its_connection() {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_that_does_not_finish_its_headers_is_let_go() {
+    async fn client_with_incomplete_headers_is_disconnected() {
         for http2 in [false, true] {
             let (mut silent, _server) = connection(http2).await;
             let took = ends(&mut silent).await;

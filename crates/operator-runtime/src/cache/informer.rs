@@ -428,7 +428,7 @@ impl Informer {
     fn handle(&self, scope: &Scope, representation: Representation, event: WatchEvent<Incoming>) {
         let mut handlers = self.handlers.lock();
         if let WatchEvent::InitApply(Err(malformed)) | WatchEvent::Apply(Err(malformed)) = &event {
-            self.leave_out(malformed);
+            self.report_omitted(malformed);
         }
         let (events, malformed, due) = {
             let mut store = self.store.write();
@@ -438,9 +438,9 @@ impl Informer {
             (events, malformed, store.take_due())
         };
         if let Some(malformed) = malformed {
-            self.quarantine.count_left_out(malformed);
+            self.quarantine.set_omitted(malformed);
         }
-        self.tell(&mut handlers, &events);
+        self.dispatch(&mut handlers, &events);
         drop(handlers);
         self.requeue(due);
     }
@@ -452,7 +452,7 @@ impl Informer {
             let gone = store.end_list(scope, representation);
             (gone, store.malformed(), store.take_due())
         };
-        self.quarantine.count_left_out(malformed);
+        self.quarantine.set_omitted(malformed);
         self.requeue(due);
         let mut breath = Breath::new();
         self.forget_gone(written, &mut breath).await;
@@ -477,7 +477,7 @@ impl Informer {
                     let mut store = self.store.write();
                     (store.forget_gone(gone), store.take_due())
                 };
-                self.tell(&mut handlers, event.as_slice());
+                self.dispatch(&mut handlers, event.as_slice());
                 due
             };
             self.requeue(due);
@@ -486,7 +486,7 @@ impl Informer {
     }
 
     /// Sends events to all handlers.
-    fn tell(&self, handlers: &mut Handlers, events: &[Event<dyn Item>]) {
+    fn dispatch(&self, handlers: &mut Handlers, events: &[Event<dyn Item>]) {
         for event in events {
             for handler in handlers.take(event) {
                 self.call(handler, event);
@@ -496,12 +496,12 @@ impl Informer {
     }
 
     /// Reports once that an object is omitted.
-    fn leave_out(&self, malformed: &Malformed) {
+    fn report_omitted(&self, malformed: &Malformed) {
         let (metadata, error) = (&malformed.metadata, &malformed.error);
         let name = metadata.name.as_deref().unwrap_or_default();
         let key = ObjectKey::new(metadata.namespace.as_deref(), name);
         if self.store.read().complaint(&key) != Some(error) {
-            self.quarantine.leave_out(malformed);
+            self.quarantine.report_omitted(malformed);
         }
     }
 

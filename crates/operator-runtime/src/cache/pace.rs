@@ -94,7 +94,7 @@ fn as_client_go(uri: &Uri, seconds: f64) -> Option<Uri> {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str) -> String {
+    fn sent(uri: &str) -> String {
         as_client_go(&uri.parse().unwrap(), 421.4).unwrap().to_string()
     }
 
@@ -102,7 +102,7 @@ mod tests {
     fn streamed_list_has_the_newest_state() {
         let list = "/api/v1/pods?&watch=true&timeoutSeconds=290&sendInitialEvents=true&resourceVersion=0";
         let newest = "/api/v1/pods?watch=true&timeoutSeconds=421&sendInitialEvents=true&resourceVersion=";
-        assert_eq!(asked(list), newest);
+        assert_eq!(sent(list), newest);
         assert_eq!(Opened::of(&list.parse().unwrap()), Opened::List);
     }
 
@@ -110,7 +110,7 @@ mod tests {
     fn watch_is_resumed() {
         let watch = "/api/v1/pods?&watch=true&timeoutSeconds=290&resourceVersion=7";
         assert_eq!(
-            asked(watch),
+            sent(watch),
             "/api/v1/pods?watch=true&timeoutSeconds=421&resourceVersion=7"
         );
         assert_eq!(Opened::of(&watch.parse().unwrap()), Opened::Watch);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_one_watch_unless_something_is_said() {
+    fn default_is_one_watch_of_everything() {
         let plan = CacheOptions::default().plan(&Kind::of::<Pod>());
         assert_eq!(plan.watches, [planned(None, None, None)]);
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_those_that_are_not_named() {
+    fn empty_name_excludes_named_namespaces() {
         let others = WatchOptions {
             fields: Some("spec.x=1".to_owned()),
             ..WatchOptions::default()
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_of_the_kind_goes_before_the_kind_and_that_before_the_namespace_and_the_default() {
+    fn options_are_taken_in_the_documented_order() {
         let defaults = CacheOptions {
             labels: Some("from=default".to_owned()),
             namespaces: [("a", labels("from=namespace")), ("b", WatchOptions::default())].into(),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_and_bookmarks_are_said_like_selectors() {
+    fn periods_and_bookmarks_have_the_order_of_selectors() {
         let kind = WatchOptions {
             sync_period: Some(SyncPeriod::Never),
             bookmarks: Some(false),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn transform_of_a_namespace_goes_before_that_of_the_kind() {
+    fn transform_of_a_namespace_overrides_that_of_the_kind() {
         let name = |name: &'static str| {
             Transforms::default().of::<Pod>(move |pod| pod.metadata.name = Some(name.to_owned()))
         };
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_without_namespaces_has_none_to_watch() {
+    fn cluster_scoped_kind_has_one_watch() {
         let nodes = KindOptions {
             namespaces: Some(["a"].into()),
             ..KindOptions::default()

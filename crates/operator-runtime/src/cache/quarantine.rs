@@ -32,7 +32,7 @@ pub(super) struct Quarantine {
 #[derive(Default)]
 struct State {
     /// The number of objects that the store omits.
-    left_out: usize,
+    omitted: usize,
     /// Objects that readers could not decode.
     complaints: BTreeMap<ObjectKey, Vec<Complaint>>,
 }
@@ -117,14 +117,14 @@ impl Quarantine {
     }
 
     /// Reports an object that the store omits.
-    pub(super) fn leave_out(&self, malformed: &Malformed) {
-        self.tell(&malformed.metadata, &malformed.error);
+    pub(super) fn report_omitted(&self, malformed: &Malformed) {
+        self.report(&malformed.metadata, &malformed.error);
     }
 
     /// Sets the number of objects that the store omits.
-    pub(super) fn count_left_out(&self, left_out: usize) {
+    pub(super) fn set_omitted(&self, omitted: usize) {
         let mut state = self.state.lock();
-        state.left_out = left_out;
+        state.omitted = omitted;
         self.count(&state);
     }
 
@@ -164,7 +164,7 @@ impl Quarantine {
             return false;
         };
         if complaint.error != error {
-            self.tell(object.metadata(), &error);
+            self.report(object.metadata(), &error);
             complaint.error = error;
         }
         true
@@ -189,7 +189,7 @@ impl Quarantine {
                 return;
             }
             None => {
-                self.tell(metadata, &complaint.error);
+                self.report(metadata, &complaint.error);
                 complaints.push(complaint);
             }
         }
@@ -197,12 +197,12 @@ impl Quarantine {
     }
 
     fn count(&self, state: &State) {
-        let count = state.left_out + state.complaints.len();
+        let count = state.omitted + state.complaints.len();
         self.metrics.quarantined(&self.kind().to_string(), count);
     }
 
     /// Reports in the log and as an Event of the object.
-    fn tell(&self, metadata: &ObjectMeta, error: &str) {
+    fn report(&self, metadata: &ObjectMeta, error: &str) {
         let kind = self.kind();
         let name = metadata.name.as_deref().unwrap_or_default();
         let namespace = metadata.namespace.as_deref();

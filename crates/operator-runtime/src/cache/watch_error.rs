@@ -51,7 +51,7 @@ impl WatchErrorHandler {
     }
 
     /// Calls the handler. Returns false if there is none.
-    pub(super) fn tell(&self, failure: &WatchFailure<'_>) -> bool {
+    pub(super) fn call(&self, failure: &WatchFailure<'_>) -> bool {
         if let Some(handler) = &self.0 {
             handler(failure);
         }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changes_is_in_the_patch() {
+    fn patch_has_only_the_changes() {
         let before = json!({"kept": 1, "changed": {"a": 1, "b": 2}, "gone": [1], "list": [1, 2]});
         let after = json!({"kept": 1, "changed": {"a": 1, "b": 3}, "list": [1], "new": {"c": 1}});
         let patch = json!({"changed": {"b": 3}, "gone": null, "list": [1], "new": {"c": 1}});
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_of_a_member_that_is_missing_changes_nothing() {
+    fn removal_of_a_missing_member_changes_nothing() {
         let object = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"size": 1}});
         for patch in [
             json!({"spec": {"size": 1}}),

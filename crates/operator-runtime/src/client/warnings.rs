@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn each_warning_is_told_once() {
+    fn each_warning_is_logged_once() {
         let warnings = Warnings::default();
         let old = r#"299 - "v1 Endpoints is deprecated in v1.33+""#;
         let quoted = r#"299 - "unknown field \"spec.\\x\"""#;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_warning_of_an_api_server_is_passed_over() {
+    fn other_warnings_are_ignored() {
         let values = [
             "299",
             "299 -",
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_not_remembered_without_end() {
+    fn number_of_recorded_warnings_is_limited() {
         let warnings = Warnings::default();
         for number in 0..3 * REMEMBERED {
             let value = HeaderValue::from_str(&format!("299 - \"{number}\"")).unwrap();

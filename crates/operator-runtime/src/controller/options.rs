@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_the_controller_go_before_others_and_before_the_defaults() {
+    fn controller_options_override_others_and_the_defaults() {
         let own = ControllerOptions {
             warmup: Some(false),
             ..ControllerOptions::default()

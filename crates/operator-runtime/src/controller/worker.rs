@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcome_decides_what_follows() {
+    fn result_decides_the_continuation() {
         let after = Duration::from_secs(5);
         let next = |outcome| follow_up(&outcome, 7);
         assert_eq!(next(Ok(Action::done())), (Next::Done, 7));

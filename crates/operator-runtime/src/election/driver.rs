@@ -217,7 +217,7 @@ impl Core {
         let mut input = Input::Wake;
         loop {
             let action = candidate.step(input, moment());
-            self.tell(candidate.leads_until());
+            self.report(candidate.leads_until());
             input = match action {
                 Action::Lost(reason) => return reason,
                 Action::Wait(wait) => {
@@ -229,7 +229,7 @@ impl Core {
         }
     }
 
-    fn tell(&self, until: Option<Instant>) {
+    fn report(&self, until: Option<Instant>) {
         let before = matches!(*self.leadership.borrow(), Leadership::Leader { .. });
         if until.is_some() && !before {
             tracing::info!(
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lease_that_is_labelled_meanwhile_is_kept() {
+    async fn relabelled_lease_is_kept() {
         let server = Server::default();
         let one = election(&server, "one");
         let (mut leadership, stop) = (one.leadership(), CancellationToken::new());
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lease_is_kept_where_it_is_not_to_be_released() {
+    async fn lease_is_kept_if_release_on_cancel_is_false() {
         let server = Server::default();
         let one = LeaderElection::new(
             server.client(),
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn manager_may_ask_forget_and_ask_again() {
+    async fn futures_of_an_election_can_be_dropped() {
         let server = Server::default();
         let mut one = election(&server, "one");
         one.acquire().await.unwrap();
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn manager_is_told_why_the_leadership_ended() {
+    async fn keep_returns_the_reason() {
         let server = Server::default();
         let mut one = election(&server, "one");
         one.acquire().await.unwrap();

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn change_that_is_no_renewal_does_not_prolong_the_lease() {
+    fn other_changes_do_not_renew_the_lease() {
         let (mut candidate, start) = (candidate(), Instant::now());
         candidate.step(Input::Found(Box::new(lease("other", 1))), moment(start));
         let mut labelled = lease("other", 1);
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn acquisition_that_is_answered_too_late_is_none() {
+    fn late_answer_is_no_acquisition() {
         let (mut candidate, sent) = (candidate(), Instant::now());
         let lease = Box::new(lease("me", 1));
         let action = candidate.step(Input::Written { lease, sent }, moment(sent + 10 * SECOND));
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn deleted_lease_still_counts_for_those_who_saw_it() {
+    fn deleted_lease_counts_for_its_duration() {
         let (mut candidate, start) = (candidate(), Instant::now());
         candidate.step(Input::Found(Box::new(lease("other", 1))), moment(start));
         assert!(matches!(

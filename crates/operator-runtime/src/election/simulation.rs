@@ -49,7 +49,7 @@ struct World {
     now: u64,
     random: u64,
     last_id: u64,
-    agenda: BTreeMap<(u64, u64), Happening>,
+    agenda: BTreeMap<(u64, u64), Occurrence>,
     lease: Option<Lease>,
     revision: u64,
     nodes: Vec<Node>,
@@ -63,7 +63,7 @@ struct Node {
     stopped_until: u64,
 }
 
-enum Happening {
+enum Occurrence {
     Request {
         node: usize,
         id: u64,
@@ -117,14 +117,14 @@ impl World {
         }
         for _ in 0..world.setup.crashes {
             let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
-            world.after(at, Happening::Crash { node: node as usize });
+            world.after(at, Occurrence::Crash { node: node as usize });
         }
         for _ in 0..world.setup.cuts {
             let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
             let until = at + world.below(60_000);
             world.after(
                 at,
-                Happening::Cut {
+                Occurrence::Cut {
                     node: node as usize,
                     until,
                 },
@@ -134,11 +134,11 @@ impl World {
             let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
             let until = CALM.min(at + world.below(60_000));
             let node = node as usize;
-            world.after(at, Happening::Pause { node, until });
+            world.after(at, Occurrence::Pause { node, until });
         }
         for _ in 0..world.setup.releases {
             let at = world.below(CALM);
-            world.after(at, Happening::Release);
+            world.after(at, Occurrence::Release);
         }
         world
     }
@@ -164,9 +164,9 @@ impl World {
         verdict
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: Occurrence) {
         match happening {
-            Happening::Request {
+            Occurrence::Request {
                 node,
                 id,
                 action,
@@ -174,23 +174,23 @@ impl World {
             } => {
                 let input = self.serve(action, sent);
                 if let Some(delay) = self.transit(node) {
-                    self.after(delay, Happening::Input { node, id, input });
+                    self.after(delay, Occurrence::Input { node, id, input });
                 }
             }
-            Happening::Input { node, id, input } if self.now < self.nodes[node].stopped_until => {
+            Occurrence::Input { node, id, input } if self.now < self.nodes[node].stopped_until => {
                 let wait = self.nodes[node].stopped_until - self.now;
-                self.after(wait, Happening::Input { node, id, input });
+                self.after(wait, Occurrence::Input { node, id, input });
             }
-            Happening::Input { node, id, input } if id == self.nodes[node].awaited => self.step(node, input),
-            Happening::Input { .. } => {}
-            Happening::Crash { node } => {
+            Occurrence::Input { node, id, input } if id == self.nodes[node].awaited => self.step(node, input),
+            Occurrence::Input { .. } => {}
+            Occurrence::Crash { node } => {
                 self.nodes[node].candidate = self.candidate(node);
                 let pause = self.below(20_000);
                 self.wake(node, pause);
             }
-            Happening::Cut { node, until } => self.nodes[node].cut_off_until = until,
-            Happening::Pause { node, until } => self.nodes[node].stopped_until = until,
-            Happening::Release => {
+            Occurrence::Cut { node, until } => self.nodes[node].cut_off_until = until,
+            Occurrence::Pause { node, until } => self.nodes[node].stopped_until = until,
+            Occurrence::Release => {
                 if let Some(node) = self.leaders().first().copied() {
                     self.release(node);
                 }
@@ -206,7 +206,7 @@ impl World {
             .lease
             .clone()
             .and_then(|lease| candidate.released(lease, wall));
-        self.happen(Happening::Crash { node });
+        self.happen(Occurrence::Crash { node });
         if let Some(lease) = released {
             let id = self.next_id();
             self.send(node, id, Action::Replace(Box::new(lease)), sent);
@@ -256,7 +256,7 @@ impl World {
                 let wait = self.global(node, wait);
                 self.wake(node, wait);
             }
-            Action::Lost(_) => self.after(0, Happening::Crash { node }),
+            Action::Lost(_) => self.after(0, Occurrence::Crash { node }),
             action => self.request(node, action, moment.now),
         }
     }
@@ -267,13 +267,13 @@ impl World {
         self.send(node, id, action, sent);
         let patience = self.global(node, self.timing.request_timeout());
         let input = Input::Failed;
-        self.after(patience, Happening::Input { node, id, input });
+        self.after(patience, Occurrence::Input { node, id, input });
     }
 
     /// Sends a request, unless it is lost.
     fn send(&mut self, node: usize, id: u64, action: Action, sent: Instant) {
         if let Some(delay) = self.transit(node) {
-            let request = Happening::Request {
+            let request = Occurrence::Request {
                 node,
                 id,
                 action,
@@ -287,7 +287,7 @@ impl World {
         let id = self.next_id();
         self.nodes[node].awaited = id;
         let input = Input::Wake;
-        self.after(after, Happening::Input { node, id, input });
+        self.after(after, Occurrence::Input { node, id, input });
     }
 
     fn candidate(&mut self, node: usize) -> Candidate {
@@ -324,7 +324,7 @@ impl World {
         (!lost).then_some(delay)
     }
 
-    fn after(&mut self, delay: u64, happening: Happening) {
+    fn after(&mut self, delay: u64, happening: Occurrence) {
         let id = self.next_id();
         self.agenda.insert((self.now + delay, id), happening);
     }
@@ -371,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
-    fn never_two_leaders_and_always_one_when_all_is_calm(setup in setups()) {
+    fn never_two_leaders_and_one_without_faults(setup in setups()) {
         let verdict = World::new(setup, Timing::default()).run();
         prop_assert_eq!(verdict.two_leaders_at, None);
         prop_assert_eq!(verdict.leaders_at_the_end, 1);
@@ -379,7 +379,7 @@ proptest! {
 }
 
 #[test]
-fn lease_that_is_given_back_changes_hands_at_once() {
+fn released_lease_is_acquired_at_once() {
     let candidates = vec![(0, 100), (1_000, 100)];
     let setup = Setup {
         seed: 3,
@@ -397,7 +397,7 @@ fn lease_that_is_given_back_changes_hands_at_once() {
 }
 
 #[test]
-fn leader_on_a_good_network_stays() {
+fn leader_without_faults_stays() {
     let candidates = vec![(0, 100), (10, 100), (20, 100)];
     let setup = Setup {
         seed: 1,

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_differ_are_no_series() {
+    fn different_events_are_no_series() {
         let (created, now) = (entry("web", "Created"), Instant::now());
         let mut correlator = begun(&created, now);
         let differing = [
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn series_that_ended_is_written_once_more_and_forgotten() {
+    fn ended_series_is_written_and_removed() {
         let (entry, now) = (entry("web", "Created"), Instant::now());
         let mut correlator = begun(&entry, now);
         for _ in 0..3 {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn series_that_goes_on_is_written_every_half_hour() {
+    fn running_series_is_written_every_half_hour() {
         let (entry, now) = (entry("web", "Created"), Instant::now());
         let mut correlator = begun(&entry, now);
         for minute in 1..30 {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn event_that_came_once_is_not_written_again() {
+    fn single_event_is_not_written_again() {
         let (entry, now) = (entry("web", "Created"), Instant::now());
         let mut correlator = begun(&entry, now);
         assert_eq!(correlator.due(now + 7 * MINUTE), []);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_messages_of_a_second_are_logged_and_each_hundredth_of_the_rest() {
+    fn first_messages_and_every_hundredth_are_logged() {
         let (mut count, now) = (Count::begun(Instant::now()), Instant::now());
         let mut logged = |messages: u32, now| {
             let numbers = (0..messages).map(|_| count.next(now));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_take_a_value_or_none() {
+    fn boolean_flags_have_an_optional_value() {
         assert!(!parse(&[]).leader_elect);
         assert!(parse(&["--leader-elect"]).leader_elect);
         assert!(!parse(&["--leader-elect=false"]).leader_elect);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_grace_is_for_ever() {
+    fn negative_grace_period_is_unlimited() {
         let grace = |arguments: &[&str]| ManagerOptions::from(&parse(arguments)).graceful_shutdown_timeout;
         assert_eq!(grace(&[]), Some(Duration::from_secs(30)));
         assert_eq!(grace(&["--graceful-shutdown-seconds=0"]), Some(Duration::ZERO));

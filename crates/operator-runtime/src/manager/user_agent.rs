@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_header_can_hold_is_left_out() {
+    fn invalid_name_is_omitted_from_the_user_agent() {
         assert_eq!(header("a\nb"), RUNTIME);
         assert_eq!(
             header("memcached-operator"),

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_programs_do_not_shift_the_fields() {
+    fn program_name_does_not_shift_the_fields() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 5 0 0 0 150 50 0 0 20 0 4 0 1200 1 2 3";
         assert_eq!(cpu_seconds(stat), Some(2.0));
         assert_eq!(ticks(stat, 19), Some(12.0));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_files_tell_nothing() {
+    fn malformed_files_have_no_values() {
         assert_eq!(cpu_seconds("7 (a"), None);
         assert_eq!(limit("Max open files", "Max open files"), None);
         assert_eq!(boot_time("btime x"), None);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_safe_is_repeated() {
+    async fn only_safe_requests_are_repeated() {
         let retry = Some("1");
         let (merge, apply) = ("application/merge-patch+json", "application/apply-patch+yaml");
         for (method, content_type, status, after, is_repeated) in [

@@ -142,7 +142,7 @@ fn this_process_is_measured() {
 }
 
 #[test]
-fn managers_share_no_numbers() {
+fn managers_share_no_metrics() {
     let (one, other) = (Metrics::default(), Metrics::default());
     one.queue("same").added(1);
     let line = r#"workqueue_adds_total{name="same",controller="same"}"#;
@@ -152,7 +152,7 @@ fn managers_share_no_numbers() {
 }
 
 #[test]
-fn work_counts_as_unfinished_until_it_is_dropped() {
+fn running_keys_count_until_they_are_dropped() {
     let metrics = Metrics::default();
     let running = metrics.queue("q").started(Duration::from_secs(2));
     let unfinished = |text: &str| {
@@ -186,7 +186,7 @@ fn many_priorities_share_one_label() {
 }
 
 #[test]
-fn priorities_that_come_and_go_fill_no_memory_of_the_monitoring() {
+fn number_of_priority_labels_is_limited() {
     let metrics = Metrics::default();
     let now = std::sync::Arc::new(std::sync::atomic::AtomicI32::new(0));
     let asked = now.clone();
@@ -257,7 +257,7 @@ async fn requests_are_counted_by_code_method_and_host_and_measured() {
 }
 
 #[test]
-fn what_the_client_spares_is_counted_by_kind() {
+fn skipped_writes_are_counted_by_kind() {
     let metrics = Metrics::default();
     metrics.client().write_skipped("Deployment.apps");
     metrics.cache().skipped_writes_requeued("Deployment.apps", 2);

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_true_for_a_while() {
+    fn answers_expire() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         memory.learn("q", true, DENIED_FOR, now);
         assert_eq!(memory.recall(&"q", now + Duration::from_secs(29)), Some(true));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_makes_room_for_what_is_true() {
+    fn cache_is_limited_and_drops_expired_answers() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         for question in 0..2 * REMEMBERED_MAX {
             memory.learn(question, (), DENIED_FOR, now);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn review_that_fails_is_tried_five_times() {
+    async fn failed_review_is_tried_five_times() {
         assert_eq!(checked(false).await, (Err(Refusal::Unauthenticable), 5));
         let unauthorizable = Refusal::Unauthorizable("jane".to_owned());
         assert_eq!(checked(true).await, (Err(unauthorizable), 6));

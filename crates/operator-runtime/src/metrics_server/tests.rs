@@ -99,7 +99,7 @@ async fn form_is_negotiated() {
 }
 
 #[tokio::test]
-async fn only_those_whom_the_server_lets_read_and_it_is_asked_once() {
+async fn only_authorized_users_read_and_answers_are_cached() {
     let asked = Arc::new(AtomicUsize::new(0));
     let server = MetricsServer::new(Metrics::default()).authorize(reviewer(asked.clone()));
     let (address, _stop) = started(server).await;
@@ -122,7 +122,7 @@ async fn only_those_whom_the_server_lets_read_and_it_is_asked_once() {
 }
 
 #[tokio::test]
-async fn further_handlers_have_paths_of_their_own() {
+async fn further_handlers_have_their_own_paths() {
     let hello = async |_| serve::text(StatusCode::OK, "hello");
     let server = MetricsServer::new(Metrics::default())
         .handler("/debug", hello)
@@ -200,7 +200,7 @@ async fn certificates_change_while_the_server_runs() {
 }
 
 #[tokio::test]
-async fn shared_authority_vouches_for_the_servers_of_all_instances() {
+async fn shared_authority_signs_the_certificates_of_all_instances() {
     let env = operator_envtest::TestEnv::builder().start().await.unwrap();
     let authority = async || {
         let authority = crate::certificates::Authority::from_secret(env.client(), "default", "ca");
@@ -220,7 +220,7 @@ async fn shared_authority_vouches_for_the_servers_of_all_instances() {
 }
 
 #[tokio::test]
-async fn server_ends_when_it_is_told_to() {
+async fn server_ends_when_stopped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stop = CancellationToken::new();
     let serving = tokio::spawn(MetricsServer::new(Metrics::default()).serve(listener, stop.clone()));
@@ -229,7 +229,7 @@ async fn server_ends_when_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn clients_that_ask_nothing_do_not_keep_a_server_up() {
+async fn idle_clients_do_not_delay_the_end() {
     let secure = Certificates::self_signed(["localhost"]).unwrap();
     let authority = secure.authority().unwrap();
     let plain = MetricsServer::new(Metrics::default());
@@ -252,7 +252,7 @@ async fn clients_that_ask_nothing_do_not_keep_a_server_up() {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_server_lets() {
+async fn metrics_need_authorization() {
     let env = TestEnv::builder()
         .backend(Backend::Embedded)
         .start()

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requeued_key_comes_back_when_its_time_has_come() {
+    async fn requeued_key_returns_after_its_delay() {
         let queue = queue();
         queue.add_now(key("a"), 0);
         let job = queue.next().await.unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stopping_ends_every_worker_and_drops_what_is_queued() {
+    async fn stop_ends_every_worker_and_drops_the_queue() {
         let queue = queue();
         let workers: Vec<_> = (0..3)
             .map(|_| {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_priorities_keys_come_in_their_order() {
+    async fn without_priorities_keys_are_served_in_order() {
         let queue = new(false, QueueMetrics::default());
         queue.add_now(key("first"), -100);
         queue.add_now(key("second"), 50);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn adds_count_when_they_are_ready_and_retries_when_they_have_to_wait() {
+    async fn adds_count_ready_keys_and_retries_count_delayed_keys() {
         let metrics = Metrics::default();
         let queue = new(true, metrics.queue("tester"));
         let after = |millis| Add {
@@ -425,7 +425,7 @@ mod tests {
         check(&metrics, [3, 2, 0]);
     }
     #[tokio::test]
-    async fn depth_has_no_priority_where_there_are_none() {
+    async fn depth_has_no_priority_without_priorities() {
         let metrics = Metrics::default();
         let queue = new(false, metrics.queue("tester"));
         queue.add_now(key("a"), -100);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_count_until_a_run_succeeds_or_says_when() {
+    async fn failures_count_until_success_or_an_explicit_delay() {
         let hours = |hours: u64| Duration::from_secs(3600 * hours);
         let limit = RateLimit::Exponential(Backoff {
             base: hours(1),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_double_the_wait_up_to_the_limit() {
+    fn failures_double_the_delay_up_to_the_limit() {
         let waits: Vec<_> = (0..20)
             .map(|failures| Backoff::default().wait(failures).as_millis())
             .collect();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_gives_the_burst_at_once_and_then_its_pace() {
+    fn bucket_allows_the_burst_and_then_its_rate() {
         let mut limiter = RateLimit::Bucket {
             per_second: 10.0,
             burst: 2,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_wait_of_several_counts() {
+    fn longest_delay_of_several_limiters_counts() {
         let backoff = Backoff {
             base: Duration::from_millis(150),
             max: Duration::from_secs(1),

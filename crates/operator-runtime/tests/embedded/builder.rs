@@ -207,9 +207,9 @@ async fn panic_that_is_not_recovered_ends_the_manager() {
 }
 
 /// An election that the test decides.
-struct Lot(Arc<Notify>);
+struct TestElection(Arc<Notify>);
 
-impl operator_runtime::election::Election for Lot {
+impl operator_runtime::election::Election for TestElection {
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.0.notified().await;
@@ -235,7 +235,7 @@ async fn warm_controller_fills_its_queue_before_it_leads() {
         let manager = Manager::new(
             "tester",
             ManagerOptions {
-                election: Some(Box::new(Lot(won.clone()))),
+                election: Some(Box::new(TestElection(won.clone()))),
                 ..ManagerOptions::from(bench.client.clone())
             },
         )

@@ -437,12 +437,12 @@ async fn repeated_events_are_one_object_with_a_count() {
 
 #[tokio::test]
 async fn election_decides_when_controllers_run() {
-    struct Lot {
+    struct TestElection {
         won: Arc<tokio::sync::Notify>,
         released: Arc<AtomicUsize>,
         lost: Arc<tokio::sync::Notify>,
     }
-    impl operator_runtime::election::Election for Lot {
+    impl operator_runtime::election::Election for TestElection {
         fn acquire(&mut self) -> futures::future::BoxFuture<'_, Result<()>> {
             Box::pin(async {
                 self.won.notified().await;
@@ -467,7 +467,7 @@ async fn election_decides_when_controllers_run() {
         Arc::<tokio::sync::Notify>::default(),
         Arc::<AtomicUsize>::default(),
     );
-    let election = Lot {
+    let election = TestElection {
         won: won.clone(),
         lost: lost.clone(),
         released: released.clone(),

@@ -61,12 +61,12 @@ impl Diary {
 }
 
 /// An election that the test decides, which records its release.
-struct Lot {
+struct TestElection {
     won: Arc<Notify>,
     diary: Diary,
 }
 
-impl Election for Lot {
+impl Election for TestElection {
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.won.notified().await;
@@ -84,7 +84,7 @@ impl Election for Lot {
 }
 
 async fn manager(bench: &Bench, won: &Arc<Notify>, diary: &Diary) -> Manager {
-    let lot = Lot {
+    let lot = TestElection {
         won: won.clone(),
         diary: diary.clone(),
     };

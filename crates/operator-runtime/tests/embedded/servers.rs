@@ -29,9 +29,9 @@ fn hello() -> Response<Full<Bytes>> {
 }
 
 /// An election that the test decides.
-struct Lot(Arc<Notify>);
+struct TestElection(Arc<Notify>);
 
-impl Election for Lot {
+impl Election for TestElection {
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.0.notified().await;
@@ -54,7 +54,7 @@ async fn server_runs_on_every_instance_or_on_the_leader() {
     let manager = Manager::new(
         "tester",
         ManagerOptions {
-            election: Some(Box::new(Lot(won.clone()))),
+            election: Some(Box::new(TestElection(won.clone()))),
             ..ManagerOptions::from(bench.client.clone())
         },
     )
@@ -182,7 +182,7 @@ async fn instance_that_does_not_lead_answers_probes_and_fills_its_cache() {
             health_probe_bind_address: "127.0.0.1:0".to_owned(),
             metrics_bind_address: "127.0.0.1:0".to_owned(),
             metrics_secure: false,
-            election: Some(Box::new(Lot(Arc::default()))),
+            election: Some(Box::new(TestElection(Arc::default()))),
             ..ManagerOptions::from(bench.client.clone())
         },
     )

@@ -41,7 +41,7 @@ async fn until_there(client: &operator_runtime::Client, name: &str) {
 }
 
 #[tokio::test]
-async fn first_list_is_streamed_and_the_watch_goes_on_from_it() {
+async fn first_list_is_streamed_and_the_watch_continues_from_it() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let manager = bench.manager().await;

@@ -302,7 +302,7 @@ impl Informer {
     /// Reports a failure once, not at each attempt.
     fn is_failing(&self, watch: &Watch<'_>, error: &watcher::Error) {
         let (scope, text) = (watch.scope, explain(self.kind(), error));
-        let is_told = watch.errors.tell(&WatchFailure {
+        let is_handled = watch.errors.call(&WatchFailure {
             kind: self.kind(),
             namespace: scope.as_deref(),
             message: &text,
@@ -310,7 +310,7 @@ impl Informer {
         });
         let mut health = watch.health.lock();
         let failing = Health::Failing(text);
-        if is_told {
+        if is_handled {
             // It was already reported.
         } else if is_expired(error) || *health == failing {
             tracing::debug!(kind = %self.kind(), namespace = scope.as_deref(), error = %describe(error), "Watch failed");

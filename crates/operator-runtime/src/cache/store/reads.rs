@@ -335,7 +335,7 @@ fn state_of(stored: &Stored) -> State {
 }
 
 #[test]
-fn reads_never_go_back() {
+fn reads_are_monotonic() {
     run(&proptest::collection::vec(step(), 0..50), |steps| {
         let mut world = World::new();
         for step in steps {

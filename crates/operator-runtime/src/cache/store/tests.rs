@@ -397,7 +397,7 @@ fn very_many_objects_of_an_index_come_in_parts() {
 }
 
 #[test]
-fn list_of_a_server_that_went_back_is_believed() {
+fn list_after_a_restored_backup_replaces_the_state() {
     let mut bench = Bench::new();
     bench.list(vec![object("a", 10), object("b", 20)]);
     // After the restore of a backup the same objects have earlier revisions.
@@ -411,7 +411,7 @@ fn list_of_a_server_that_went_back_is_believed() {
 }
 
 #[test]
-fn own_object_that_a_list_lacks_is_an_event() {
+fn own_object_missing_in_a_list_is_an_event() {
     let mut bench = Bench::new();
     bench.list(vec![]);
     bench.write(object("child", 5));
@@ -424,7 +424,7 @@ fn own_object_that_a_list_lacks_is_an_event() {
 }
 
 #[test]
-fn deletion_that_the_server_did_not_carry_out_is_forgotten() {
+fn deletion_that_was_not_carried_out_is_dropped() {
     let mut bench = Bench::new();
     bench.list(vec![object("a", 1), object("b", 2)]);
     bench.0.deleted(&key("a"), "uid-a", Some(3));
@@ -443,7 +443,7 @@ fn deletion_that_the_server_did_not_carry_out_is_forgotten() {
 }
 
 #[test]
-fn decoded_writes_go_when_the_watch_has_brought_them() {
+fn decoded_writes_are_dropped_after_their_event() {
     let (kind, transforms) = (Kind::of::<ConfigMap>(), crate::cache::Transforms::default());
     let intake = Intake::new(kind, "mine".into(), &transforms, true);
     let mut bench = Bench(Store::new(intake.into(), [None]));

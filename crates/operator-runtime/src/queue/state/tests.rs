@@ -64,7 +64,7 @@ fn key_added_twice_is_served_once() {
 }
 
 #[test]
-fn many_keys_that_are_due_at_once_become_ready_in_steps() {
+fn many_due_keys_become_ready_in_steps() {
     const KEYS: u32 = 5_000;
     let limiter = Exponential::new(Backoff::default());
     let mut queue = Queue::new(Box::new(limiter), PATIENCE);
@@ -86,7 +86,7 @@ fn many_keys_that_are_due_at_once_become_ready_in_steps() {
 }
 
 #[test]
-fn higher_priority_goes_first_and_equal_ones_in_order() {
+fn higher_priority_is_served_first_and_equal_ones_in_order() {
     let mut bench = Bench::new();
     bench.add("low", -100, 0);
     bench.add("first", 0, 0);
@@ -108,7 +108,7 @@ fn raised_priority_moves_a_key_to_the_end_of_that_priority() {
 }
 
 #[test]
-fn running_key_is_not_handed_out_again_before_done() {
+fn running_key_is_not_returned_again_before_done() {
     let mut bench = Bench::new();
     bench.add("a", 0, 0);
     assert_eq!(bench.pop(), Some("a"));
@@ -230,7 +230,7 @@ fn depth_counts_ready_keys_by_priority() {
 }
 
 #[test]
-fn priorities_are_not_remembered_without_end() {
+fn number_of_kept_priorities_is_limited() {
     let mut bench = Bench::new();
     for priority in 0..1000 {
         bench.add("a", priority, 0);
@@ -241,7 +241,7 @@ fn priorities_are_not_remembered_without_end() {
 }
 
 #[test]
-fn popped_key_says_how_long_it_was_ready() {
+fn popped_key_has_its_waiting_time() {
     let mut bench = Bench::new();
     bench.add("a", 0, 100);
     bench.pass(100);
