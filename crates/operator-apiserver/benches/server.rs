@@ -1,6 +1,6 @@
 //! What the server costs: starts, writes, reads, watchers, memory. Run with `cargo bench -p operator-apiserver`.
 //!
-//! It prints a table; the figures of a run stand in docs/performance.md.
+//! It prints a table; the figures of a run stand in docs/book/src/internals/performance.md.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! docs/cli.md is made from the program's own help, and the examples of the guide are copies of a sample.
+//! docs/book/src/reference/cli.md is made from the program's own help, and the examples of the guide are copies of a sample.
 //!
 //! After a change of a command: `UPDATE_DOCS=1 cargo test -p operator-sdk --test docs`.
 
@@ -95,7 +95,7 @@ fn rust_examples(page: &str) -> Vec<&str> {
 #[test]
 fn the_examples_of_the_guide_are_those_of_the_sample() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let guide = std::fs::read_to_string(root.join("docs/your-own-operator.md")).unwrap();
+    let guide = std::fs::read_to_string(root.join("docs/book/src/start/website.md")).unwrap();
     let sample = root.join("samples/website-operator");
     let mut files = std::collections::BTreeMap::new();
     common::collect(&sample, &sample.join("src"), &mut files);
@@ -105,7 +105,7 @@ fn the_examples_of_the_guide_are_those_of_the_sample() {
         let is_copied = files.values().any(|text| text.contains(example));
         assert!(
             is_copied,
-            "docs/your-own-operator.md differs from the sample:\n{example}"
+            "docs/book/src/start/website.md differs from the sample:\n{example}"
         );
     }
 }
@@ -114,14 +114,14 @@ fn the_examples_of_the_guide_are_those_of_the_sample() {
 fn the_page_is_current() {
     let mut page = format!("{HEAD}\n{FILES}\n{LEGACY}");
     write(&[], &mut page);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book/src/reference/cli.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == page,
-        "docs/cli.md is old: UPDATE_DOCS=1 cargo test -p operator-sdk --test docs"
+        "docs/book/src/reference/cli.md is old: UPDATE_DOCS=1 cargo test -p operator-sdk --test docs"
     );
     for command in [
         "init",
