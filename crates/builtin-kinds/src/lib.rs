@@ -22,6 +22,7 @@
 //! # Ok::<(), builtin_kinds::DecodeError>(())
 //! ```
 
+mod app_armor;
 pub mod certificate_request;
 pub mod cluster_objects;
 pub mod expression;

@@ -18,27 +18,32 @@ pub use time::stamp_times;
 use serde_json::{Value, json};
 use structured_merge::builtin::{FieldKind, types};
 
+use crate::app_armor;
 use crate::decode::decode_type;
 use crate::strategy::strategy;
 use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
 use apimachinery::gvk::Gvk;
 
 /// What the strategy does before a create: drops status, starts the generation, sets `spec.finalizers` of a
-/// Namespace, the selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`.
-pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
+/// Namespace, the selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`. Returns warnings.
+pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     let behavior = strategy(gvk);
     if behavior.has_status && gvk.kind != "Node" {
         reset_status(gvk, object);
     }
+    let mut warnings = Vec::new();
     let Some(root) = object.as_object_mut() else {
-        return;
+        return warnings;
     };
     disabled::drop_disabled(gvk, root);
     if behavior.has_generation {
         set_generation(root, 1);
     }
     match (gvk.group, gvk.kind) {
-        ("", "Pod") => pod::prepare_for_create(root),
+        ("", "Pod") => {
+            pod::prepare_for_create(root);
+            warnings = app_armor::sync(root);
+        }
         ("", "Namespace") => namespace(root),
         ("", "PersistentVolume") => persistent_volume(root),
         ("", "PersistentVolumeClaim") => claim(root),
@@ -50,6 +55,7 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
         _ => {}
     }
     forget_empty_lists(gvk, object);
+    warnings
 }
 
 /// What the strategy does before an update of the resource (`subresource` empty) or of a subresource: copies what the

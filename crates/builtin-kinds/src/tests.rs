@@ -4,4 +4,5 @@ mod recorded;
 
 mod decoding;
 mod defaulting;
+mod pods;
 mod validation;

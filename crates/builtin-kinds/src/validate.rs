@@ -28,6 +28,7 @@ mod network;
 mod node;
 mod operating_system;
 mod pod;
+mod pod_annotation;
 mod pod_update;
 mod policy;
 mod quota;

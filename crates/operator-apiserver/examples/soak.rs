@@ -68,12 +68,18 @@ enum Step {
     Serve,
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Fault> {
+fn main() -> Result<(), Fault> {
     let args = Args::parse();
     match args.step {
-        Some(Step::Serve) => serve().await,
-        None => run(&args).await,
+        Some(Step::Serve) => tokio::runtime::Runtime::new()?.block_on(serve()),
+        // The clients must not take the processors from the server, as if they were on other machines.
+        None => tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .on_thread_start(|| {
+                let _ = rustix::process::nice(10);
+            })
+            .build()?
+            .block_on(run(&args)),
     }
 }
 
@@ -97,6 +103,8 @@ struct Tally {
     hostile: Mutex<BTreeMap<(&'static str, u16), u64>>,
     /// Successful ordinary requests.
     ordinary: AtomicU64,
+    /// Ordinary requests that met a connection which the server closed at that moment, since it was idle.
+    closed: AtomicU64,
     /// The first failures of ordinary clients.
     failures: Mutex<Vec<String>>,
     /// Times of all health checks in microseconds.
@@ -131,12 +139,15 @@ async fn run(args: &Args) -> Result<(), Fault> {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
     config.read_timeout = None;
     let address = config.cluster_url.authority().ok_or("no address")?.to_string();
-    let client = Client::try_from(config)?;
+    let client = Client::try_from(config.clone())?;
     prepare(&client).await?;
 
     let tally = Arc::new(Tally::default());
     let started = Instant::now();
-    let probe = tokio::spawn(probe(client.clone(), tally.clone()));
+    let probe = {
+        let tally = tally.clone();
+        std::thread::spawn(move || probe(config, &tally))
+    };
     let ordinary: Vec<_> = (0..args.ordinary)
         .map(|index| tokio::spawn(ordinary(client.clone(), index, tally.clone())))
         .collect();
@@ -170,7 +181,7 @@ async fn run(args: &Args) -> Result<(), Fault> {
     for task in hostile.into_iter().chain(ordinary) {
         task.await?;
     }
-    probe.await?;
+    probe.join().map_err(|_| "the probe failed")??;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let last = resident(pid)?;
     println!("memory after the clients have left: {} MB", last / 1024);
@@ -202,6 +213,10 @@ fn report(tally: &Tally) {
         at(500),
         at(990),
         at(999)
+    );
+    println!(
+        "requests on connections that were being closed: {}",
+        tally.closed.load(Ordering::Relaxed)
     );
     for ((name, status), count) in &*tally.hostile.lock() {
         println!("{name:<40} {status:>5} {count:>8}");
@@ -261,19 +276,27 @@ async fn send(
     Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-async fn probe(client: Client, tally: Arc<Tally>) {
-    let mut ticks = tokio::time::interval(Duration::from_millis(50));
-    while tally.runs() {
-        ticks.tick().await;
-        let started = Instant::now();
-        match send(&client, "GET", "/readyz", JSON, String::new()).await {
-            Ok((StatusCode::OK, _)) => {}
-            Ok((status, text)) => tally.fails(format!("readyz: {status}: {text}")),
-            Err(error) => tally.fails(format!("readyz: {error}")),
+/// Measures health checks on a thread and a connection of its own.
+fn probe(config: Config, tally: &Tally) -> Result<(), Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = Client::try_from(config)?;
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
+        while tally.runs() {
+            ticks.tick().await;
+            let started = Instant::now();
+            match send(&client, "GET", "/readyz", JSON, String::new()).await {
+                Ok((StatusCode::OK, _)) => {}
+                Ok((status, text)) => tally.fails(format!("readyz: {status}: {text}")),
+                Err(error) => tally.fails(format!("readyz: {error}")),
+            }
+            let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            tally.health.lock().push(micros);
         }
-        let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        tally.health.lock().push(micros);
-    }
+        Ok(())
+    })
 }
 
 // === ordinary clients ===
@@ -282,8 +305,12 @@ async fn ordinary(client: Client, index: usize, tally: Arc<Tally>) {
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let mut round = 0_u64;
     while tally.runs() {
-        if let Err(error) = cycle(&api, index, round, &tally).await {
-            tally.fails(format!("client {index}, round {round}: {error}"));
+        match cycle(&api, index, round, &tally).await {
+            Err(error) if error.to_string().contains("(SendRequest)") => {
+                tally.closed.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => tally.fails(format!("client {index}, round {round}: {error}")),
+            Ok(()) => {}
         }
         round += 1;
     }

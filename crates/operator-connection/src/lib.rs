@@ -16,12 +16,13 @@
 //! ```
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Response, header};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use tower::util::option_layer;
+use tower::util::{MapResponseLayer, option_layer};
 
 use crate::proxy::{Environment, Proxy};
 
@@ -29,10 +30,12 @@ mod proxy;
 mod silence;
 mod token_file;
 mod transport;
+mod warnings;
 
 pub use crate::silence::{Silence, SilenceBody, SilenceLayer};
 pub use crate::token_file::{TokenFile, TokenFileLayer};
 pub use crate::transport::Transport;
+pub use crate::warnings::Warnings;
 
 /// The default limit of silence. It is longer than the minute after which an API server ends a request or sends a
 /// bookmark.
@@ -134,6 +137,22 @@ impl Connection {
     /// Returns a client that fails after [`SILENCE`] and repeats nothing.
     pub fn client(&self) -> kube::Client {
         ClientBuilder::new(self.transport.clone(), self.namespace.clone())
+            .with_layer(&SilenceLayer::new(Some(SILENCE)))
+            .with_layer(&option_layer(self.token.clone()))
+            .build()
+    }
+
+    /// Returns a client as [`client`](Self::client) does, which calls a function with each new warning of the server.
+    pub fn client_with_warnings(&self, report: impl Fn(&str) + Send + Sync + 'static) -> kube::Client {
+        let (warnings, report) = (Arc::new(Warnings::default()), Arc::new(report));
+        let inspect = move |response: Response<_>| {
+            for warning in warnings.unseen(response.headers()) {
+                report(&warning);
+            }
+            response
+        };
+        ClientBuilder::new(self.transport.clone(), self.namespace.clone())
+            .with_layer(&MapResponseLayer::new(inspect))
             .with_layer(&SilenceLayer::new(Some(SILENCE)))
             .with_layer(&option_layer(self.token.clone()))
             .build()

@@ -26,7 +26,6 @@ pub(crate) mod resources;
 mod status;
 mod subresource;
 mod target;
-pub(crate) mod warnings;
 mod written;
 
 pub use error::ClientError;

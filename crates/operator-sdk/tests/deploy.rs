@@ -456,6 +456,20 @@ fn an_image_that_nobody_named_is_reported() {
 }
 
 #[test]
+fn warnings_of_the_server_are_shown_once() {
+    let scene = Scene::new();
+    scene.edit(
+        "config/manager/manager.yaml",
+        "terminationGracePeriodSeconds: 10",
+        "terminationGracePeriodSeconds: 10\n      nodeSelector:\n        beta.kubernetes.io/os: linux",
+    );
+    let deployed = scene.run(&["deploy", "--image", "op:v1"]);
+    let stderr = String::from_utf8(deployed.stderr).unwrap();
+    let warning = "warning: spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead";
+    assert_eq!(stderr.matches(warning).count(), 1, "{stderr}");
+}
+
+#[test]
 fn bad_input() {
     let dir = Dir::project();
     let no_cluster = dir.path.join("none");

@@ -8,12 +8,15 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::container::Pod;
-use super::{affinity, container, container_resources, operating_system, security, volume};
+use super::{affinity, container, container_resources, operating_system, pod_annotation, security, volume};
 use crate::tree::{at, entries, list, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     let path = Path::new("spec");
     let spec = at(pod, &["spec"]);
+    let annotations = at(pod, &["metadata", "annotations"]);
+    let annotation_path = Path::new("metadata").child("annotations");
+    pod_annotation::annotations(check, annotations, spec, &annotation_path);
     pod_rules(check, spec, &path);
     if !list(spec, &["ephemeralContainers"]).is_empty() {
         check.forbidden(path.child("ephemeralContainers"), "cannot be set on create");
@@ -24,6 +27,7 @@ pub(super) fn validate_create(check: &mut Check, pod: &Value) {
             "cannot be set until all schedulingGates have been cleared",
         );
     }
+    pod_annotation::app_armor_fields(check, annotations, spec, &path);
 }
 
 /// The spec of a pod, with what is left to whoever makes pods where it stands in a template.
@@ -46,6 +50,12 @@ pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
         &path.child("annotations"),
     );
     let spec = at(template, &["spec"]);
+    pod_annotation::annotations(
+        check,
+        at(template, &["metadata", "annotations"]),
+        spec,
+        &path.child("annotations"),
+    );
     spec_rules(check, spec, &path.child("spec"));
     if !list(spec, &["ephemeralContainers"]).is_empty() {
         check.forbidden(

@@ -7,7 +7,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
-use super::{container, pod};
+use super::{container, pod, pod_annotation};
 use crate::tree::{at, by_name, copy_field, entries, is_zero, list, objects_in, text};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -15,6 +15,11 @@ const UPDATABLE: &str = "pod updates may not change fields other than `spec.cont
 pub(super) fn validate_update(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec");
     let (spec, old_spec) = (at(pod, &["spec"]), at(old, &["spec"]));
+    let annotations = at(pod, &["metadata", "annotations"]);
+    let old_annotations = at(old, &["metadata", "annotations"]);
+    let annotation_path = Path::new("metadata").child("annotations");
+    pod_annotation::changes(check, annotations, old_annotations, &annotation_path);
+    pod_annotation::annotations(check, annotations, spec, &annotation_path);
     pod::pod_rules(check, spec, &path);
     for field in ["containers", "initContainers"] {
         let path = path.child(field);

@@ -230,7 +230,11 @@ fn projected(check: &mut Check, source: &Value, path: &Path) {
             };
             for file in files.iter().map(|file| text(file, &["path"])) {
                 if !file.is_empty() && !paths.insert(file) {
-                    check.invalid(path.clone(), &file.into(), "conflicting duplicate paths");
+                    let shown = match *name {
+                        "secret" | "configMap" => text(value, &["name"]),
+                        _ => file,
+                    };
+                    check.invalid(path.clone(), &shown.into(), "conflicting duplicate paths");
                 }
             }
         }

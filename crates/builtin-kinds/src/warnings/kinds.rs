@@ -55,7 +55,7 @@ pub(super) fn node(warnings: &mut Vec<String>, node: &Value, old: Option<&Value>
 }
 
 /// Labels of nodes that have newer names.
-const OLD_LABELS: [(&str, &str); 4] = [
+const OLD_LABELS: [(&str, &str); 5] = [
     (
         "beta.kubernetes.io/arch",
         "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
@@ -63,6 +63,10 @@ const OLD_LABELS: [(&str, &str); 4] = [
     (
         "beta.kubernetes.io/os",
         "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
     ),
     (
         "failure-domain.beta.kubernetes.io/region",
@@ -74,7 +78,7 @@ const OLD_LABELS: [(&str, &str); 4] = [
     ),
 ];
 
-fn old_label(label: &str) -> Option<&'static str> {
+pub(super) fn old_label(label: &str) -> Option<&'static str> {
     OLD_LABELS
         .iter()
         .find(|(known, _)| *known == label)

@@ -62,7 +62,9 @@ impl Registry {
         if draws {
             self.draw_name(&mut object);
         }
-        definition.prepare_for_create(&mut object);
+        for warning in definition.prepare_for_create(&mut object) {
+            write.warnings.add(warning);
+        }
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, None, &self.timestamp());
         }

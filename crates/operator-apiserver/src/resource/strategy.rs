@@ -81,17 +81,20 @@ impl Definition {
         }
     }
 
-    pub(crate) fn prepare_for_create(&self, object: &mut Value) {
+    /// Prepares a new object, and returns warnings for its writer.
+    pub(crate) fn prepare_for_create(&self, object: &mut Value) -> Vec<String> {
+        let mut warnings = Vec::new();
         match &self.source {
             Source::Builtin { .. } if crd::is_definition_table(self) => {
                 structural_schema::crd::prepare_for_create(object);
             }
-            Source::Builtin { gvk, .. } => builtin_kinds::prepare_for_create(gvk, object),
+            Source::Builtin { gvk, .. } => warnings = builtin_kinds::prepare_for_create(gvk, object),
             Source::Custom(version) => version.prepare_for_create(object),
         }
         if self.has_generation() {
             object::set_meta(object, "generation", Some(1.into()));
         }
+        warnings
     }
 
     pub(crate) fn prepare_for_update(&self, subresource: &str, object: &mut Value, old: &Value) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, header};
 use kube::client::{Body, ClientBuilder};
-use operator_connection::{ConnectionError, SilenceLayer, TokenFileLayer};
+use operator_connection::{ConnectionError, SilenceLayer, TokenFileLayer, Warnings};
 use tokio::sync::watch;
 use tower::retry::RetryLayer;
 use tower::util::{MapResponseLayer, option_layer};
@@ -16,7 +16,6 @@ use tower::{BoxError, Service};
 use super::options::Options;
 use super::user_agent;
 use crate::client::leadership::LeaderLayer;
-use crate::client::warnings::Warnings;
 use crate::election::Leadership;
 use crate::metrics::{Metrics, RestClientLayer};
 
@@ -173,7 +172,9 @@ impl Connection {
 /// Returns a layer that logs the warnings of responses, each once.
 fn logged<B>(warnings: Arc<Warnings>) -> MapResponseLayer<impl FnMut(Response<B>) -> Response<B> + Clone> {
     MapResponseLayer::new(move |answer: Response<B>| {
-        warnings.log(answer.headers());
+        for warning in warnings.unseen(answer.headers()) {
+            tracing::warn!(%warning, "API server warning");
+        }
         answer
     })
 }

@@ -10,6 +10,7 @@ use operator_connection::{Connection, ConnectionError};
 use serde_json::Value;
 
 use crate::failure::Hinted;
+use crate::report::Report;
 
 /// The form of an answer that has rows and columns for people.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -105,7 +106,7 @@ impl Api {
             reason: cause(&error),
         };
         let connection = Connection::new(config, HeaderValue::from_static(USER_AGENT)).map_err(failed)?;
-        let client = connection.client();
+        let client = connection.client_with_warnings(|warning| Report::new().warning(warning, None));
         Ok(Self { client, server })
     }
 

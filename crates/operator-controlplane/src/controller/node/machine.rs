@@ -38,11 +38,16 @@ pub(super) fn register(world: &World<'_>, name: &str, index: usize) -> Vec<Actio
 
 fn node(name: &str, index: usize) -> Value {
     let range = format!("10.{}.0.0/16", 128 + index % 128);
+    let arch = std::env::consts::ARCH
+        .replace("x86_64", "amd64")
+        .replace("aarch64", "arm64");
     json!({
         "metadata": {
             "name": name,
             "labels": {
-                "kubernetes.io/arch": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
+                "beta.kubernetes.io/arch": arch,
+                "beta.kubernetes.io/os": "linux",
+                "kubernetes.io/arch": arch,
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
             },

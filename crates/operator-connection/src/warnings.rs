@@ -1,44 +1,38 @@
-//! Warnings of the API server, such as of deprecated versions. Each is logged once.
+//! [`Warnings`]: the `Warning` headers of an API server, each reported once.
 
 use std::collections::HashSet;
 
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 
-/// Number of different warnings that are recorded. Then the record is cleared, and they are logged again.
+/// The number of different warnings that are remembered. Then they are forgotten, and reported again.
 const REMEMBERED: usize = 1000;
 
-/// The warnings of one connection to an API server.
+/// Finds new warnings in the answers of one API server, such as the use of a deprecated version.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings {
-    told: Mutex<HashSet<String>>,
+pub struct Warnings {
+    seen: Mutex<HashSet<String>>,
 }
 
 // === impl Warnings ===
 
 impl Warnings {
-    /// Logs the warnings of an answer that have not been logged yet.
-    pub(crate) fn log(&self, headers: &HeaderMap) {
-        for warning in self.news(headers) {
-            tracing::warn!(%warning, "API server warning");
-        }
-    }
-
-    fn news(&self, headers: &HeaderMap) -> Vec<String> {
+    /// Returns the warnings in the headers of an answer that were not returned before.
+    pub fn unseen(&self, headers: &HeaderMap) -> Vec<String> {
         let values = headers.get_all(header::WARNING).iter();
         let texts = values.filter_map(|value| text(value.to_str().ok()?));
-        let mut told = self.told.lock();
+        let mut seen = self.seen.lock();
         let is_new = |text: &String| {
-            if told.len() >= REMEMBERED {
-                told.clear();
+            if seen.len() >= REMEMBERED {
+                seen.clear();
             }
-            told.insert(text.clone())
+            seen.insert(text.clone())
         };
         texts.filter(is_new).collect()
     }
 }
 
-/// Returns the text of `299 - "text"`, the format of API servers.
+/// Returns the text of `299 - "text"`, the form in which API servers write warnings.
 fn text(value: &str) -> Option<String> {
     let mut parts = value.splitn(3, ' ');
     let (code, _agent) = (parts.next()?, parts.next()?);
@@ -69,22 +63,22 @@ mod tests {
     }
 
     #[test]
-    fn each_warning_is_logged_once() {
+    fn each_warning_is_returned_once() {
         let warnings = Warnings::default();
         let old = r#"299 - "v1 Endpoints is deprecated in v1.33+""#;
         let quoted = r#"299 - "unknown field \"spec.\\x\"""#;
         assert_eq!(
-            warnings.news(&headers(&[old, quoted])),
+            warnings.unseen(&headers(&[old, quoted])),
             [
                 "v1 Endpoints is deprecated in v1.33+",
                 r#"unknown field "spec.\x""#
             ]
         );
-        assert_eq!(warnings.news(&headers(&[quoted, old])), Vec::<String>::new());
+        assert_eq!(warnings.unseen(&headers(&[quoted, old])), Vec::<String>::new());
     }
 
     #[test]
-    fn other_warnings_are_ignored() {
+    fn other_warning_headers_are_ignored() {
         let values = [
             "299",
             "299 -",
@@ -93,17 +87,20 @@ mod tests {
             "299 - \"no end",
             "299 - \"end\\",
         ];
-        assert_eq!(Warnings::default().news(&headers(&values)), Vec::<String>::new());
+        assert_eq!(
+            Warnings::default().unseen(&headers(&values)),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
-    fn number_of_recorded_warnings_is_limited() {
+    fn the_number_of_remembered_warnings_is_bounded() {
         let warnings = Warnings::default();
         for number in 0..3 * REMEMBERED {
             let value = HeaderValue::from_str(&format!("299 - \"{number}\"")).unwrap();
             let headers: HeaderMap = [(header::WARNING, value)].into_iter().collect();
-            assert_eq!(warnings.news(&headers).len(), 1);
+            assert_eq!(warnings.unseen(&headers).len(), 1);
         }
-        assert!(warnings.told.lock().len() <= REMEMBERED);
+        assert!(warnings.seen.lock().len() <= REMEMBERED);
     }
 }

@@ -1,0 +1,67 @@
+//! Errors and warnings of pods with unusual annotations, selectors, ports and volumes, as kube-apiserver 1.36 gives them.
+
+use std::collections::BTreeSet;
+
+use apimachinery::gvk::Gvk;
+use serde_json::Value;
+
+use crate::tree::{list, text};
+use crate::{default, prepare_for_create, validate_create, warnings};
+
+const RECORDED: &str = include_str!("pods.json");
+/// The length of warnings that the recorded server cut off.
+const CUT: usize = 256;
+
+fn texts(value: &Value, field: &str) -> Vec<String> {
+    let texts = list(value, &[field]).iter().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+#[test]
+fn unusual_pods_get_the_recorded_errors_and_warnings() {
+    let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
+    for case in &recorded {
+        let mut object = case["object"].clone();
+        let gvk = match text(&object, &["kind"]) {
+            "Pod" => Gvk {
+                group: "",
+                version: "v1",
+                kind: "Pod",
+            },
+            _ => Gvk {
+                group: "apps",
+                version: "v1",
+                kind: "Deployment",
+            },
+        };
+        let name = text(&object, &["metadata", "name"]).to_owned();
+        default(&gvk, &mut object);
+        let mut found = prepare_for_create(&gvk, &mut object);
+        let errors = validate_create(&gvk, &object);
+        if errors.is_empty() {
+            found.extend(warnings(&gvk, &object, None));
+        }
+        for warning in &mut found {
+            let end = warning
+                .char_indices()
+                .nth(CUT)
+                .map_or(warning.len(), |(at, _)| at);
+            warning.truncate(end);
+        }
+        // Labels of node selectors are in the random order of Go's maps.
+        found.sort();
+        let mut wanted = texts(case, "warnings");
+        wanted.sort();
+        let shown: Vec<&str> = found.iter().map(String::as_str).collect();
+        for (found, wanted) in shown.iter().zip(&wanted) {
+            assert!(found.starts_with(wanted.trim_end()), "{name}: {found}\n{wanted}");
+        }
+        assert_eq!(shown.len(), wanted.len(), "{name}");
+        let found: BTreeSet<String> = errors
+            .iter()
+            .map(|error| format!("{}: {}", error.field, error.message()))
+            .collect();
+        let wanted: BTreeSet<String> = texts(case, "causes").into_iter().collect();
+        assert_eq!(found, wanted, "{name}");
+    }
+}
