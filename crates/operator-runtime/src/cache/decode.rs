@@ -179,7 +179,7 @@ fn with_marks(fields: &str, metadata: &ObjectMeta) -> Arc<str> {
     text.into()
 }
 
-/// Returns the text of [`Stored::applied`] with the UIDs of the object's owners in place of the marks.
+/// Returns the text of [`Stored::applied`](super::item::Stored::applied) with the UIDs of the object's owners in place of the marks.
 pub(crate) fn with_owners(applied: &str, object: &Value) -> String {
     let mut text = applied.to_owned();
     let owners = object["metadata"]["ownerReferences"].as_array();

@@ -7,7 +7,7 @@
 //!
 //! # Skipped writes
 //! A write that would change nothing is skipped only while the watch of the object is live, and is recorded: see
-//! [`skips`](super::skips). Each event of the object is compared with the record before it replaces the state.
+//! [`skips`]. Each event of the object is compared with the record before it replaces the state.
 //!
 //! # Memory
 //! An object takes its packed size and a slot of six words in a hash table, which finds it by the namespace and the

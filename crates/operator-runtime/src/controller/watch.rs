@@ -147,7 +147,7 @@ impl<K: View> Watch<K> {
         })))
     }
 
-    /// Reconciles the keys that a [`handler`](crate::handler) adds to the queue for an event.
+    /// Reconciles the keys that a [`handler`] adds to the queue for an event.
     pub fn handler(self, handler: impl EventHandler<K>) -> Watch<K, Mapped<K>> {
         self.mapped(Mapping::Handler(Box::new(handler)))
     }
