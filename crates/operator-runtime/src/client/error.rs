@@ -62,7 +62,7 @@ pub enum ClientError {
     NotLeader {
         /// The request, such as `apply Deployment.apps default/web`.
         what: String,
-        /// Whether the request was sent.
+        /// The reason, and whether the request was sent.
         reason: String,
     },
     /// The API server rejected the request, or could not be reached.
