@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -35,6 +36,9 @@ const CALLS_FACTOR: usize = 20;
 const SECOND_SEED: u64 = 0x5eed;
 /// Findings beyond this number are counted, but not shrunk and reported.
 const FINDINGS_MAX: usize = 25;
+/// How many plans run before their results are taken. Independent of the number of threads, so that a seed and a number of plans
+/// lead to the same findings on every machine.
+const BATCH: usize = 16;
 /// The directory of the findings in a project.
 const DIRECTORY: &str = "target/operator-sdk/chaos";
 
@@ -93,19 +97,26 @@ struct Baseline {
     calls: usize,
 }
 
-/// The state that the threads of a campaign share.
-struct Shared {
-    next_single: usize,
+/// The results of a campaign up to now.
+struct Progress {
     random: Random,
     corpus: Vec<Fault>,
     traces: BTreeSet<String>,
     end_states: BTreeSet<String>,
     known: BTreeSet<String>,
+    generated: usize,
     plans: usize,
     singles_run: usize,
     findings: Vec<Finding>,
-    error: Option<Error>,
     printed: Instant,
+}
+
+/// A plan that violated an oracle in a way that no plan before it did.
+struct Candidate {
+    plan: Plan,
+    number: usize,
+    run: Run,
+    violations: Vec<Violation>,
 }
 
 // === impl Chaos ===
@@ -379,39 +390,37 @@ impl Chaos {
             Err(finding) => return Ok(explorer.report(None, vec![*finding], started)),
         };
         explorer.limit_calls(&baseline);
-        let shared = Mutex::new(Shared {
-            next_single: 0,
+        let mut progress = Progress {
             random: Random::new(self.seed),
             corpus: Vec::new(),
             traces: BTreeSet::new(),
             end_states: BTreeSet::new(),
             known: BTreeSet::new(),
+            generated: 0,
             plans: 0,
             singles_run: 0,
             findings: Vec::new(),
-            error: None,
             printed: started,
-        });
+        };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = self.jobs.unwrap_or(cores);
         let end = started + self.budget;
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.unwrap_or(cores) {
-                scope.spawn(|| explorer.work(&baseline, &shared, end));
+        while Instant::now() < end {
+            let batch = explorer.next_batch(&baseline, &mut progress);
+            if batch.is_empty() {
+                break;
             }
-        });
-        let mut shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = shared.error {
-            return Err(error);
+            explorer.run_batch(batch, &baseline, &mut progress, jobs, end)?;
         }
-        shared.findings.sort_by_key(|finding| {
+        progress.findings.sort_by_key(|finding| {
             let is_severe = finding.violations.iter().any(|violation| violation.severe);
             (!is_severe, finding.found_after)
         });
-        let mut report = explorer.report(Some(&baseline), shared.findings, started);
-        report.plans = shared.plans;
-        report.single_faults_run = shared.singles_run;
-        report.traces = shared.traces.len();
-        report.end_states = shared.end_states.len();
+        let mut report = explorer.report(Some(&baseline), progress.findings, started);
+        report.plans = progress.plans;
+        report.single_faults_run = progress.singles_run;
+        report.traces = progress.traces.len();
+        report.end_states = progress.end_states.len();
         Ok(report)
     }
 }
@@ -513,100 +522,104 @@ impl Explorer {
         Ok((run, violations))
     }
 
-    /// Runs plans until the budget is used up.
-    fn work(&self, baseline: &Baseline, shared: &Mutex<Shared>, end: Instant) {
-        while let Some((plan, number)) = self.next_plan(baseline, shared, end) {
-            if let Err(error) = self.try_plan(&plan, number, baseline, shared) {
-                lock(shared).error.get_or_insert(error);
-                return;
-            }
-        }
+    /// Returns the plans that run next: single faults first.
+    fn next_batch(&self, baseline: &Baseline, progress: &mut Progress) -> Vec<Plan> {
+        let first = progress.generated;
+        progress.generated = (first + BATCH).min(self.plans);
+        let plans = (first..progress.generated).map(|index| match baseline.singles.get(index) {
+            Some(fault) => Plan {
+                faults: vec![fault.clone()],
+                ..Plan::default()
+            },
+            None => combined(&mut progress.random, &baseline.singles, &progress.corpus),
+        });
+        plans.collect()
     }
 
-    fn next_plan(&self, baseline: &Baseline, shared: &Mutex<Shared>, end: Instant) -> Option<(Plan, usize)> {
-        let mut shared = lock(shared);
-        if shared.error.is_some() || shared.plans >= self.plans || Instant::now() >= end {
-            return None;
-        }
-        shared.plans += 1;
-        let plan = match baseline.singles.get(shared.next_single) {
-            Some(fault) => {
-                shared.next_single += 1;
-                shared.singles_run += 1;
-                Plan {
-                    faults: vec![fault.clone()],
-                    ..Plan::default()
-                }
+    /// Runs plans on several threads, and takes their results in the order of the plans. Plans that have not begun when the
+    /// budget ends are left out.
+    fn run_batch(
+        &self,
+        batch: Vec<Plan>,
+        baseline: &Baseline,
+        progress: &mut Progress,
+        jobs: usize,
+        end: Instant,
+    ) -> Result<(), Error> {
+        let first = progress.generated - batch.len();
+        let results = parallel(jobs, &batch, |plan| {
+            let has_time = Instant::now() < end;
+            has_time.then(|| self.run(plan, &self.workload, &baseline.reference))
+        });
+        let (mut candidates, mut repeated) = (Vec::new(), Vec::new());
+        for (index, (plan, result)) in batch.into_iter().zip(results).enumerate() {
+            let Some(result) = result else { continue };
+            let (run, violations) = result?;
+            let number = first + index + 1;
+            progress.plans += 1;
+            progress.singles_run += usize::from(number <= baseline.singles.len());
+            if progress.traces.insert(run.trace.hash()) && plan.faults.len() == 1 {
+                progress.corpus.extend(plan.faults.iter().cloned());
             }
-            None => {
-                let Shared { random, corpus, .. } = &mut *shared;
-                combined(random, &baseline.singles, corpus)
+            progress.end_states.insert(hash_of(&run.state));
+            let candidate = Candidate {
+                plan,
+                number,
+                run,
+                violations,
+            };
+            let Some(violation) = candidate.violations.first() else {
+                continue;
+            };
+            if progress.is_new(&candidate.violations) {
+                candidates.push(candidate);
+            } else {
+                repeated.push(violation.fingerprint());
             }
-        };
-        if self.has_progress && shared.printed.elapsed() > Duration::from_millis(500) {
-            shared.printed = Instant::now();
-            self.print_progress(baseline, &shared);
         }
-        Some((plan, shared.plans))
+        let confirmed = parallel(jobs, &candidates, |candidate| self.confirmed(candidate, baseline));
+        for finding in confirmed {
+            progress.findings.push(finding?);
+        }
+        for fingerprint in repeated {
+            let is_same = |finding: &&mut Finding| {
+                finding
+                    .violations
+                    .iter()
+                    .any(|it| it.fingerprint() == fingerprint)
+            };
+            if let Some(finding) = progress.findings.iter_mut().find(is_same) {
+                finding.plans += 1;
+            }
+        }
+        if self.has_progress && progress.printed.elapsed() > Duration::from_millis(500) {
+            progress.printed = Instant::now();
+            self.print_progress(baseline, progress);
+        }
+        Ok(())
     }
 
-    fn print_progress(&self, baseline: &Baseline, shared: &Shared) {
+    fn print_progress(&self, baseline: &Baseline, progress: &Progress) {
         let is_terminal = std::io::stderr().is_terminal();
         let (start, end) = if is_terminal { ("\r", "") } else { ("", "\n") };
         eprint!(
             "{start}{} plans, {} of {} single faults, {} traces, {} findings{end}",
-            shared.plans,
-            shared.singles_run,
+            progress.plans,
+            progress.singles_run,
             baseline.singles.len(),
-            shared.traces.len(),
-            shared.findings.len(),
+            progress.traces.len(),
+            progress.findings.len(),
         );
     }
 
-    fn try_plan(
-        &self,
-        plan: &Plan,
-        number: usize,
-        baseline: &Baseline,
-        shared: &Mutex<Shared>,
-    ) -> Result<(), Error> {
-        let (run, violations) = self.run(plan, &self.workload, &baseline.reference)?;
-        {
-            let mut shared = lock(shared);
-            if shared.traces.insert(run.trace.hash()) && plan.faults.len() == 1 {
-                shared.corpus.extend(plan.faults.iter().cloned());
-            }
-            shared.end_states.insert(hash_of(&run.state));
-            let Some(first) = violations.first().map(Violation::fingerprint) else {
-                return Ok(());
-            };
-            let is_new = violations
-                .iter()
-                .any(|it| !shared.known.contains(&it.fingerprint()));
-            if !is_new || shared.findings.len() >= FINDINGS_MAX {
-                let same =
-                    |finding: &&mut Finding| finding.violations.iter().any(|it| it.fingerprint() == first);
-                if let Some(finding) = shared.findings.iter_mut().find(same) {
-                    finding.plans += 1;
-                }
-                return Ok(());
-            }
-            shared.known.extend(violations.iter().map(Violation::fingerprint));
-        }
-        let mut finding = self.confirmed(plan, &run, violations, baseline)?;
-        finding.found_after = number;
-        lock(shared).findings.push(finding);
-        Ok(())
-    }
-
     /// Runs a failing plan again, shrinks it, and describes it.
-    fn confirmed(
-        &self,
-        plan: &Plan,
-        first: &Run,
-        violations: Vec<Violation>,
-        baseline: &Baseline,
-    ) -> Result<Finding, Error> {
+    fn confirmed(&self, candidate: &Candidate, baseline: &Baseline) -> Result<Finding, Error> {
+        let Candidate {
+            plan,
+            number,
+            run: first,
+            violations,
+        } = candidate;
         let started = Instant::now();
         let (second, again) = self.run(plan, &self.workload, &baseline.reference)?;
         let nondeterminism = first_difference(&first.trace.essence(), &second.trace.essence());
@@ -619,8 +632,9 @@ impl Explorer {
         };
         let mut finding = match finding.take() {
             Some(finding) => finding,
-            None => self.finding(plan, self.workload.clone(), first, violations, baseline),
+            None => self.finding(plan, self.workload.clone(), first, violations.clone(), baseline),
         };
+        finding.found_after = *number;
         finding.nondeterminism = nondeterminism;
         finding.shrink_ms = millis(started);
         Ok(finding)
@@ -705,6 +719,47 @@ impl Explorer {
     }
 }
 
+// === impl Progress ===
+
+impl Progress {
+    /// Reports whether violations are to be investigated: one of them is new, and there are few findings yet.
+    fn is_new(&mut self, violations: &[Violation]) -> bool {
+        let fingerprints: Vec<String> = violations.iter().map(Violation::fingerprint).collect();
+        let is_known = fingerprints
+            .iter()
+            .all(|fingerprint| self.known.contains(fingerprint));
+        if is_known || self.findings.len() >= FINDINGS_MAX {
+            return false;
+        }
+        self.known.extend(fingerprints);
+        true
+    }
+}
+
+/// Maps items on several threads. The results have the order of the items.
+fn parallel<T: Sync, R: Send>(jobs: usize, items: &[T], map: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
+                return results;
+            };
+            results.push((index, map(item)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.min(items.len())).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .flat_map(|results| results.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 /// Returns the writes of an essence without their answers.
 fn writes(essence: &[String]) -> Vec<String> {
     let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
@@ -739,10 +794,6 @@ fn hash_text(text: &str) -> String {
 
 fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn variable(name: &str) -> Option<String> {

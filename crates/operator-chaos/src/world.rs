@@ -57,7 +57,12 @@ impl World {
         options: &WorldOptions,
         objects: &[Value],
     ) -> Result<Self, crate::error::Error> {
-        let (base, started) = (SystemTime::now(), Instant::now());
+        // Whole seconds: times that are rounded in objects must not depend on when the run began.
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let base = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
+        let started = Instant::now();
         let builder = ApiServer::builder().seed(seed).event_ttl(Duration::ZERO);
         let server = builder
             .clock(SimulatedClock { base, started })

@@ -5,8 +5,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use operator_chaos::{Action, Chaos, Oracle, Plan, Point, Signature, Workload};
+use operator_chaos::{Action, Chaos, Oracle, Plan, Point, Report, Signature, Workload};
 use serde_json::json;
+
+/// A budget that no test uses up: the number of plans ends an exploration.
+const NO_END: Duration = Duration::from_secs(3600);
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -57,14 +60,14 @@ async fn careful(client: Client) -> Outcome {
 fn a_careful_operator_is_clean() {
     let report = Chaos::new(careful)
         .workload(workload())
-        .plans(200)
-        .budget(Duration::from_secs(120))
+        .plans(60)
+        .budget(NO_END)
         .run();
     let report = report.unwrap();
     report.assert_clean();
     assert!(report.single_faults > 20, "{report}");
-    assert_eq!(report.single_faults_run, report.single_faults);
-    assert_eq!(report.plans, 200);
+    assert_eq!(report.single_faults_run, report.single_faults, "{report}");
+    assert_eq!(report.plans, 60);
 }
 
 #[test]
@@ -85,7 +88,8 @@ fn a_child_with_a_generated_name_is_created_twice_after_a_lost_answer() {
         })
     };
     let chaos = || Chaos::new(careless).workload(workload());
-    let report = chaos().plans(40).budget(Duration::from_secs(120)).run().unwrap();
+    let explore = |jobs| chaos().plans(16).budget(NO_END).jobs(jobs).run().unwrap();
+    let report = explore(1);
     let finding = &report.findings[0];
     assert_eq!(finding.violations[0].oracle, Oracle::EndState, "{report}");
     assert_eq!(finding.violations[0].subject, "configmaps default/child-*");
@@ -102,6 +106,14 @@ fn a_child_with_a_generated_name_is_created_twice_after_a_lost_answer() {
         .unwrap();
     assert_eq!(replayed.findings[0].violations, finding.violations);
     assert_eq!(replayed.findings[0].id, finding.id);
+    // The threads have no influence.
+    let ids = |report: &Report| -> Vec<(String, usize)> {
+        let findings = report.findings.iter();
+        findings
+            .map(|finding| (finding.id.clone(), finding.plans))
+            .collect()
+    };
+    assert_eq!(ids(&explore(8)), ids(&report));
 }
 
 #[test]
@@ -124,7 +136,7 @@ fn a_replace_without_a_version_loses_the_change_of_another_client() {
     let report = Chaos::new(careless)
         .workload(workload())
         .plans(60)
-        .budget(Duration::from_secs(120))
+        .budget(NO_END)
         .run();
     let report = report.unwrap();
     let oracles: Vec<Oracle> = report

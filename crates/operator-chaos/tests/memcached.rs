@@ -51,7 +51,7 @@ fn the_memcached_sample_is_clean() {
     let chaos = Chaos::new(operator)
         .objects([memcached_types::Memcached::crd()])
         .workload(workload())
-        .plans(60)
+        .plans(32)
         .budget(Duration::from_secs(300))
         .from_env()
         .unwrap();
