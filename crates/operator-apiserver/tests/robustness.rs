@@ -189,12 +189,17 @@ async fn a_client_that_stops_half_way_is_let_go() {
 async fn an_http2_client_that_stops_half_way_is_let_go() {
     let target = Target::impatient().await;
     let connector = connector(&target.listener.kubeconfig(), b"h2");
-    for begin in [b"".as_slice(), b"PRI * HT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+    let stop_after = async |begin: &[u8]| {
         let name = ServerName::try_from("localhost").unwrap();
         let mut stream = connector.connect(name, target.plain().await).await.unwrap();
         stream.write_all(begin).await.unwrap();
         rest(&mut stream).await;
-    }
+    };
+    tokio::join!(
+        stop_after(b""),
+        stop_after(b"PRI * HT"),
+        stop_after(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    );
     target.is_quiet().await;
     target.is_well().await;
 }
