@@ -1,4 +1,4 @@
-//! A plan becomes files: all of them, or none.
+//! Writes a plan to disk: all of its files, or none.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -8,7 +8,7 @@ use operator_manifests::diff;
 use crate::failure::Hinted;
 use crate::plan::{Change, Plan};
 
-/// What happened to the files of a plan.
+/// The outcome for the files of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) files: Vec<(Effect, PathBuf)>,
@@ -20,12 +20,12 @@ pub(crate) enum Effect {
     Updated,
     Removed,
     Unchanged,
-    /// The user's own file is in the place of one that is only a start.
+    /// The user's file is kept; the plan only had a starting point for it.
     Kept,
 }
 
 impl Applied {
-    /// How many files are new, changed or gone.
+    /// Returns the number of files that are created, changed or removed.
     pub(crate) fn written(&self) -> usize {
         let is_written =
             |effect: &Effect| matches!(effect, Effect::Created | Effect::Updated | Effect::Removed);
@@ -33,7 +33,7 @@ impl Applied {
     }
 }
 
-/// A plan could not be written; what had been written was taken back.
+/// A plan could not be written; completed writes were rolled back.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", path.display())]
 pub(crate) struct ApplyError {
@@ -47,7 +47,7 @@ impl Hinted for ApplyError {
     }
 }
 
-/// The plan as a diff of what is there.
+/// Returns the plan as a diff against the files on disk.
 pub(crate) fn diff_of(plan: &Plan) -> String {
     plan.changes
         .iter()
@@ -61,7 +61,7 @@ pub(crate) fn diff_of(plan: &Plan) -> String {
         .collect()
 }
 
-/// Writes a plan under `root`. When a file cannot be written, those before it are taken back.
+/// Writes a plan under `root`. If a file cannot be written, the earlier writes are rolled back.
 pub(crate) fn apply(root: &Path, plan: &Plan) -> Result<Applied, ApplyError> {
     let mut journal = Journal::default();
     for change in plan.changes.iter().filter(|change| change.is_effective()) {
@@ -95,18 +95,18 @@ fn effect_of(change: &Change) -> Effect {
     }
 }
 
-/// Folders that a removed file leaves empty go with it.
+/// Removes the folders that a removed file leaves empty.
 fn remove_empty_folders(root: &Path, path: &str) {
     let above = Path::new(path).ancestors().skip(1);
     for folder in above.filter(|folder| !folder.as_os_str().is_empty()) {
-        // One that is not empty cannot be removed, and ends the walk.
+        // A folder that is not empty cannot be removed, and ends the loop.
         if fs::remove_dir(root.join(folder)).is_err() {
             return;
         }
     }
 }
 
-/// What was done, so that it can be taken back.
+/// The completed writes, for a rollback.
 #[derive(Default)]
 struct Journal {
     folders: Vec<PathBuf>,
@@ -119,7 +119,7 @@ impl Journal {
     fn write(&mut self, root: &Path, change: &Change) -> io::Result<()> {
         let mut path = root.join(&change.path);
         if path.is_symlink() && change.after.is_some() {
-            // The file that it leads to is written, and the link stays.
+            // The target of a link is written, and the link stays.
             path = path.canonicalize()?;
         }
         if let (Some(folder), Some(_)) = (path.parent(), &change.after) {
@@ -131,14 +131,16 @@ impl Journal {
             Err(error) => return Err(error),
         };
         if before.as_deref() != change.before.as_ref().map(String::as_bytes) {
-            return Err(io::Error::other("it was changed by someone else in this moment"));
+            return Err(io::Error::other(
+                "it was modified by another process while the command was running",
+            ));
         }
         let Some(text) = &change.after else {
             fs::remove_file(&path)?;
             self.files.push((path, before));
             return Ok(());
         };
-        // A rename puts the whole text in place at once, or nothing.
+        // A rename replaces the whole file at once, or not at all.
         let part = path.with_file_name(format!(
             ".{}.operator-sdk",
             path.file_name().unwrap_or_default().to_string_lossy()
@@ -164,7 +166,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Best effort: the error that is reported is the one that led here.
+    /// Rolls back as far as possible: only the error that caused the rollback is reported.
     fn take_back(self) {
         for (path, before) in self.files.into_iter().rev() {
             let _ = match before {

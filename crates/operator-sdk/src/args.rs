@@ -1,4 +1,4 @@
-//! What was typed: one file per command, clap types only.
+//! Command-line arguments: one file per command, clap types only.
 
 mod build;
 mod bundle;
@@ -66,12 +66,11 @@ pub(crate) use self::version::{VersionArgs, VersionOutputArg};
 
 /// Build Kubernetes operators in Rust.
 ///
-/// One binary scaffolds, generates, runs and tests an operator; it needs no cluster, no container engine and no
-/// other tool than cargo.
+/// One binary scaffolds, generates, runs and tests an operator. The only other tool that it needs is cargo.
 #[derive(Debug, Parser)]
 #[command(name = "operator-sdk", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Log more on the standard error: what `RUST_LOG=info` logs.
+    /// Write more logs to standard error, as `RUST_LOG=info` does.
     #[arg(long, global = true, hide = true)]
     pub(crate) verbose: bool,
     #[command(subcommand)]
@@ -84,11 +83,11 @@ pub(crate) enum Command {
     /// Add an API or webhooks to the project.
     #[command(subcommand, arg_required_else_help = true)]
     Create(CreateCommand),
-    /// Take something out of the project.
+    /// Remove an API or webhooks from the project.
     #[command(subcommand, arg_required_else_help = true)]
     Delete(DeleteCommand),
     Edit(EditArgs),
-    /// Write what follows from the source.
+    /// Generate manifests from the source.
     #[command(subcommand, arg_required_else_help = true)]
     Generate(GenerateCommand),
     Run(RunArgs),
@@ -99,7 +98,7 @@ pub(crate) enum Command {
     Deploy(DeployArgs),
     Undeploy(UndeployArgs),
     Upgrade(UpgradeArgs),
-    /// Run a Kubernetes control plane of your own.
+    /// Run an embedded Kubernetes control plane.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(ClusterCommand),
     #[command(subcommand, arg_required_else_help = true)]
@@ -120,7 +119,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
     Man(ManArgs),
     Version(VersionArgs),
-    // What the commands were called in operator-sdk 0.x.
+    // Commands of operator-sdk 0.x.
     #[command(hide = true)]
     New(Box<NewArgs>),
     #[command(subcommand, arg_required_else_help = true, hide = true)]
@@ -156,10 +155,10 @@ pub(crate) enum GenerateCommand {
     #[command(hide = true)]
     Packagemanifests(PackagemanifestsArgs),
     Installer(InstallerArgs),
-    /// Nothing: in Rust there is no code to generate for a type (legacy).
+    /// Do nothing: Rust types need no generated code (legacy).
     #[command(hide = true)]
     K8s,
-    /// The schemas, which are in the CRDs (now: `generate manifests`).
+    /// Generate the CRDs, which contain the schemas (now: `generate manifests`).
     #[command(hide = true)]
     Openapi(ManifestsArgs),
 }

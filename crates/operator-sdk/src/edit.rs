@@ -1,3 +1,3 @@
-//! Insertions into files that the user owns. Their layout, comments and order stay; what is there already stays too.
+//! Insertions into files that the user owns. Existing content keeps its layout, comments and order.
 
 pub(crate) mod rust;

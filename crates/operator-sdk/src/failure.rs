@@ -1,15 +1,15 @@
 //! Errors as the user sees them.
 
-/// An error as it is shown: one line, and what to do about it.
+/// An error for the user: one line, and a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
-/// An error that says what the user can do.
+/// An error with a hint.
 pub(crate) trait Hinted: std::error::Error {
-    /// What the user can do.
+    /// Returns a hint about what the user can do.
     fn hint(&self) -> Option<String>;
 }
 

@@ -1,19 +1,19 @@
-//! The lock file of a new project, derived from that of this tool: the same version of every shared dependency.
+//! The lock file of a new project, derived from the lock file of this tool.
 //!
-//! So one compilation serves the tool and the operator, and a new project starts with the versions that the SDK was
-//! tested with. Pure. An entry may be in it that only a test of the SDK needs; cargo drops it at the first build,
-//! without the network.
+//! Shared dependencies have the same versions, so that the tool and the operator share compiled crates, and a new
+//! project starts with the versions that the SDK was tested with. The lock may contain an entry that only a test of the
+//! SDK needs; cargo drops it at the first build, offline. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use toml_edit::{DocumentMut, Item, Table};
 
-/// The lock file of the workspace that this tool was built in.
+/// The lock file of the workspace of this tool.
 const WORKSPACE_LOCK: &str = include_str!(concat!(env!("OUT_DIR"), "/Cargo.lock"));
-/// The dependencies of each crate of that workspace, without those for its tests.
+/// The dependencies of each crate of that workspace, without dev-dependencies.
 const NORMAL_DEPENDENCIES: &str = include_str!(concat!(env!("OUT_DIR"), "/normal-dependencies"));
 
-/// Name and version: what tells packages of one lock apart.
+/// Name and version, which identify a package of a lock file.
 type Id = (String, String);
 
 #[derive(Clone)]
@@ -23,8 +23,9 @@ struct Package {
     dependencies: Vec<Id>,
 }
 
-/// The lock of a package `name` at `version` with these direct dependencies; `None` when this tool has no lock that
-/// fits (it was built without one, or the SDK's crates come from the registry and the lock has them by path).
+/// Returns the lock file of a package `name` at `version` with these direct dependencies; `None` if this tool has no
+/// suitable lock file (it was built without one, or the SDK's crates come from the registry and the lock has them by
+/// path).
 pub(crate) fn derive(name: &str, version: &str, dependencies: &[&str], by_path: bool) -> Option<String> {
     let packages = parse(WORKSPACE_LOCK)?;
     let mut direct = Vec::new();
@@ -87,7 +88,7 @@ fn id_of(table: &Table) -> Option<Id> {
     Some((text("name")?, text("version")?))
 }
 
-/// Dependencies are `name`, or `name version` where the lock has several versions.
+/// Returns dependencies as `name`, or `name version` if the lock has several versions.
 fn dependencies_of(table: &Table, ids: &[Id]) -> Vec<Id> {
     let Some(list) = table.get("dependencies").and_then(Item::as_array) else {
         return Vec::new();
@@ -103,7 +104,7 @@ fn dependencies_of(table: &Table, ids: &[Id]) -> Vec<Id> {
         .collect()
 }
 
-/// Everything that the direct dependencies need.
+/// Returns the direct dependencies and everything that they need.
 fn closure(packages: &BTreeMap<Id, Package>, direct: &[Id]) -> BTreeMap<Id, Package> {
     let mut kept = BTreeMap::new();
     let mut open: Vec<Id> = direct.to_vec();

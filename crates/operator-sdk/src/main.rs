@@ -1,7 +1,7 @@
 //! The command line of the Operator SDK for Rust.
 //!
-//! A command walks: [`args`] says what was typed, [`project`] what is there, [`plan`] which files come of it
-//! (with the texts of [`template`] and the insertions of [`edit`]), [`apply`] writes them, [`report`] tells.
+//! [`args`] parses the command line, [`project`] reads the project, [`plan`] computes the files to write (with
+//! [`template`] and [`edit`]), [`apply`] writes them, and [`report`] prints the outcome.
 
 mod apply;
 mod args;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line: what is the plugins' of it, then what is this tool's.
+/// Runs a command line: first the plugins' part, then this tool's.
 fn run(report: &Report) -> Result<ExitCode, Failure> {
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let chain = run::plugin::split(&mut words)?;
@@ -75,7 +75,7 @@ fn run(report: &Report) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// The log of the embedded control plane: warnings, unless `RUST_LOG` says otherwise.
+/// Initializes the log of the embedded control plane: warnings, unless `RUST_LOG` is set.
 fn init_logging(verbose: bool) {
     // Failed connections are reported as errors of the command.
     let filter = match std::env::var("RUST_LOG") {
@@ -90,7 +90,7 @@ fn init_logging(verbose: bool) {
         .init();
 }
 
-/// Help and the version are answers; everything else that the parser says is an error.
+/// Prints the parser's answer: help and version are output; everything else is an error.
 fn clap_answer(answer: &clap::Error) -> ExitCode {
     let printed = answer.print();
     if answer.use_stderr() || printed.is_err() {

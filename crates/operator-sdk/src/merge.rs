@@ -1,4 +1,4 @@
-//! The three-way merge of texts, line by line. Pure.
+//! Three-way merge of texts, line by line. Pure.
 
 use std::borrow::Cow;
 
@@ -11,22 +11,22 @@ pub(crate) struct Merged {
     pub(crate) conflicts: usize,
 }
 
-/// The names of the two sides in the marks of a conflict.
+/// The names of the two sides in conflict markers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sides<'a> {
     pub(crate) ours: &'a str,
     pub(crate) theirs: &'a str,
 }
 
-/// Merges the changes of two sides to `base`. Where both changed the same lines in different ways, both versions stand
-/// in the text between marks, as git writes them.
+/// Merges the changes of two sides to `base`. If both changed the same lines in different ways, both versions are kept
+/// between conflict markers, as git writes them.
 pub(crate) fn merge(base: &str, ours: &str, theirs: &str, sides: Sides<'_>) -> Merged {
     let mut options = MergeOptions::new();
     options.set_conflict_style(ConflictStyle::Merge);
     if let Ok(text) = options.merge(base, ours, theirs) {
         return Merged { text, conflicts: 0 };
     }
-    // A mark begins a line.
+    // A marker must be at the start of a line.
     let [base, ours, theirs] = [base, ours, theirs].map(ended);
     match options.merge(&base, &ours, &theirs) {
         Ok(text) => Merged { text, conflicts: 0 },
@@ -34,7 +34,7 @@ pub(crate) fn merge(base: &str, ours: &str, theirs: &str, sides: Sides<'_>) -> M
     }
 }
 
-/// Ends the last line of a text.
+/// Adds a newline to the last line of a text if it has none.
 fn ended(text: &str) -> Cow<'_, str> {
     match text.is_empty() || text.ends_with('\n') {
         true => Cow::Borrowed(text),
@@ -42,7 +42,7 @@ fn ended(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Puts the names of the sides into the marks of conflicts, and counts these.
+/// Puts the names of the sides into the conflict markers, and counts the conflicts.
 fn named(text: &str, sides: Sides<'_>) -> Merged {
     let mut merged = Merged {
         text: String::with_capacity(text.len()),

@@ -1,4 +1,4 @@
-//! The rules for names that a user chooses, each with the way out. Pure.
+//! Rules for names that a user chooses, each with a suggestion. Pure.
 
 use crate::failure::Hinted;
 
@@ -18,7 +18,7 @@ impl Hinted for InvalidName {
     }
 }
 
-/// Words that cannot name a project, because the crate would be a keyword or one of its own dependencies.
+/// Invalid project names: the crate would be a keyword or one of its own dependencies.
 const RESERVED_PACKAGES: [&str; 34] = [
     "abstract",
     "async",
@@ -56,7 +56,7 @@ const RESERVED_PACKAGES: [&str; 34] = [
     "tracing",
 ];
 
-/// Kinds whose types would hide the ones that every file uses.
+/// Invalid kinds: their types would hide types that every file uses.
 const RESERVED_KINDS: [&str; 24] = [
     "Action",
     "Api",
@@ -84,7 +84,7 @@ const RESERVED_KINDS: [&str; 24] = [
     "Watch",
 ];
 
-const LABEL_RULE: &str = "a DNS label has 1 to 63 lower-case letters, digits and dashes, begins with a letter and ends with none of the dashes";
+const LABEL_RULE: &str = "a DNS label has 1 to 63 lower-case letters, digits and dashes, begins with a letter and does not end with a dash";
 
 fn is_label(text: &str, first: fn(char) -> bool) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -99,7 +99,7 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| is_label(label, first))
 }
 
-/// The nearest DNS label: lower case, dashes for everything else.
+/// Returns the nearest DNS label: lower case, with dashes instead of other characters.
 fn nearest_label(text: &str) -> String {
     let dashed: String = text
         .chars()
@@ -119,7 +119,7 @@ fn nearest_label(text: &str) -> String {
     label.trim_end_matches('-').to_owned()
 }
 
-/// Checks a project's name: a DNS label that can also name a crate.
+/// Checks the name of a project: a DNS label that is also valid as the name of a crate.
 pub(crate) fn check_project(name: &str) -> Result<(), InvalidName> {
     let invalid = |rule, suggestion: String| InvalidName {
         what: "project name",
@@ -140,7 +140,7 @@ pub(crate) fn check_project(name: &str) -> Result<(), InvalidName> {
         ));
     }
     if RESERVED_PACKAGES.contains(&name) {
-        let rule = "it is a keyword of Rust, or the name of a crate that the project uses";
+        let rule = "it is a Rust keyword, or the name of a crate that the project uses";
         return Err(invalid(
             rule,
             format!("choose another with `--project-name {name}-operator`"),
@@ -157,12 +157,12 @@ pub(crate) fn check_domain(domain: &str) -> Result<(), InvalidName> {
     Err(InvalidName {
         what: "domain",
         given: domain.to_owned(),
-        rule: "a domain is DNS labels of lower-case letters, digits and dashes, with dots between",
+        rule: "a domain is DNS labels of lower-case letters, digits and dashes, separated by dots",
         suggestion: Some("use one such as `--domain example.com`".to_owned()),
     })
 }
 
-/// Checks an API group, with the domain behind it.
+/// Checks an API group with the domain appended.
 pub(crate) fn check_group(group: &str, domain: &str) -> Result<(), InvalidName> {
     let whole = format!("{group}.{domain}");
     if is_subdomain(group) && is_subdomain(&whole) {
@@ -197,12 +197,12 @@ pub(crate) fn check_version(version: &str) -> Result<(), InvalidName> {
     Err(InvalidName {
         what: "version",
         given: version.to_owned(),
-        rule: "a version is `v` and a number, then `alpha` or `beta` and a number until it is stable",
+        rule: "a version is `v` and a number, then, unless it is stable, `alpha` or `beta` and a number",
         suggestion: Some("use one such as `--version v1alpha1`".to_owned()),
     })
 }
 
-/// Checks a kind of the project: CamelCase, and no name that every file uses.
+/// Checks a kind of the project: CamelCase, and not a name that every file uses.
 pub(crate) fn check_kind(kind: &str) -> Result<(), InvalidName> {
     check_kind_syntax(kind)?;
     if RESERVED_KINDS.contains(&kind) {
@@ -227,7 +227,7 @@ pub(crate) fn check_kind_syntax(kind: &str) -> Result<(), InvalidName> {
     let rule = if kind.len() > 63 {
         "a kind has at most 63 characters"
     } else {
-        "a kind is in CamelCase: a capital first, then letters and digits"
+        "a kind is in CamelCase: an upper-case letter, then letters and digits"
     };
     Err(InvalidName {
         what: "kind",
@@ -246,7 +246,7 @@ fn nearest_kind(kind: &str) -> String {
     }
 }
 
-/// Words with anything between as CamelCase: `memcached-backup` as `MemcachedBackup`.
+/// Joins words with any separators as CamelCase: `memcached-backup` becomes `MemcachedBackup`.
 pub(crate) fn camel_case(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let camel: String = words
@@ -285,7 +285,7 @@ pub(crate) fn check_plural(plural: &str) -> Result<(), InvalidName> {
     })
 }
 
-/// Last words of kinds whose plural follows no rule.
+/// Last words of kinds with irregular plurals.
 const IRREGULAR_PLURALS: [(&str, &str); 8] = [
     ("data", "data"),
     ("equipment", "equipment"),
@@ -319,7 +319,7 @@ pub(crate) fn plural_of(kind: &str) -> String {
     format!("{word}s")
 }
 
-/// The module's name of a kind: words in lower case with `_` between, `HTTPRoute` as `http_route`.
+/// Returns the module name of a kind: words in lower case separated by `_`, such as `http_route` for `HTTPRoute`.
 pub(crate) fn snake_case(kind: &str) -> String {
     let characters: Vec<char> = kind.chars().collect();
     let mut out = String::new();

@@ -1,5 +1,5 @@
 //! Container images as values: the files of one layer become the blobs of an OCI image. Pure and reproducible: the same
-//! files give the same digests, on every machine and at every time.
+//! files give the same digests.
 
 pub(crate) mod elf;
 pub(crate) mod reference;
@@ -22,10 +22,10 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The user that the operator runs as: `nonroot` of the distroless images.
 const USER: u32 = 65532;
 
-/// The time of everything, unless `SOURCE_DATE_EPOCH` says another.
+/// The timestamp of all files, unless `SOURCE_DATE_EPOCH` is set.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-/// Content and its name.
+/// A blob: content that is addressed by its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blob {
     /// `sha256:` and 64 hexadecimal digits.
@@ -33,13 +33,13 @@ pub(crate) struct Blob {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What an image of an operator is made of.
+/// The contents of an operator's image.
 pub(crate) struct Contents<'a> {
     /// A static program for Linux.
     pub(crate) program: &'a [u8],
-    /// As in Go's `GOARCH`.
+    /// The architecture, as in `GOARCH`.
     pub(crate) architecture: &'a str,
-    /// RFC 3339; `None` is the beginning of 1970.
+    /// The creation time in RFC 3339; `None` is the beginning of 1970.
     pub(crate) created: Option<String>,
     pub(crate) labels: Vec<(String, String)>,
 }
@@ -71,7 +71,7 @@ impl Blob {
         json!({"mediaType": media_type, "digest": self.digest, "size": self.bytes.len()})
     }
 
-    /// Where the blob is in a layout.
+    /// Returns the path of the blob in a layout.
     fn path(&self) -> String {
         format!("blobs/{}", self.digest.replace(':', "/"))
     }
@@ -86,7 +86,7 @@ fn digest(bytes: &[u8]) -> String {
 // === impl Image ===
 
 impl Image {
-    /// Puts the program at `/manager`, beside the names of its user and a `/tmp`.
+    /// Creates an image with the program at `/manager`, the name of its user and `/tmp`.
     pub(crate) fn new(contents: &Contents<'_>) -> std::io::Result<Self> {
         let files = layer(contents.program);
         let run = json!({
@@ -99,7 +99,7 @@ impl Image {
         Self::assemble(&files, contents.architecture, created, &run, &contents.labels)
     }
 
-    /// Puts files into an image that runs nothing.
+    /// Creates an image of files, without an entry point.
     pub(crate) fn of_files<'a>(
         files: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         created: Option<&str>,
@@ -148,7 +148,7 @@ impl Image {
         })
     }
 
-    /// The image as a tar of an OCI layout, which `docker load` and `kind load image-archive` read too.
+    /// Returns the image as a tar of an OCI layout, which `docker load` and `kind load image-archive` also read.
     pub(crate) fn layout(&self, name: &str, tag: &str) -> Vec<u8> {
         let mut manifest = self.manifest.described(MANIFEST);
         manifest["platform"] = json!({"architecture": self.architecture, "os": "linux"});
@@ -173,7 +173,7 @@ impl Image {
     }
 }
 
-/// The file system of the image.
+/// Returns the file system of the image.
 fn layer(program: &[u8]) -> Vec<u8> {
     let passwd =
         format!("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n");
@@ -187,7 +187,7 @@ fn layer(program: &[u8]) -> Vec<u8> {
     archive.finish()
 }
 
-/// gzip without a name or a time.
+/// Compresses with gzip, without a name or a timestamp.
 fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
     encoder.write_all(bytes)?;

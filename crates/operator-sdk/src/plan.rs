@@ -1,4 +1,5 @@
-//! Which files come of a command, as values: `(&Project, &Args) → Plan`, pure; one file per command.
+//! The files that a command writes, as values: pure functions from project and arguments to a [`Plan`]; one file per
+//! command.
 
 pub(crate) mod config;
 pub(crate) mod create_api;
@@ -25,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) kept: Vec<String>,
 }
 
-/// One file: its text before and after; `None` is no file.
+/// The change of one file: its text before and after; `None` means that the file does not exist.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Change {
     pub(crate) path: String,
@@ -33,16 +34,16 @@ pub(crate) struct Change {
     pub(crate) after: Option<String>,
 }
 
-/// A command cannot be done on this project.
+/// A command that cannot be run on this project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error(transparent)]
     Name(#[from] InvalidName),
-    #[error("the directory has {}, which `init` would overwrite", list(.0))]
+    #[error("`init` would overwrite existing files: {}", list(.0))]
     InTheWay(Vec<String>),
-    #[error("the directory is a project already: it has a PROJECT file")]
+    #[error("the directory is already a project: it has a PROJECT file")]
     AlreadyProject,
-    #[error("{0} exists already in this project")]
+    #[error("{0} already exists in this project")]
     AlreadyThere(String),
     #[error("{0} is not a kind of this project")]
     NoSuchKind(String),
@@ -63,7 +64,7 @@ pub(crate) enum PlanError {
         hub: String,
         version: String,
     },
-    #[error("{} changed since the tool wrote it, and would have to change again", list(.0))]
+    #[error("{} was edited by hand, and the command would overwrite it", list(.0))]
     Changed(Vec<String>),
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -77,19 +78,19 @@ impl Hinted for PlanError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Name(error) => return error.hint(),
-            Self::InTheWay(_) => "run it in an empty directory, or move these files away".to_owned(),
-            Self::AlreadyProject => "add to it with `operator-sdk create api`".to_owned(),
+            Self::InTheWay(_) => "run the command in an empty directory, or move these files".to_owned(),
+            Self::AlreadyProject => "add a kind with `operator-sdk create api`".to_owned(),
             Self::AlreadyThere(_) => {
-                "write its files again with `--force`, or choose another name".to_owned()
+                "overwrite its files with `--force`, or choose another name".to_owned()
             }
             Self::NoSuchKind(_) => "add the kind first, with `operator-sdk create api --resource`".to_owned(),
             Self::NotThere(_) => {
-                "PROJECT lists what the project has; check the group, the version and the kind".to_owned()
+                "check the group, the version and the kind; the PROJECT file lists those of the project".to_owned()
             }
             Self::Edit { remedy, .. } => remedy.clone(),
             Self::Usage(_, hint) => (*hint).to_owned(),
             Self::Changed(_) => {
-                "put your changes where they last (a patch of your own), or write over them with `--force`"
+                "move your changes to a file that is not generated, such as a kustomize patch, or overwrite them with `--force`"
                     .to_owned()
             }
             Self::Unconverted {
@@ -100,12 +101,12 @@ impl Hinted for PlanError {
             } => format!(
                 "add it with `operator-sdk create webhook --group {group} --version {hub} --kind {kind} --conversion --spoke {version}`"
             ),
-            Self::Template(_) => "this is a defect of operator-sdk; please report it".to_owned(),
+            Self::Template(_) => "this is a bug in operator-sdk; please report it".to_owned(),
             Self::Marker(_) => {
-                "as in `// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch`"
+                "write it as `// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch`"
                     .to_owned()
             }
-            Self::Manifests(_) => "look at the types under src/api and at the `rbac` attributes".to_owned(),
+            Self::Manifests(_) => "check the types under src/api and the `rbac` attributes".to_owned(),
         })
     }
 }
@@ -121,12 +122,12 @@ fn list(paths: &[String]) -> String {
 // === impl Plan ===
 
 impl Plan {
-    /// Writes a file; `before` is what is on disk.
+    /// Adds the write of a file; `before` is the text on disk.
     pub(crate) fn put(&mut self, path: &str, before: Option<&str>, after: String) {
         self.set(path, before, Some(after));
     }
 
-    /// Removes a file.
+    /// Adds the removal of a file.
     pub(crate) fn remove(&mut self, path: &str, before: Option<&str>) {
         self.set(path, before, None);
     }
@@ -142,7 +143,7 @@ impl Plan {
         }
     }
 
-    /// What the plan makes of a file: nothing said, or its text, if there will be one.
+    /// Returns the planned text of a file: `None` if the plan does not change it, `Some(None)` if it is removed.
     pub(crate) fn planned(&self, path: &str) -> Option<Option<&str>> {
         let change = self.changes.iter().find(|change| change.path == path)?;
         Some(change.after.as_deref())

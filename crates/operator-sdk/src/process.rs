@@ -1,4 +1,4 @@
-//! The only room that starts programs or dials clusters.
+//! All I/O: the only module that starts programs or connects to clusters.
 
 pub(crate) mod api;
 pub(crate) mod cargo;

@@ -1,6 +1,6 @@
-//! What is there: the PROJECT file and the texts of the project, read once.
+//! The PROJECT file and the files of the project, read once.
 //!
-//! Knows no template and no command; every path of a project is in [`layout`].
+//! It does not depend on templates or commands; [`layout`] has all paths of a project.
 
 pub(crate) mod builtin;
 mod config;
@@ -41,7 +41,7 @@ impl Hinted for ProjectError {
                     .to_owned()
             }
             Self::Config(error) => error.remedy(),
-            Self::Read { .. } => "check that the file is there and that you may read it".to_owned(),
+            Self::Read { .. } => "check that the file exists and is readable".to_owned(),
         })
     }
 }
@@ -49,7 +49,7 @@ impl Hinted for ProjectError {
 // === impl Project ===
 
 impl Project {
-    /// Reads the project whose PROJECT file lies in `root`.
+    /// Reads the project with its PROJECT file in `root`.
     pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
         let tree = Tree::read(root)?;
         let text = tree

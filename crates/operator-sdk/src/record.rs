@@ -1,7 +1,7 @@
-//! The record of what was scaffolded, kept in the project: the commands, and the files as they were written.
+//! The record of the scaffold, kept in the project: the commands, and the files as they were written.
 //!
-//! An upgrade needs the scaffold of the version that made the project, and no version has the templates of the others.
-//! Each scaffolded file has a file of its own in the record, so that version control merges changes of several people.
+//! An upgrade needs the scaffold of the earlier version, and no version has the templates of others. Each scaffolded
+//! file has its own file in the record, so that version control can merge changes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -18,10 +18,10 @@ const DIRECTORY: &str = ".operator-sdk";
 /// The file with the commands, relative to the root of the project.
 pub(crate) const PATH: &str = ".operator-sdk/commands.yaml";
 
-/// The directory of the files as they were scaffolded.
+/// The directory of the scaffolded files.
 const FILES: &str = ".operator-sdk/base/";
 
-/// The record of earlier versions, in one file.
+/// The record of earlier versions: a single file.
 const OLD_PATH: &str = ".operator-sdk/scaffold";
 
 const HEADER: &str = "\
@@ -29,14 +29,14 @@ const HEADER: &str = "\
 # `operator-sdk upgrade` needs both. Commit them; do not edit them.
 ";
 
-/// Upper bound for the texts of a record.
+/// Maximum size of the files of a record.
 const LIMIT: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Record {
     /// The version of the tool that wrote the files.
     pub(crate) version: String,
-    /// The words of each command, without the name of the tool.
+    /// The arguments of each command, without the name of the tool.
     pub(crate) commands: Vec<Vec<String>>,
     /// Paths and texts.
     pub(crate) files: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ struct Commands {
     commands: Vec<Vec<String>>,
 }
 
-/// The record of earlier versions; `files` is gzip of JSON, in base64.
+/// The record of earlier versions; `files` is gzipped JSON in base64.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OldRecord {
@@ -105,7 +105,7 @@ impl Record {
     }
 }
 
-/// Returns the files of the record in `root` as they are on disk, those of earlier versions included.
+/// Returns the files of the record in `root` on disk, including those of earlier versions.
 pub(crate) fn on_disk(root: &Path) -> Result<BTreeMap<String, String>, RecordError> {
     let mut files: BTreeMap<String, String> = read_files(root)?
         .into_iter()
@@ -119,7 +119,7 @@ pub(crate) fn on_disk(root: &Path) -> Result<BTreeMap<String, String>, RecordErr
     Ok(files)
 }
 
-/// Tells whether a path of the project belongs to the record.
+/// Returns true if a path of the project belongs to the record.
 pub(crate) fn contains(path: &str) -> bool {
     path.strip_prefix(DIRECTORY)
         .is_some_and(|rest| rest.starts_with('/'))

@@ -1,13 +1,13 @@
-//! What a person reads: outcomes on standard output, failures and progress on standard error.
+//! Output for the user: results on standard output, failures and progress on standard error.
 //!
-//! Never decides anything; colours only where a terminal shows them.
+//! It makes no decisions; colors are used only on a terminal.
 
 use std::io::{IsTerminal, Write};
 
 use crate::apply::{Applied, Effect};
 use crate::failure::Failure;
 
-/// Writes to the two streams of the process.
+/// Writes to standard output and standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     out_colours: bool,
@@ -33,18 +33,18 @@ impl Report {
         }
     }
 
-    /// A line of the answer. A reader that went away is no reason to fail.
+    /// Prints a line of the result. A closed pipe is not an error.
     pub(crate) fn line(&self, text: &str) {
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 
-    /// Text of the answer, as it is.
+    /// Prints text of the result unchanged.
     pub(crate) fn text(&self, text: &str) {
         let mut out = std::io::stdout();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// A line about what is happening.
+    /// Prints a progress line.
     pub(crate) fn progress(&self, text: &str) {
         let _ = writeln!(std::io::stderr(), "{text}");
     }
@@ -60,7 +60,7 @@ impl Report {
         }
     }
 
-    /// Something that is not as it should be, and what to do.
+    /// Prints a warning and a fix.
     pub(crate) fn warning(&self, text: &str, fix: Option<&str>) {
         let label = paint(self.err_colours, Colour::Yellow, "warning:");
         self.progress(&format!("{label} {text}"));
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// The files that a command wrote, one a line.
+    /// Prints the files that a command wrote, one per line.
     pub(crate) fn applied(&self, applied: &Applied) {
         for (effect, path) in &applied.files {
             let (colour, word) = match effect {
@@ -91,7 +91,7 @@ impl Report {
         }
     }
 
-    /// A command as the user would type it.
+    /// Prints a command as the user would type it.
     pub(crate) fn command(&self, command: &str) {
         self.line(&paint(self.out_colours, Colour::Green, &format!("$ {command}")));
     }
@@ -117,7 +117,7 @@ pub(crate) fn version() -> String {
     )
 }
 
-/// Returns what `operator-sdk version` says, as JSON.
+/// Returns the output of `operator-sdk version` as JSON.
 pub(crate) fn version_json() -> String {
     let version = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -1,7 +1,7 @@
-//! The Rust sources of a project as they are written: where rules and types stand.
+//! The Rust source of a project: locations of rules and types.
 //!
-//! What the operator is, its program says; what this adds is the file and the line. A file that is not valid Rust has no
-//! types and no attributes here: the compiler says more about it than this tool could.
+//! The operator describes itself; this module adds files and lines. Files that are not valid Rust are skipped: the
+//! compiler reports them.
 
 pub(crate) mod rbac;
 pub(crate) mod syntax;
@@ -23,7 +23,7 @@ pub(crate) struct Sources {
 pub(crate) struct SourceFile {
     pub(crate) path: String,
     pub(crate) text: String,
-    /// `None` where it is not valid Rust.
+    /// `None` if the file is not valid Rust.
     pub(crate) syntax: Option<syn::File>,
 }
 
@@ -64,7 +64,7 @@ impl Sources {
 // === impl SourceFile ===
 
 impl SourceFile {
-    /// The line that a byte is on.
+    /// Returns the line of a byte.
     pub(crate) fn place(&self, byte: usize) -> Place {
         let before = self.text.get(..byte).unwrap_or(&self.text);
         Place {
@@ -73,7 +73,7 @@ impl SourceFile {
         }
     }
 
-    /// What stands before a byte on its line.
+    /// Returns the text before a byte on its line.
     pub(crate) fn indent(&self, byte: usize) -> &str {
         let before = self.text.get(..byte).unwrap_or_default();
         let start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -83,7 +83,7 @@ impl SourceFile {
     }
 }
 
-/// The bytes of something in a file.
+/// A byte range in a file.
 pub(crate) type Bytes = Range<usize>;
 
 // === impl Place ===

@@ -1,4 +1,4 @@
-//! The texts of a project, and the values that they take.
+//! The templates of a project, and their values.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::edit::rust;
 
-/// The version of Kubernetes that the SDK is built for.
+/// The version of Kubernetes that the SDK supports.
 pub(crate) const KUBERNETES_VERSION: &str = "1.36";
 
 /// A template: its name (the path below `templates/`) and its text.
@@ -52,7 +52,7 @@ templates!(
     "image/test.rs",
 );
 
-/// A template that cannot be rendered.
+/// A template that could not be rendered.
 #[derive(Debug, thiserror::Error)]
 #[error("the template {name} is broken: {reason}")]
 pub(crate) struct TemplateError {
@@ -63,7 +63,7 @@ pub(crate) struct TemplateError {
 /// Renders a template.
 ///
 /// # Errors
-/// A value that the template names is missing.
+/// A value of the template is missing.
 pub(crate) fn render(name: &'static str, values: &impl Serialize) -> Result<String, TemplateError> {
     let broken = |reason: String| TemplateError { name, reason };
     let failed = |error: minijinja::Error| broken(error.to_string());
@@ -98,8 +98,8 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// A function's signature as rustfmt lays it out: on one line if it fits, else with a line for each parameter. `start` begins
-/// with the indentation and ends with the opening parenthesis; `end` begins with the closing one.
+/// Lays out a function signature as rustfmt does: on one line if it fits, else with one line per parameter. `start`
+/// begins with the indentation and ends with the opening parenthesis; `end` begins with the closing one.
 fn signature(start: &str, parameters: &[String], end: &str) -> String {
     let line = format!("{start}{}{end}", parameters.join(", "));
     if line.len() <= rust::MAX_WIDTH {
@@ -113,7 +113,7 @@ fn signature(start: &str, parameters: &[String], end: &str) -> String {
     format!("{start}\n{parameters}{indent}{end}")
 }
 
-/// The head of a source file: the project's boilerplate and an empty line.
+/// Returns the header of a source file: the project's boilerplate and an empty line.
 pub(crate) fn header(boilerplate: &str) -> String {
     match boilerplate.trim_end() {
         "" => String::new(),
@@ -130,7 +130,7 @@ pub(crate) struct ProjectValues {
     pub(crate) repo: Option<String>,
     pub(crate) license: bool,
     pub(crate) header: String,
-    /// The requirement of the SDK's crates in Cargo.toml.
+    /// The requirement on the SDK's crates in Cargo.toml.
     pub(crate) sdk: String,
     pub(crate) rust_version: &'static str,
 }
@@ -153,15 +153,15 @@ pub(crate) struct ApiValues {
     pub(crate) sample: String,
     /// The module of the type: `api::v1` in this crate, or a path from another one.
     pub(crate) api_path: String,
-    /// True if the type is somebody else's.
+    /// True if the type is from another project.
     pub(crate) foreign: bool,
-    /// True if it is neither ours nor Kubernetes' own.
+    /// True if the type is neither from this project nor from Kubernetes.
     pub(crate) external: bool,
-    /// True if objects are stored in this version.
+    /// True if this is the storage version.
     pub(crate) storage: bool,
-    /// The name of the controller in CamelCase, after which its files are named.
+    /// The name of the controller in CamelCase, which determines its file names.
     pub(crate) controller: String,
-    /// The controller's name, where it is not the kind's.
+    /// The name of the controller, if it differs from the kind.
     pub(crate) controller_name: Option<String>,
     pub(crate) image: Option<ImageValues>,
 }
@@ -172,17 +172,17 @@ pub(crate) struct ConversionValues {
     /// The version that is converted to the hub and back.
     #[serde(flatten)]
     pub(crate) spoke: ApiValues,
-    /// The module of its type, from outside of the crate.
+    /// The module of its type, from outside the crate.
     pub(crate) spoke_path: String,
     pub(crate) hub_version: String,
     pub(crate) hub_path: String,
 }
 
-/// What a complete controller runs.
+/// The container of a complete controller.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ImageValues {
     pub(crate) image: String,
-    /// The words of the command, with commas between.
+    /// The words of the command, separated by commas.
     pub(crate) command: Option<String>,
     pub(crate) port: Option<u16>,
     pub(crate) run_as_user: Option<i64>,
@@ -192,7 +192,7 @@ pub(crate) struct ImageValues {
 // === impl ApiValues ===
 
 impl ApiValues {
-    /// What the file of the controller is named after.
+    /// Returns the name that the controller's files are named after.
     pub(crate) fn controller_file_name(&self) -> &str {
         &self.controller
     }

@@ -213,7 +213,7 @@ fn a_kind_that_is_there() {
     dir.ok(CREATE_MEMCACHED);
     check(
         &dir.fails(CREATE_MEMCACHED),
-        &["cache/v1alpha1 Memcached exists already", "--force"],
+        &["cache/v1alpha1 Memcached already exists", "--force"],
     );
     let other = [
         "create",
@@ -228,7 +228,7 @@ fn a_kind_that_is_there() {
     check(
         &dir.fails(&other),
         &[
-            "has a kind Memcached already, in cache/v1alpha1",
+            "already has a kind Memcached, in cache/v1alpha1",
             "edit --multigroup",
         ],
     );
@@ -250,15 +250,15 @@ fn a_further_version_that_does_not_fit() {
     };
     check(
         &v1(&["--namespaced=false"]),
-        &["lives in namespaces in version v1alpha1"],
+        &["is namespace-scoped in version v1alpha1"],
     );
     check(
         &v1(&["--plural=caches"]),
-        &["\"memcacheds\" in its other version"],
+        &["another version of Memcached has the plural \"memcacheds\""],
     );
     check(
         &v1(&["--controller"]),
-        &["memcached_controller.rs exists already"],
+        &["memcached_controller.rs already exists"],
     );
 }
 
@@ -269,7 +269,7 @@ fn kinds_of_others() {
         |arguments: &[&'static str]| dir.fails(&[&["create", "api", "--version=v1"], arguments].concat());
     check(
         &create(&["--group=apps", "--kind=Deploymint", "--resource=false"]),
-        &["no kind Deploymint in apps/v1"],
+        &["no watchable kind Deploymint in apps/v1"],
     );
     check(
         &create(&["--group=x", "--kind=Cert", "--external-api-path=a b"]),
@@ -291,7 +291,7 @@ fn kinds_of_others() {
             "--external-api-path=a::b",
             "--external-api-module=a",
         ]),
-        &["\"a\" is no crate", "NAME@VERSION"],
+        &["\"a\" is not a crate", "NAME@VERSION"],
     );
     check(
         &create(&[
@@ -327,7 +327,7 @@ fn deletions_of_what_is_not_there() {
         &["cache/v1alpha1 Memcached is not in the PROJECT file"],
     );
     dir.ok(CREATE_MEMCACHED);
-    check(&dir.fails(&delete), &["no terminal", "--yes"]);
+    check(&dir.fails(&delete), &["not a terminal", "--yes"]);
     let path = "config/rbac/memcached_viewer_role.yaml";
     dir.write(path, "# mine\n");
     check(
@@ -349,7 +349,7 @@ fn webhooks_that_cannot_be() {
         ];
         dir.fails(&[&create, arguments].concat())
     };
-    check(&webhook(&[]), &["no webhook was named", "--defaulting"]);
+    check(&webhook(&[]), &["no type of webhook was given", "--defaulting"]);
     check(
         &webhook(&["--defaulting"]),
         &[
@@ -373,7 +373,7 @@ fn webhooks_that_cannot_be() {
     ]);
     check(
         &webhook(&["--defaulting"]),
-        &["the defaulting webhook", "exists already"],
+        &["the defaulting webhook", "already exists"],
     );
     let delete = |arguments: &[&'static str]| {
         let delete = ["--group=cache", "--version=v1alpha1", "--kind=Memcached", "--yes"];
@@ -424,7 +424,7 @@ fn a_directory_that_init_would_harm() {
 fn a_directory_that_is_a_project() {
     check(
         &Dir::project().fails(&["init"]),
-        &["is a project already", "create api"],
+        &["is already a project", "create api"],
     );
 }
 

@@ -221,7 +221,7 @@ fn kinds_that_cannot_be() {
     }
     let errors = create("Cache", &["--plural=memcacheds"]);
     assert!(
-        errors.contains("the plural \"memcacheds\" is that of Memcached in cache/v1alpha1"),
+        errors.contains("the plural \"memcacheds\" is already used by Memcached in cache/v1alpha1"),
         "{errors}"
     );
 }

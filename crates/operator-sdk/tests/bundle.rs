@@ -77,7 +77,7 @@ fn wrong_arguments_are_errors_with_hints() {
     let text = dir.fails(&["bundle", "validate", "example.com/bundle:v1"]);
     assert!(text.contains("bundle images are not pulled"), "{text}");
     let text = dir.fails(&["bundle", "validate", "nope"]);
-    assert!(text.contains("there is no directory nope"), "{text}");
+    assert!(text.contains("directory nope does not exist"), "{text}");
     assert!(!text.contains("image"), "{text}");
 }
 
@@ -186,7 +186,7 @@ fn the_image_of_a_bundle_has_its_files_and_labels() {
     drop(stored);
     let said = build(&["registry.example.com/bundle:v1"]);
     assert!(
-        said.starts_with("bundle.tar holds registry.example.com/bundle:v1\n"),
+        said.starts_with("wrote bundle.tar with registry.example.com/bundle:v1\n"),
         "{said}"
     );
     assert!(dir.path.join("bundle.tar").is_file());

@@ -111,7 +111,7 @@ fn a_data_directory_in_use() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("data is in use by another server"), "{errors}");
     assert!(
-        errors.contains("hint: end the other program that uses data"),
+        errors.contains("hint: stop the other program that uses data"),
         "{errors}"
     );
 }

@@ -205,7 +205,7 @@ fn the_old_side_may_be_a_git_revision() {
         "{errors}"
     );
     let errors = dir.fails(&["crd", "diff", "git:HEAD:other", "config/crd"]);
-    assert!(errors.contains("there is no such file or directory"), "{errors}");
+    assert!(errors.contains("no such file or directory"), "{errors}");
     let errors = dir.fails(&["crd", "diff", "git:--output=x:config/crd", "config/crd"]);
     assert!(
         errors.contains("a revision does not begin with a dash"),
@@ -319,5 +319,8 @@ fn validate_of_nothing() {
     );
     dir.write("broken.yaml", "a: [");
     let errors = dir.fails(&["crd", "validate", "-f", "objects.yaml", "--crd", "broken.yaml"]);
-    assert!(errors.contains("broken.yaml is no YAML: yaml: "), "{errors}");
+    assert!(
+        errors.contains("broken.yaml is not valid YAML: yaml: "),
+        "{errors}"
+    );
 }

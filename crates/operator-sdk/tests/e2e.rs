@@ -342,12 +342,12 @@ fn the_whole_quickstart() {
         "$ kubectl apply -f config/samples/cache_v1alpha1_memcached.yaml",
         "$ kubectl patch memcached memcached-sample --type merge -p '{\"spec\":{\"size\":4}}'",
         "$ kubectl delete memcached memcached-sample",
-        "Every step was seen in the API.",
+        "Every step was verified in the API",
     ] {
         assert!(text.contains(command), "{command} is missing: {text}");
     }
     assert!(
-        text.contains("Nothing has changed: the manifests are those of the source."),
+        text.contains("No changes: the manifests are up to date."),
         "{text}"
     );
 }

@@ -317,7 +317,10 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
     let url = program.after("serving on ", &mut seen);
     for (flag, why) in [
         ("--admission-control-config-file is ignored", "no configuration"),
-        ("no service gets an address of fd00::/108", "no IPv6"),
+        (
+            "no service gets an address from fd00::/108",
+            "IPv6 is not supported",
+        ),
     ] {
         assert!(seen.contains(flag) && seen.contains(why), "{flag}: {seen}");
     }
@@ -451,7 +454,7 @@ fn what_cannot_be_used_is_named() {
     bad("--of-another-version=1", "unknown flag: --of-another-version");
     bad("--allow-privileged=perhaps", "\"--allow-privileged\"");
     bad("--authorization-mode=Nobody", "it is not a valid mode");
-    bad("--authorization-mode=Webhook", "this mode is not there");
+    bad("--authorization-mode=Webhook", "this mode is not supported");
     bad(
         "--service-cluster-ip-range=10.0.0.0/30",
         "at least 8 IP addresses",
@@ -460,7 +463,7 @@ fn what_cannot_be_used_is_named() {
     bad("--feature-gates=WatchList", "--feature-gates: NAME=true");
     bad(
         "--disable-admission-plugins=Nothing",
-        "no admission plug-in of that name",
+        "no admission plug-in with this name",
     );
     bad(
         "--oidc-issuer-url=https://a",

@@ -88,7 +88,7 @@ fn a_bundle_is_reproducible_and_keeps_what_the_user_added() {
     );
 
     let again = ok(&dir, &BUNDLE);
-    assert_eq!(again, "Nothing has changed: the bundle is up to date.\n");
+    assert_eq!(again, "No changes: the bundle is up to date.\n");
     assert_eq!(dir.files(), first);
 
     let docker = dir.read("bundle.Dockerfile") + "LABEL com.redhat.openshift.versions=v4.15\n";

@@ -51,11 +51,11 @@ fn permissions_follow_what_the_tests_ask() {
     let (code, out, errors) = run(&dir, &["rbac", "check"]);
     assert_eq!(code, Some(1), "{out}{errors}");
     for wanted in [
-        "of services is requested and not granted (memcached_controller: an_object_becomes_a_deployment_of_its_size)",
+        "of services is requested but not granted (memcached_controller: an_object_becomes_a_deployment_of_its_size)",
         "    fix: add above `fn controller` (src/controller/memcached_controller.rs:",
         "        #[rbac(groups = \"core\", resources = \"services\", verbs = \"get;list;watch\")]",
-        "src/lib.rs:10: warning: get, delete of jobs.batch is granted and never requested",
-        "1 missing, 1 never requested, in what 2 tests recorded",
+        "src/lib.rs:10: warning: get, delete of jobs.batch is granted but never requested",
+        "1 missing, 1 never requested, in the records of 2 tests",
     ] {
         assert!(out.contains(wanted), "{wanted:?} is missing: {out}");
     }
@@ -99,7 +99,7 @@ fn permissions_follow_what_the_tests_ask() {
         (code, out.as_str()),
         (
             Some(0),
-            "0 missing, 0 never requested, in what 2 tests recorded\n"
+            "0 missing, 0 never requested, in the records of 2 tests\n"
         ),
         "{errors}"
     );
@@ -131,7 +131,7 @@ fn project_whose_tests_recorded_nothing_is_told_so() {
     let (code, _, errors) = run(&dir, &["rbac", "check", "--no-run"]);
     assert_eq!(code, Some(1));
     assert!(
-        errors.contains("error: no test has recorded what the operator asks\nhint: "),
+        errors.contains("error: no test has recorded requests of the operator\nhint: "),
         "{errors}"
     );
 }

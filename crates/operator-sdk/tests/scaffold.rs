@@ -99,7 +99,7 @@ fn a_project_commits_no_path_of_this_machine() {
         for path in committed.lines() {
             assert!(!dir.read(path).contains(&crates()), "{path}");
         }
-        assert!(dir.ok(&["upgrade"]).contains("Nothing has changed"));
+        assert!(dir.ok(&["upgrade"]).contains("No changes"));
     }
 }
 
@@ -149,7 +149,7 @@ fn a_checkout_of_the_sdk_that_is_gone_is_named() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
-        errors.contains("error: the SDK's crates are not where"),
+        errors.contains("error: cannot find the SDK's crates of"),
         "{errors}"
     );
     assert!(errors.contains("operator-sdk edit --sdk-path DIR"), "{errors}");
@@ -551,7 +551,7 @@ fn objects_are_stored_in_the_version_that_others_are_converted_through() {
         "--kind=Memcached",
         "--conversion",
     ]);
-    let wanted = "Objects of Memcached are stored in v1, the version that the others are converted through";
+    let wanted = "Objects of Memcached are stored in v1, the hub version of the conversion";
     assert!(said.contains(wanted), "{said}");
     let types = |version: &str| dir.read(&format!("src/api/{version}/memcached_types.rs"));
     assert!(types("v1alpha1").contains("    plural = \"memcacheds\",\n    storage = false,\n"));

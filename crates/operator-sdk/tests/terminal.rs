@@ -248,7 +248,7 @@ fn a_test_that_fails_leaves_no_operator_behind() {
 fn ctrl_c_ends_the_operator_with_the_tool() {
     for (command, runs) in [
         ("run local", "Starting workers"),
-        ("dev", "dev: the operator runs"),
+        ("dev", "dev: the operator is running"),
     ] {
         let dir = Dir::named("terminal");
         let kubeconfig = dir.path.join("kubeconfig");

@@ -9,7 +9,7 @@ use std::process::Command;
 use common::{CREATE_MEMCACHED, Dir};
 
 const TYPES: &str = "src/api/v1alpha1/memcached_types.rs";
-const LOST: &str = "changes that git has not committed are lost in";
+const LOST: &str = "uncommitted changes are lost in";
 
 fn git(dir: &Dir, arguments: &[&str]) {
     let mut command = Command::new("git");

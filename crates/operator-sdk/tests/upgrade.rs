@@ -80,10 +80,10 @@ fn a_project_of_this_version_stays_as_it_is() {
         "{record}"
     );
     let before = dir.files();
-    assert!(dir.ok(&["upgrade"]).contains("Nothing has changed"));
+    assert!(dir.ok(&["upgrade"]).contains("No changes"));
     dir.write("README.md", "mine\n");
     assert!(
-        dir.ok(&["upgrade"]).contains("Nothing has changed"),
+        dir.ok(&["upgrade"]).contains("No changes"),
         "own changes are no reason"
     );
     dir.write("README.md", before.get("README.md").unwrap());
@@ -160,7 +160,7 @@ fn new_texts_and_own_changes_are_merged() {
         new["README.md"],
         "the next upgrade begins here"
     );
-    assert!(dir.ok(&["upgrade"]).contains("Nothing has changed"));
+    assert!(dir.ok(&["upgrade"]).contains("No changes"));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_cannot_be_upgraded() {
     dir.write(RECORD, &good.replace("\"--kind\"", "\"--kin\""));
     let errors = dir.fails(&["upgrade"]);
     assert!(
-        errors.contains("cannot write the scaffold of this version: `operator-sdk create api"),
+        errors.contains("cannot create the scaffold of this version: `operator-sdk create api"),
         "{errors}"
     );
     std::fs::remove_file(dir.path.join(RECORD)).unwrap();
@@ -212,14 +212,14 @@ fn an_upgrade_keeps_the_name_of_a_project_in_another_directory() {
         let output = sdk().arg("upgrade").current_dir(&clone).output().unwrap();
         common::succeeded(&["upgrade"], output)
     };
-    assert!(upgraded().contains("Nothing has changed"));
+    assert!(upgraded().contains("No changes"));
     // Records of earlier versions do not name the project.
     let path = clone.join(RECORD);
     let record = std::fs::read_to_string(&path).unwrap();
     let unnamed = record.replace(", \"--project-name=memcached-operator\"", "");
     assert_ne!(unnamed, record);
     std::fs::write(&path, unnamed).unwrap();
-    assert!(upgraded().contains("Nothing has changed"));
+    assert!(upgraded().contains("No changes"));
 }
 
 /// Cargo.toml of earlier versions named a checkout by its path.
@@ -250,7 +250,7 @@ fn a_record_in_one_file_is_read_and_replaced() {
     let dir = project();
     let base = recorded(&dir);
     in_one_file(&dir);
-    assert!(dir.ok(&["upgrade"]).contains("Nothing has changed"));
+    assert!(dir.ok(&["upgrade"]).contains("No changes"));
     dir.ok(&["edit", "--multigroup"]);
     assert!(!dir.path.join(OLD_RECORD).exists());
     assert_eq!(recorded(&dir)["Makefile"], base["Makefile"]);

@@ -465,13 +465,13 @@ fn the_image_of_the_getting_started_with_dev() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     };
-    said("dev: the operator runs", 1);
+    said("dev: the operator is running", 1);
     walk.the_operator_works();
 
     // What does not compile changes nothing.
     let good = walk.read(TYPES);
     walk.write(TYPES, &format!("{good}\nfn {{\n"));
-    said("dev: the operator runs on as it was", 1);
+    said("dev: the previous operator keeps running", 1);
     // A new field is in the cluster's definition with the next operator.
     let field = "    pub size: i32,\n";
     assert!(good.contains(field), "{good}");
@@ -483,7 +483,7 @@ fn the_image_of_the_getting_started_with_dev() {
             1,
         ),
     );
-    said("dev: the operator runs\n", 2);
+    said("dev: the operator is running\n", 2);
     let word = "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.word.type}";
     assert_eq!(
         walk.types(&format!("kubectl get crd memcacheds.cache.example.com -o {word}")),

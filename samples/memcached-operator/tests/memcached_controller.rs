@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The Memcached operator on a control plane of its own, inside this process.
+//! Tests the Memcached controller on a control plane in this process.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -10,7 +10,7 @@ use operator_runtime::prelude::*;
 
 use memcached_operator::api::v1alpha1::{Memcached, MemcachedSpec};
 
-/// A control plane with the definition installed and the operator running.
+/// Starts a control plane with the CRD and the operator.
 async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
@@ -56,12 +56,12 @@ async fn an_object_becomes_a_deployment_of_its_size() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_size_out_of_range_is_refused() -> Result<()> {
+async fn a_size_out_of_range_is_rejected() -> Result<()> {
     let env = start().await?;
     let objects: Api<Memcached> = Api::default_namespaced(env.client());
     for size in [0, 6] {
-        let refused = objects.create(&PostParams::default(), &sample(size)).await;
-        let message = refused.expect_err("the size is out of range").to_string();
+        let rejected = objects.create(&PostParams::default(), &sample(size)).await;
+        let message = rejected.expect_err("the size is out of range").to_string();
         assert!(message.contains("spec.size"), "{message}");
     }
     env.stop().await;
@@ -69,7 +69,7 @@ async fn a_size_out_of_range_is_refused() -> Result<()> {
 }
 
 #[test]
-fn the_definition_names_the_kind() {
+fn the_crd_has_the_name_of_the_kind() {
     let name = "memcacheds.cache.example.com";
     assert_eq!(Memcached::crd_name(), name);
 }

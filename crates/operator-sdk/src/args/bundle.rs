@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Check bundles of the Operator Lifecycle Manager.
+/// Validate and build bundles for Operator Lifecycle Manager.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum BundleCommand {
     Validate(BundleValidateArgs),
@@ -13,14 +13,14 @@ pub(crate) enum BundleCommand {
 
 /// Build the image of a bundle, without a container engine.
 ///
-/// The image has the files and the labels that bundle.Dockerfile gives it, and is the same on every machine. It is
+/// The image has the files and labels that bundle.Dockerfile gives it, with the same bytes on every machine. It is
 /// written as an OCI layout, which `docker load` and `skopeo copy` read, or pushed.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk bundle build quay.io/example/memcached-operator-bundle:v0.0.1 --push"
 )]
 pub(crate) struct BundleBuildArgs {
-    /// The image's name, such as quay.io/example/memcached-operator-bundle:v0.0.1.
+    /// The name of the image, such as quay.io/example/memcached-operator-bundle:v0.0.1.
     #[arg(value_name = "IMAGE")]
     pub(crate) image: String,
     /// The bundle directory.
@@ -29,15 +29,15 @@ pub(crate) struct BundleBuildArgs {
     /// Push the image to its registry, with the credentials of `docker login` or `podman login`.
     #[arg(long)]
     pub(crate) push: bool,
-    /// The file for the image [default: bundle.tar, unless it is pushed].
+    /// The file to write the image to [default: bundle.tar, unless the image is pushed].
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Push over HTTP, without TLS; registries on this machine are always asked so.
+    /// Push over HTTP, without TLS. Registries on this machine are always called over HTTP.
     #[arg(long)]
     pub(crate) insecure: bool,
 }
 
-/// The form of findings about a bundle.
+/// Output format of the findings about a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BundleOutputArg {
     /// Log lines, each with the file, line and column of the finding.
@@ -50,9 +50,9 @@ pub(crate) enum BundleOutputArg {
     Sarif,
 }
 
-/// Validate a bundle directory: its format, its ClusterServiceVersion, its definitions and its other objects.
+/// Validate a bundle directory: its format, its ClusterServiceVersion, its CRDs and its other objects.
 ///
-/// Exits with 1 if there are errors; warnings alone do not fail.
+/// Exits with 1 if there are errors; warnings do not change the exit code.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk bundle validate bundle\n  operator-sdk bundle validate bundle --select-optional suite=operatorframework --optional-values k8s-version=1.25"
@@ -67,22 +67,22 @@ pub(crate) struct BundleValidateArgs {
     /// Values for optional validators, such as k8s-version=1.25 or index-path=bundle.Dockerfile.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub(crate) optional_values: Vec<String>,
-    /// Run these programs as validators, with `:` between their paths: each gets the directory as its argument, and
+    /// Run these programs as validators; separate their paths by `:`. Each gets the directory as its argument and
     /// prints its findings as JSON.
     #[arg(long, value_name = "PROGRAM[:PROGRAM]")]
     pub(crate) alpha_select_external: Option<String>,
     /// List the optional validators.
     #[arg(long)]
     pub(crate) list_optional: bool,
-    /// Correct what can be corrected without a decision: the case of names, incomplete versions.
+    /// Fix errors that have one possible correction: the case of names, incomplete versions.
     #[arg(long)]
     pub(crate) fix: bool,
-    /// The form of the findings.
+    /// Output format of the findings.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: BundleOutputArg,
 }
 
-/// The form of scorecard results.
+/// Output format of scorecard results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScoreOutputArg {
     /// Blocks of text.
@@ -103,16 +103,16 @@ pub(crate) struct ScorecardArgs {
     /// The bundle directory.
     #[arg(value_name = "DIR|IMAGE")]
     pub(crate) bundle: String,
-    /// Run the tests with these labels only.
+    /// Run only the tests with these labels.
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "")]
     pub(crate) selector: String,
     /// The configuration [default: tests/scorecard/config.yaml of the bundle].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// List the tests and do not run them.
+    /// List the tests without running them.
     #[arg(short = 'L', long)]
     pub(crate) list: bool,
-    /// The form of the results.
+    /// Output format of the results.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: ScoreOutputArg,
 }

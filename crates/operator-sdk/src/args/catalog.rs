@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Make and check file-based catalogs of OLM.
+/// Create and check file-based catalogs for Operator Lifecycle Manager.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CatalogCommand {
     Init(CatalogInitArgs),
@@ -14,7 +14,7 @@ pub(crate) enum CatalogCommand {
     Diff(CatalogDiffArgs),
 }
 
-/// Start a catalog: write the document of a package to DIR/catalog.yaml.
+/// Create a catalog: write the package document to DIR/catalog.yaml.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CatalogInitArgs {
     /// Directory of the catalog.
@@ -22,7 +22,7 @@ pub(crate) struct CatalogInitArgs {
     /// Name of the package.
     #[arg(long, value_name = "NAME")]
     pub(crate) package: String,
-    /// Channel that users get if they choose none.
+    /// Channel of users who choose none.
     #[arg(long, default_value = "alpha", value_name = "CHANNEL")]
     pub(crate) default_channel: String,
     /// File with the description of the package, in Markdown.
@@ -32,7 +32,7 @@ pub(crate) struct CatalogInitArgs {
 
 /// Add a bundle to a catalog and an entry to each of its channels, and validate the result.
 ///
-/// Without --image the objects of the bundle become part of the catalog, and OLM installs it without an image.
+/// Without --image, the catalog contains the objects of the bundle, and OLM installs it without an image.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk catalog add catalog bundle --image registry.example.com/cache-bundle:v0.1.0"
@@ -53,7 +53,7 @@ pub(crate) struct CatalogAddArgs {
     pub(crate) dry_run: bool,
 }
 
-/// The form in which a catalog is printed.
+/// Output format of a catalog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CatalogForm {
     /// A stream of JSON documents.
@@ -70,13 +70,14 @@ pub(crate) enum CatalogForm {
 pub(crate) struct CatalogRenderArgs {
     /// Directories of catalogs or bundles, files of catalogs, or templates (olm.semver, olm.template.basic).
     ///
-    /// The images of templates are directories of bundles, relative to the template, or are found in --bundles.
+    /// The images of templates are bundle directories: paths relative to the template, or images of the catalog in
+    /// --bundles.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Catalog in which the images of templates are found.
+    /// Catalog with the images of templates.
     #[arg(long, value_name = "PATH")]
     pub(crate) bundles: Option<PathBuf>,
-    /// Form of the output.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: CatalogForm,
 }

@@ -6,48 +6,48 @@ use clap::{Args, ValueEnum};
 
 /// Run a Kubernetes control plane in the foreground, until Ctrl-C.
 ///
-/// It serves HTTPS on this machine alone, forgets everything at its end unless it has a --data-dir, and simulates the pods; with
-/// `operator-sdk deploy --process` those of a project run its program. One line says when
-/// it is ready, and names its address and the kubeconfig of its administrator.
+/// The server listens with HTTPS on this machine only. Pods are simulated; `operator-sdk deploy --process` runs the
+/// program of a project as pods. All data is lost at the end unless --data-dir is given. One line reports when the
+/// control plane is ready, with its address and the kubeconfig of its administrator.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  kubectl --kubeconfig kubeconfig get nodes"
 )]
 pub(crate) struct UpArgs {
-    /// Where the kubeconfig is written, readable for you alone, and removed at the end unless the cluster has a
-    /// --data-dir [default: in the data directory, or in a temporary one].
+    /// The kubeconfig to write, readable only by you. It is removed at the end unless --data-dir is given [default: in
+    /// the data directory, or in a temporary one].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The port; 0 takes one that is free [default: with --data-dir the port of the last time, else 0].
+    /// The port; 0 selects a free one [default: with --data-dir the previous port, else 0].
     #[arg(long, value_name = "N")]
     pub(crate) port: Option<u16>,
-    /// Keep everything in this directory, which is made if it does not exist: the cluster is there again when it is
-    /// next started on it, at the same address and with the same authority [default: in memory].
+    /// Keep all data in this directory, which is created if it does not exist. The next start with the same directory
+    /// has the same objects, address and certificate authority [default: in memory].
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Wait for the disk at each write. Slower; needed only against a loss of power, since writes survive the end of
-    /// the process anyway.
+    /// Flush each write to the disk. This is slower, and needed only against power loss: writes survive the end of the
+    /// process anyway.
     #[arg(long, requires = "data_dir")]
     pub(crate) fsync: bool,
-    /// Which controllers run: those of Deployments, garbage and namespaces among others, or none, as in envtest.
+    /// The controllers to run: all (Deployments, garbage collection, namespaces and others), or none, as in envtest.
     #[arg(long, value_enum, default_value_t = ControllersArg::All)]
     pub(crate) controllers: ControllersArg,
-    /// How many nodes are simulated; pods become ready on them.
+    /// Number of simulated nodes. Pods become ready on them.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=128))]
     pub(crate) nodes: u16,
-    /// Run Operator Lifecycle Manager: its definitions are installed, and Subscriptions install operators.
+    /// Run Operator Lifecycle Manager: install its CRDs, and install operators for Subscriptions.
     #[arg(long, conflicts_with = "controllers")]
     pub(crate) olm: bool,
-    /// Offer the operators of a file-based catalog to all namespaces, by a CatalogSource with the name of the directory
-    /// in the namespace `olm`. May be given several times.
+    /// Offer the operators of a file-based catalog to all namespaces, through a CatalogSource in the namespace `olm`
+    /// with the name of the directory. May be repeated.
     #[arg(long, value_name = "DIR", requires = "olm")]
     pub(crate) catalog: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ControllersArg {
-    /// All that there are
+    /// All controllers
     All,
-    /// The API server alone
+    /// Only the API server
     None,
 }

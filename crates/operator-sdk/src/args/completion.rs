@@ -5,10 +5,10 @@ use clap_complete::Shell;
 
 /// Print a script that completes commands in a shell.
 ///
-/// The shell reads it when it starts: put the line of your shell below into its start file.
+/// The shell reads the script when it starts: add the line for your shell to its startup file.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  source <(operator-sdk completion bash)     # ~/.bashrc\n  source <(operator-sdk completion zsh)      # ~/.zshrc, behind compinit\n  operator-sdk completion fish | source      # ~/.config/fish/config.fish"
+    after_help = "Examples:\n  source <(operator-sdk completion bash)     # ~/.bashrc\n  source <(operator-sdk completion zsh)      # ~/.zshrc, after compinit\n  operator-sdk completion fish | source      # ~/.config/fish/config.fish"
 )]
 pub(crate) struct CompletionArgs {
     /// The shell.
@@ -16,7 +16,7 @@ pub(crate) struct CompletionArgs {
 }
 
 impl CompletionArgs {
-    /// The script.
+    /// Returns the script.
     pub(crate) fn script(&self) -> String {
         let mut script = Vec::new();
         clap_complete::generate(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Check CustomResourceDefinitions, compare them, and try objects against them, without a cluster.
+/// Check CustomResourceDefinitions, compare them, and validate objects against them, without a cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CrdCommand {
     Lint(LintArgs),
@@ -12,57 +12,57 @@ pub(crate) enum CrdCommand {
     Validate(ValidateArgs),
 }
 
-/// How findings are printed.
+/// Output format of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputArg {
-    /// Lines for people.
+    /// Lines of text.
     #[default]
     Text,
     /// One JSON document.
     Json,
 }
 
-/// Find what is wrong with definitions: all that an API server refuses, and what it accepts but fails later.
+/// Check CRDs for errors that an API server rejects, and for mistakes that fail later.
 ///
-/// Exits with 1 if there are errors; warnings alone do not fail.
+/// Exits with 1 if there are errors; warnings do not change the exit code.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk crd lint config/crd/bases")]
 pub(crate) struct LintArgs {
-    /// Files or directories with definitions; directories are searched to the bottom.
+    /// Files or directories with CRDs; directories are searched recursively.
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) paths: Vec<PathBuf>,
-    /// How findings are printed.
+    /// Output format of the findings.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: OutputArg,
 }
 
-/// Say what changed between two revisions of definitions, and whether it breaks objects or clients that exist.
+/// Compare two revisions of CRDs, and report which changes break existing objects or clients.
 ///
 /// OLD and NEW are each a file, a directory, `git:REVISION:PATH` for a file or directory in the history of the
-/// repository, or `cluster` for what is installed. Exits with 1 if a change is breaking.
+/// repository, or `cluster` for the installed CRDs. Exits with 1 if a change is breaking.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk crd diff git:v1.2.0:config/crd/bases config/crd/bases\n  operator-sdk crd diff cluster config/crd/bases"
 )]
 pub(crate) struct DiffArgs {
-    /// The definitions before.
+    /// The old CRDs.
     #[arg(value_name = "OLD")]
     pub(crate) old: String,
-    /// The definitions after.
+    /// The new CRDs.
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
-    /// The kubeconfig of the cluster, where one side is `cluster`.
+    /// The kubeconfig of the cluster, if OLD or NEW is `cluster`.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How changes are printed.
+    /// Output format of the changes.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: OutputArg,
 }
 
-/// Try objects against their definitions as an API server does when they are created: unknown fields, defaults,
-/// validation, rules.
+/// Validate objects against their CRDs as an API server does on creation: unknown fields, defaults, schema validation,
+/// validation rules.
 ///
-/// Exits with 1 if an object is refused.
+/// Exits with 1 if an object is rejected.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk crd validate -f config/samples --crd config/crd/bases --show"
@@ -71,16 +71,16 @@ pub(crate) struct ValidateArgs {
     /// Files or directories with objects.
     #[arg(short, long = "file", required = true, value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// Files or directories with definitions.
+    /// Files or directories with CRDs.
     #[arg(long = "crd", default_value = "config/crd/bases", value_name = "FILE|DIR")]
     pub(crate) definitions: Vec<PathBuf>,
-    /// Refuse unknown fields, as `kubectl apply` does by default, in place of a warning.
+    /// Reject unknown fields, as `kubectl apply` does by default, instead of reporting a warning.
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print each object as the server would store it, with its defaults.
     #[arg(long)]
     pub(crate) show: bool,
-    /// How findings are printed.
+    /// Output format of the findings.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: OutputArg,
 }

@@ -6,10 +6,10 @@ use super::create_api::ExternalArgs;
 use super::delete::{ConsentArgs, KindArgs};
 use super::init::PluginArgs;
 
-/// Add webhooks to a kind: defaults, checks, conversion between its versions.
+/// Add webhooks to a kind: defaulting, validation, conversion between its versions.
 ///
-/// The operator makes its own certificates and tells the API server about them, unless the project has cert-manager do
-/// it (`operator-sdk edit --cert-manager`). Webhooks can be added to a kind that has others already.
+/// The operator creates its own certificates and registers them with the API server, unless the project uses
+/// cert-manager (`operator-sdk edit --cert-manager`). Webhooks can be added to a kind that already has others.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk create webhook --group cache --version v1alpha1 --kind Memcached --defaulting --programmatic-validation\n  operator-sdk create webhook --group cache --version v1 --kind Memcached --conversion --spoke v1alpha1"
@@ -19,12 +19,12 @@ pub(crate) struct CreateWebhookArgs {
     pub(crate) kind: KindArgs,
     #[command(flatten)]
     pub(crate) parts: WebhookArgs,
-    /// The versions that are converted to this one and back [default: all others of the kind].
+    /// The versions that are converted to this one and back [default: all other versions of the kind].
     #[arg(long, value_name = "VERSION", value_delimiter = ',', requires = "conversion")]
     pub(crate) spoke: Vec<String>,
     #[command(flatten)]
     pub(crate) external: ExternalArgs,
-    /// Write the files of the webhooks again, even if they are there.
+    /// Overwrite existing files of the webhooks.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -34,24 +34,24 @@ pub(crate) struct CreateWebhookArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Which webhooks.
+/// The types of webhooks to add or remove.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct WebhookArgs {
-    /// A webhook that fills in defaults.
+    /// A webhook that sets defaults.
     #[arg(long)]
     pub(crate) defaulting: bool,
-    /// A webhook that checks objects.
+    /// A webhook that validates objects.
     #[arg(long, visible_alias = "validation")]
     pub(crate) programmatic_validation: bool,
-    /// A webhook that converts between versions, with this one as the one in the middle.
+    /// A webhook that converts between versions, with this version as the hub.
     #[arg(long)]
     pub(crate) conversion: bool,
 }
 
-/// Take webhooks of a kind out of the project: those that are named, or all.
+/// Remove webhooks of a kind from the project: the given types, or all.
 ///
-/// With the last one go their files. As long as others stay, the code of those that were taken out stays too, for you to
-/// remove.
+/// The files of webhooks are removed with the last webhook of the kind. Until then, the code of removed webhooks stays
+/// for you to delete.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk delete webhook --group cache --version v1alpha1 --kind Memcached --defaulting"

@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-/// Take a version of a kind out of the project: its type, its controller, its sample, its roles.
+/// Remove a version of a kind from the project: its type, its controller, its sample and its roles.
 ///
-/// Files that were written for it are removed, whatever is in them now: version control has them. With the last
-/// version goes the definition.
+/// The files that were written for it are removed, even if you changed them; version control still has them. With the
+/// last version, the CRD is removed too.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk delete api --group cache --version v1alpha1 --kind Memcached"
@@ -31,13 +31,13 @@ pub(crate) struct KindArgs {
     pub(crate) kind: String,
 }
 
-/// Removing files needs a yes.
+/// Confirmation of removals.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConsentArgs {
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Write over files under config/ that you changed.
+    /// Overwrite files under config/ that you changed.
     #[arg(long)]
     pub(crate) force: bool,
     /// Show what would be removed, as a diff, and remove nothing.

@@ -5,37 +5,37 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Which cluster is meant.
+/// The cluster to use.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ClusterArgs {
     /// The kubeconfig [default: KUBECONFIG, or ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig [default: its current one].
+    /// The context of the kubeconfig [default: the current context].
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }
 
-/// How objects are applied.
+/// Options for applying objects.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// Ask the cluster what would happen, print it, and change nothing.
+    /// Have the cluster check the changes, print the result, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print what would change, as a diff of the objects, and change nothing.
     #[arg(long)]
     pub(crate) diff: bool,
-    /// Take over fields that other managers have set.
+    /// Take ownership of fields that other field managers have set.
     #[arg(long)]
     pub(crate) force_conflicts: bool,
-    /// How long to wait until what was applied is ready, such as 90s or 2m; 0 does not wait.
+    /// Time limit for the applied objects to become ready, such as 90s or 2m; 0 does not wait.
     #[arg(long, default_value = "2m", value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
 
-/// How objects are deleted.
+/// Options for deleting objects.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
@@ -43,23 +43,23 @@ pub(crate) struct DeleteArgs {
     /// Print what would be deleted, and delete nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How long to wait until everything is gone, such as 90s or 2m; 0 does not wait.
+    /// Time limit for the deletion, such as 90s or 2m; 0 does not wait.
     #[arg(long, default_value = "2m", value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
 
-/// Protection of the objects of the project's kinds against deletion with their CRDs.
+/// Confirmation for deleting CRDs and with them the objects of their kinds.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct DeleteCrdsArgs {
-    /// Delete the objects of the project's kinds without asking; only a terminal is asked.
+    /// Delete the objects of the project's kinds without confirmation, which is asked only on a terminal.
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
 }
 
-/// Which tree is rendered, and with which changes.
+/// The kustomization to render, and its settings.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RenderArgs {
-    /// The image of the operator, in place of `controller`; nothing is written to the project.
+    /// The image of the operator instead of `controller`; the project is not changed.
     #[arg(long, visible_alias = "img", env = "IMG", value_name = "IMAGE")]
     pub(crate) image: Option<String>,
     /// The namespace of the operator [default: the one of config/default].
@@ -80,10 +80,10 @@ pub(crate) struct InstallArgs {
     pub(crate) apply: ApplyArgs,
 }
 
-/// Remove the CRDs of the project from the cluster, and with them every object of these kinds.
+/// Remove the CRDs of the project from the cluster, and with them all objects of their kinds.
 ///
-/// At a terminal it asks first if there are objects. While an operator runs, it can end its finalizers: objects that
-/// wait for them are named.
+/// On a terminal, it asks for confirmation if there are objects. A running operator can still complete its finalizers:
+/// objects that wait for them are listed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk uninstall --dry-run")]
 pub(crate) struct UninstallArgs {
@@ -95,14 +95,14 @@ pub(crate) struct UninstallArgs {
 
 /// Deploy the operator to the cluster.
 ///
-/// Renders config/default, applies it (server-side) in the order that objects need each other, deletes what an earlier
-/// deploy of this project left there and the tree no longer has (never CRDs or namespaces), and waits until the
-/// operator is available. Objects get the label `rust.operator-sdk.dev/project`.
+/// Renders config/default, applies it (server-side) in dependency order, and waits until the operator is available.
+/// Objects of an earlier deployment of this project that are no longer in the kustomization are deleted, except CRDs
+/// and namespaces. Objects get the label `rust.operator-sdk.dev/project`.
 ///
-/// The nodes of `cluster up` are simulated and run no images. With `--process` they run the project's own program on
-/// this machine as the operator's pods: with the arguments, the environment, the probes and the service account of the
-/// container, restarts with backoff, and `kubectl logs`. Each pod listens on an address of its own: 10.128.0.2 in the
-/// cluster is 127.128.0.2 here. Volumes other than the service account's are not mounted. Needs Linux.
+/// The nodes of `cluster up` are simulated and run no images. With `--process`, the program of the project runs on this
+/// machine as the operator's pods: with the arguments, environment, probes and service account of the container,
+/// restarts with backoff, and `kubectl logs`. Each pod listens on its own address: 10.128.0.2 in the cluster is
+/// 127.128.0.2 on this machine. Volumes are not mounted, except that of the service account. Needs Linux.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk deploy --image registry.example.com/memcached-operator:v0.0.1\n  operator-sdk deploy --diff\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  operator-sdk deploy --kubeconfig kubeconfig --process"
@@ -112,22 +112,23 @@ pub(crate) struct DeployArgs {
     pub(crate) render: RenderArgs,
     #[command(flatten)]
     pub(crate) apply: ApplyArgs,
-    /// Leave what the tree no longer has where it is.
+    /// Keep objects of an earlier deployment that are no longer in the kustomization.
     #[arg(long)]
     pub(crate) no_prune: bool,
-    /// Build the project, and run its program in place of the image, on a cluster of `operator-sdk cluster up`. Only a
-    /// user who can write to the cluster's private directory can do this; access to the API server is not enough.
+    /// Build the project, and run its program instead of the image, on a cluster of `operator-sdk cluster up`. This
+    /// requires write access to the cluster's private directory; access to the API server is not enough.
     #[arg(long)]
     pub(crate) process: bool,
-    /// Build the program optimized.
+    /// Build an optimized program.
     #[arg(long, requires = "process")]
     pub(crate) release: bool,
 }
 
-/// Remove the operator from the cluster, with everything that `deploy` brought.
+/// Remove the operator from the cluster, with all objects that `deploy` created.
 ///
-/// The CRDs go first, and with them every object of their kinds, so that the operator can still end the finalizers. At
-/// a terminal it asks first if there are objects. A namespace is deleted only if `deploy` made it.
+/// The CRDs are deleted first, with all objects of their kinds, so that the running operator can complete its
+/// finalizers. On a terminal, it asks for confirmation if there are objects. A namespace is deleted only if `deploy`
+/// created it.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk undeploy --keep-crds")]
 pub(crate) struct UndeployArgs {
@@ -137,7 +138,7 @@ pub(crate) struct UndeployArgs {
     /// The directory with the kustomization.
     #[arg(long, default_value = "config/default", value_name = "DIR")]
     pub(crate) kustomization: String,
-    /// Keep the CRDs, and with them every object of their kinds.
+    /// Keep the CRDs and all objects of their kinds.
     #[arg(long)]
     pub(crate) keep_crds: bool,
     #[command(flatten)]
@@ -146,7 +147,7 @@ pub(crate) struct UndeployArgs {
     pub(crate) delete: DeleteArgs,
 }
 
-/// Write everything that a cluster needs into one file, for users without this tool: `kubectl apply -f` installs it.
+/// Write all manifests of the operator into one file, for users without this tool: `kubectl apply -f` installs it.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk generate installer --image registry.example.com/memcached-operator:v0.0.1"
@@ -154,7 +155,7 @@ pub(crate) struct UndeployArgs {
 pub(crate) struct InstallerArgs {
     #[command(flatten)]
     pub(crate) render: RenderArgs,
-    /// The file.
+    /// The file to write.
     #[arg(long, short, default_value = "dist/install.yaml", value_name = "FILE")]
     pub(crate) output: String,
     /// Show what would change, as a diff, and write nothing.
@@ -162,9 +163,9 @@ pub(crate) struct InstallerArgs {
     pub(crate) dry_run: bool,
 }
 
-/// `90`, `90s`, `2m`, `1h30m`.
+/// Parses a duration such as `90`, `90s`, `2m` or `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time such as 90s, 2m or 1h30m");
+    let wrong = || format!("invalid duration {text:?}: use a form such as 90s, 2m or 1h30m");
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
     }

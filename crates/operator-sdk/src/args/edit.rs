@@ -7,32 +7,33 @@ use clap::{ArgAction, Args};
 use super::init::PluginArgs;
 use super::{License, SdkArgs};
 
-/// Change what the project as a whole is.
+/// Edit project settings.
 ///
-/// Says of each part whether it is wanted: `--metrics`, `--metrics=false`. Files under config/ and PROJECT follow. A
-/// file that you changed is not written over without `--force`, and the entries that you added to kustomizations stay.
+/// Each flag switches a setting on (`--metrics`) or off (`--metrics=false`). PROJECT and the files under config/ are
+/// updated. Files that you changed are overwritten only with `--force`. Entries that you added to kustomizations are
+/// kept.
 #[derive(Clone, Debug, Args)]
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:\n  operator-sdk edit --multigroup\n  operator-sdk edit --namespaced --prometheus\n  operator-sdk edit --cert-manager=false"
 )]
 pub(crate) struct EditArgs {
-    /// Put new kinds into folders by their group; the kinds that are there stay where they are.
+    /// Put new kinds into directories by group; existing kinds are not moved.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) multigroup: Option<bool>,
-    /// Have the operator watch its own namespace alone, with Roles in place of ClusterRoles.
+    /// Have the operator watch only its own namespace, with Roles instead of ClusterRoles.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) namespaced: Option<bool>,
     /// Serve metrics.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) metrics: Option<bool>,
-    /// Tell Prometheus' operator about the metrics.
+    /// Add a ServiceMonitor for the Prometheus operator.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) prometheus: Option<bool>,
-    /// Guard the servers of the operator by network policies.
+    /// Restrict access to the operator's servers with network policies.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) network_policy: Option<bool>,
-    /// Take certificates from cert-manager; the operator makes its own otherwise.
+    /// Use certificates from cert-manager; otherwise the operator creates its own.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) cert_manager: Option<bool>,
     /// The owner named in the copyright line of new source files.
@@ -41,12 +42,12 @@ pub(crate) struct EditArgs {
     /// The license named in new source files.
     #[arg(long, value_enum)]
     pub(crate) license: Option<License>,
-    /// The file with the head of new source files.
+    /// The file with the header of new source files.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "license"])]
     pub(crate) license_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sdk: SdkArgs,
-    /// Write over files that you changed.
+    /// Overwrite files that you changed.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -2,15 +2,15 @@
 
 use clap::Args;
 
-/// Write the CRDs, the role and the webhook configurations from the source.
+/// Generate the CRDs, the role and the webhook configurations from the source.
 ///
-/// Builds the operator, asks it for its kinds, permissions and webhooks, and writes config/crd/bases,
-/// config/rbac/role.yaml and config/webhook/manifests.yaml. Types that no API server would take are refused with the
-/// field and what to do. Running it twice changes nothing.
+/// Builds the operator, runs it to get its kinds, permissions and webhooks, and writes config/crd/bases,
+/// config/rbac/role.yaml and config/webhook/manifests.yaml. Types that no API server accepts are errors, which name the
+/// field and the fix. A second run changes nothing.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ManifestsArgs {
-    /// Cut descriptions in CRDs to this many characters; 0 leaves them out [default: whole, unless `kubectl apply`
-    /// could not take the CRD].
+    /// Cut descriptions in CRDs to this number of characters; 0 omits them [default: complete, unless the CRD would be
+    /// too large for `kubectl apply`].
     #[arg(long, value_name = "CHARACTERS")]
     pub(crate) max_description_len: Option<usize>,
     /// Show what would change, as a diff, and write nothing.
@@ -18,14 +18,14 @@ pub(crate) struct ManifestsArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Write config/crd/bases from the source.
+/// Generate config/crd/bases from the source.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CrdsArgs {
     #[command(flatten)]
     pub(crate) manifests: ManifestsArgs,
 }
 
-/// Write config/rbac/role.yaml from the source.
+/// Generate config/rbac/role.yaml from the source.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RbacArgs {
     /// Show what would change, as a diff, and write nothing.
@@ -33,7 +33,7 @@ pub(crate) struct RbacArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Write config/webhook/manifests.yaml from the source.
+/// Generate config/webhook/manifests.yaml from the source.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WebhooksArgs {
     /// Show what would change, as a diff, and write nothing.
@@ -41,12 +41,12 @@ pub(crate) struct WebhooksArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Write what an OLM bundle is made from: config/manifests, with the kinds of the source.
+/// Generate config/manifests, the input of `generate bundle`, with the kinds of the source.
 ///
-/// The ClusterServiceVersion under config/manifests/bases is yours: only its list of owned kinds follows the source.
+/// The ClusterServiceVersion under config/manifests/bases is yours: only its list of owned kinds is updated.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KustomizeArgs {
-    /// What is written.
+    /// The manifests to write.
     #[arg(value_parser = ["manifests"], default_value = "manifests")]
     pub(crate) what: String,
     /// Show what would change, as a diff, and write nothing.

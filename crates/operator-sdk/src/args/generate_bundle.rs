@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-/// Write an OLM bundle: a ClusterServiceVersion, the other manifests, their labels and bundle.Dockerfile.
+/// Generate an OLM bundle: a ClusterServiceVersion, the other manifests, their labels and bundle.Dockerfile.
 ///
-/// The objects come from the kustomization config/manifests, which this tool renders itself, or from standard input if
-/// it is a pipe or a file. The ClusterServiceVersion starts from config/manifests/bases. The same input gives the same
-/// bytes: the creation time is that of SOURCE_DATE_EPOCH, else of the last commit, else omitted. Labels and lines of
-/// bundle.Dockerfile that you added are kept.
+/// The objects come from the kustomization config/manifests, or from standard input if it is a pipe or a file. The
+/// ClusterServiceVersion starts from config/manifests/bases. The same input gives the same bytes: the creation time is
+/// SOURCE_DATE_EPOCH, else the time of the last commit, else omitted. Labels and lines of bundle.Dockerfile that you
+/// added are kept.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk generate bundle --version 0.1.0 --channels stable\n  kubectl kustomize config/manifests | operator-sdk generate bundle --version 0.1.0"
@@ -19,13 +19,13 @@ pub(crate) struct GenerateBundleArgs {
     /// Channels of the bundle, separated by commas.
     #[arg(long, default_value = "alpha", value_delimiter = ',')]
     pub(crate) channels: Vec<String>,
-    /// Channel that users get if they choose none.
+    /// Channel of users who choose none.
     #[arg(long, value_name = "CHANNEL")]
     pub(crate) default_channel: Option<String>,
     /// Name of the package [default: the name of the project].
     #[arg(long, value_name = "NAME")]
     pub(crate) package: Option<String>,
-    /// Write labels and bundle.Dockerfile even if they exist; with `false`, existing ones stay unchanged.
+    /// Overwrite existing labels and bundle.Dockerfile; `false` keeps them unchanged.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) overwrite: bool,
     /// Service accounts of other workloads whose permissions belong to the operator, separated by commas.
@@ -34,7 +34,7 @@ pub(crate) struct GenerateBundleArgs {
     /// Directory of the bundle, inside the project.
     #[arg(long, default_value = "bundle", value_name = "DIR")]
     pub(crate) output_dir: String,
-    /// Directory with the kustomization that is rendered.
+    /// Directory of the kustomization to render.
     #[arg(long, default_value = "config/manifests", value_name = "DIR")]
     pub(crate) kustomize_dir: String,
     /// Name of the ClusterServiceVersion that this one replaces [default: that of the base].
@@ -54,7 +54,7 @@ pub(crate) struct GenerateBundleArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Refused: the packagemanifests format is obsolete.
+/// Rejected: the packagemanifests format is obsolete.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PackagemanifestsArgs {
     /// Ignored.

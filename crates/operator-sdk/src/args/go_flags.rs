@@ -1,17 +1,17 @@
-//! Flags as Go programs take them: `--name=value`, `--name value`, `-name`, and a boolean alone.
+//! Flags in the syntax of Go programs: `--name=value`, `--name value`, `-name`, and a boolean without a value.
 
 use std::collections::BTreeMap;
 
-/// A flag that a program knows.
+/// A known flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    /// The type that the usage shows; empty for a boolean, which needs no value.
+    /// The type in the usage text; empty for a boolean, which needs no value.
     pub(crate) type_: &'static str,
     pub(crate) help: &'static str,
 }
 
-/// What was given.
+/// The parsed flags.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GoFlags {
     /// The values of every known flag, in the order given.
@@ -20,7 +20,7 @@ pub(crate) struct GoFlags {
     pub(crate) version: bool,
 }
 
-/// Arguments that are no flags, or lack what they need.
+/// Arguments that cannot be parsed as flags.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum GoFlagsError {
     #[error("no arguments are taken, but got {0:?}")]
@@ -43,7 +43,7 @@ impl GoFlags {
         let mut arguments = arguments.into_iter().peekable();
         while let Some(argument) = arguments.next() {
             if argument.is_empty() {
-                // Scripts leave them where a variable is not set.
+                // Scripts pass empty arguments for variables that are not set.
                 continue;
             }
             let Some(flag) = argument.strip_prefix('-').filter(|flag| !flag.is_empty()) else {
@@ -80,26 +80,26 @@ impl GoFlags {
         Ok(())
     }
 
-    /// Every part of every value of a flag that takes lists.
+    /// Returns the items of all values of a list flag.
     pub(crate) fn parts(&self, name: &str) -> impl Iterator<Item = &str> {
         let values = self.values.get(name).into_iter().flatten();
         let parts = values.flat_map(|value| value.split(','));
         parts.map(str::trim).filter(|part| !part.is_empty())
     }
 
-    /// The names of the flags that were given.
+    /// Returns the names of the given flags.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.values.keys().copied()
     }
 
-    /// The last value of a flag; empty is as good as not given.
+    /// Returns the last value of a flag; an empty value counts as not given.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         let value = self.values.get(name).and_then(|values| values.last());
         value.map(String::as_str).filter(|value| !value.is_empty())
     }
 }
 
-/// A boolean in one of Go's spellings.
+/// Parses a boolean in one of Go's spellings.
 fn boolean(flag: &'static str, value: String) -> Result<String, GoFlagsError> {
     match value.as_str() {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok("true".to_owned()),
@@ -108,7 +108,7 @@ fn boolean(flag: &'static str, value: String) -> Result<String, GoFlagsError> {
     }
 }
 
-/// What `--help` prints. Test environments look flags up in it, so that every line begins with one.
+/// Returns the text of `--help`. Test environments search it for flags, so each line begins with one.
 pub(crate) fn usage(program: &str, about: &str, known: &[Flag]) -> String {
     let mut text = format!("{about}\n\nUsage:\n  {program} [flags]\n\nFlags:\n");
     for flag in known {

@@ -1,4 +1,4 @@
-//! The commands of operator-sdk 0.x. They are hidden from the help: each says once what it is called now.
+//! The commands of operator-sdk 0.x. They are hidden from the help; each prints its current name once.
 
 use std::path::PathBuf;
 
@@ -6,42 +6,42 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::run::LocalArgs;
 
-/// Start a project in a new directory (now: `init`).
+/// Create a project in a new directory (now: `init`).
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NewArgs {
     /// The name of the project and of its directory.
     pub(crate) name: String,
-    /// Where the source lives, such as github.com/example-inc/memcached-operator.
+    /// The source repository, such as github.com/example-inc/memcached-operator.
     #[arg(long)]
     pub(crate) repo: Option<String>,
-    /// The domain of the API groups [default: that of `--api-version`, or the one of the first `add api`].
+    /// The domain of the API groups [default: the domain of `--api-version`, or of the first `add api`].
     #[arg(long)]
     pub(crate) domain: Option<String>,
-    /// What the operator is written in.
+    /// The language of the operator.
     #[arg(long = "type", value_enum, default_value_t = OperatorType::Rust)]
     pub(crate) type_: OperatorType,
-    /// Add this API at once, such as cache.example.com/v1alpha1.
+    /// Add this API, such as cache.example.com/v1alpha1.
     #[arg(long, requires = "kind")]
     pub(crate) api_version: Option<String>,
-    /// Add this kind at once.
+    /// Add this kind.
     #[arg(long, requires = "api_version")]
     pub(crate) kind: Option<String>,
-    /// Make a git repository of the directory.
+    /// Create a git repository in the directory.
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) git_init: bool,
-    /// Nothing: a repository is made only with `--git-init`.
+    /// Ignored: a repository is created only with `--git-init`.
     #[arg(long, conflicts_with = "git_init", action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_git_init: bool,
     /// Put the source of all dependencies into vendor/ (`cargo vendor`).
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) vendor: bool,
-    /// The file with the head of every source file.
+    /// The file with the header of every source file.
     #[arg(long, value_name = "FILE")]
     pub(crate) header_file: Option<PathBuf>,
-    /// Nothing: there is no step to leave out.
+    /// Ignored: there is no such step.
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_validation: bool,
-    /// Nothing: there is no step to leave out.
+    /// Ignored: there is no such step.
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_generation: bool,
     #[arg(long, value_name = "VERSION", value_parser = ["v1"])]
@@ -49,7 +49,7 @@ pub(crate) struct NewArgs {
     /// As in `init`.
     #[arg(long, value_name = "DIR")]
     pub(crate) sdk_path: Option<PathBuf>,
-    /// Go's; refused with the reason.
+    /// Rejected: it is for Go operators.
     #[arg(long)]
     pub(crate) dep_manager: Option<String>,
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
@@ -72,7 +72,7 @@ pub(crate) enum OperatorType {
     Helm,
 }
 
-/// Add to the project (now: `create api`).
+/// Add an API to the project (now: `create api`).
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum AddCommand {
     /// Add a kind: its type, its sample and its roles (now: `create api --controller=false`).
@@ -93,10 +93,10 @@ pub(crate) struct AddArgs {
     pub(crate) kind: String,
     #[arg(long, value_name = "VERSION", value_parser = ["v1"])]
     pub(crate) crd_version: Option<String>,
-    /// Nothing: there is no step to leave out.
+    /// Ignored: there is no such step.
     #[arg(long)]
     pub(crate) skip_generation: bool,
-    /// Go's; refused with the reason.
+    /// Rejected: it is for Go operators.
     #[arg(long)]
     pub(crate) custom_api_import: Option<String>,
     #[arg(long)]
@@ -115,30 +115,30 @@ pub(crate) enum UpCommand {
 pub(crate) enum TestCommand {
     /// Run the project's tests (now: `cargo test`).
     Local(Box<TestLocalArgs>),
-    /// Refused with the reason.
+    /// Rejected, with the reason.
     Cluster(TestClusterArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TestLocalArgs {
-    /// The directory of the tests: in a Rust project it is `tests`.
+    /// The directory of the tests; in a Rust project it is `tests`.
     pub(crate) directory: Option<PathBuf>,
-    /// Run against the cluster of this kubeconfig, in place of a control plane for each test.
+    /// Run against the cluster of this kubeconfig, instead of a control plane for each test.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Arguments for `cargo test`, in one text.
+    /// Arguments for `cargo test`, as one string.
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     pub(crate) cargo_test_flags: Option<String>,
-    /// Nothing: the operator runs inside of the test.
+    /// Ignored: the operator runs inside the test.
     #[arg(long)]
     pub(crate) up_local: bool,
-    /// Nothing: a test sets its own control plane up.
+    /// Ignored: a test starts its own control plane.
     #[arg(long)]
     pub(crate) no_setup: bool,
-    /// Nothing: a control plane ends with its test.
+    /// Ignored: a control plane ends with its test.
     #[arg(long)]
     pub(crate) skip_cleanup_error: bool,
-    /// Go's, or of the old framework; refused with the reason.
+    /// Rejected: it is for Go operators or the old test framework.
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) go_test_flags: Option<String>,
     #[arg(long, allow_hyphen_values = true)]
@@ -163,16 +163,16 @@ pub(crate) struct TestClusterArgs {
     pub(crate) rest: Vec<String>,
 }
 
-/// Print what a new project depends on.
+/// Print the dependencies of a new project.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PrintDepsArgs {
-    /// Print a whole Cargo.toml.
+    /// Print a complete Cargo.toml.
     #[arg(long)]
     pub(crate) as_file: bool,
     /// As in `init`.
     #[arg(long, value_name = "DIR")]
     pub(crate) sdk_path: Option<PathBuf>,
-    /// Go's; refused with the reason.
+    /// Rejected: it is for Go operators.
     #[arg(long)]
     pub(crate) dep_manager: Option<String>,
 }

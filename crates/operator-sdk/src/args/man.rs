@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk man ~/.local/share/man/man1 && man operator-sdk-init")]
 pub(crate) struct ManArgs {
-    /// The directory of the pages; it is created if it does not exist.
+    /// The directory for the pages; it is created if it does not exist.
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }

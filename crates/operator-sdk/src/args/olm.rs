@@ -7,12 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::deploy::{ClusterArgs, duration};
 
-/// The namespace and the time of a command.
+/// The namespace and the time limit of a command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OlmArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// The namespace [default: the one of the context].
+    /// The namespace [default: that of the context].
     #[arg(long, short = 'n', value_name = "NS")]
     pub(crate) namespace: Option<String>,
     /// The time limit of the whole command, such as 90s or 2m.
@@ -20,27 +20,27 @@ pub(crate) struct OlmArgs {
     pub(crate) timeout: Duration,
 }
 
-/// How the registry pod of a bundle runs.
+/// Settings of the registry pod of a bundle.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RegistryArgs {
-    /// The image whose `opm` serves the catalog of the bundle.
+    /// The image with the `opm` that serves the catalog of the bundle.
     #[arg(
         long,
         default_value = "quay.io/operator-framework/opm:latest",
         value_name = "IMAGE"
     )]
     pub(crate) index_image: String,
-    /// The image with which the registry pod decompresses the catalog.
+    /// The image that decompresses the catalog in the registry pod.
     #[arg(
         long,
         default_value = "registry.access.redhat.com/ubi9/ubi:9.8",
         value_name = "IMAGE"
     )]
     pub(crate) decompression_image: String,
-    /// When these images are pulled.
+    /// The pull policy of these images.
     #[arg(long, default_value = "Always", value_name = "POLICY")]
     pub(crate) image_pull_policy: String,
-    /// A Secret of the namespace with credentials for these images.
+    /// The name of a Secret in the namespace with credentials for these images.
     #[arg(long, value_name = "SECRET")]
     pub(crate) pull_secret_name: Option<String>,
     /// The service account of the registry pod.
@@ -57,14 +57,14 @@ pub(crate) enum SecurityContextArg {
     /// No security context
     #[default]
     Legacy,
-    /// The one of the restricted Pod Security Standard
+    /// The security context that the restricted Pod Security Standard requires
     Restricted,
 }
 
 /// Install the operator of a bundle on a cluster with Operator Lifecycle Manager.
 ///
-/// A bundle directory needs no registry: its objects travel to the cluster in ConfigMaps, which a pod serves as a
-/// catalog. If the installation fails or Ctrl-C ends it, everything that it made is deleted again.
+/// A bundle directory needs no registry: its objects are stored in ConfigMaps, which a pod serves as a catalog. If the
+/// installation fails or is interrupted by Ctrl-C, all created objects are deleted.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk run bundle bundle\n  operator-sdk run bundle bundle --install-mode OwnNamespace -n operators\n  operator-sdk run bundle bundle --embedded"
@@ -79,8 +79,8 @@ pub(crate) struct RunBundleArgs {
     /// supports it, else OwnNamespace].
     #[arg(long, value_name = "MODE")]
     pub(crate) install_mode: Option<String>,
-    /// Start a control plane with Operator Lifecycle Manager for the operator in this process, until Ctrl-C; with
-    /// --kubeconfig, the file in which its kubeconfig is written.
+    /// Start a control plane with Operator Lifecycle Manager in this process, until Ctrl-C; with --kubeconfig, write
+    /// its kubeconfig to that file.
     #[arg(long, conflicts_with = "context")]
     pub(crate) embedded: bool,
     #[command(flatten)]
@@ -89,7 +89,7 @@ pub(crate) struct RunBundleArgs {
 
 /// Upgrade an operator that `run bundle` installed to the version of another bundle.
 ///
-/// If the upgrade fails before it is approved, or Ctrl-C ends it, the catalog is put back.
+/// If the upgrade fails before it is approved, or is interrupted by Ctrl-C, the previous catalog is restored.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk run bundle-upgrade bundle")]
 pub(crate) struct RunBundleUpgradeArgs {
@@ -105,7 +105,7 @@ pub(crate) struct RunBundleUpgradeArgs {
 /// Delete an operator that Operator Lifecycle Manager installed: its Subscription, its ClusterServiceVersion and its
 /// catalog.
 ///
-/// Definitions are deleted only if the operator owns them, and with them all their objects.
+/// CRDs are deleted only if the operator owns them. All their objects are deleted with them.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk cleanup memcached-operator --dry-run\n  operator-sdk cleanup memcached-operator --delete-all=false"
@@ -116,10 +116,10 @@ pub(crate) struct CleanupArgs {
     pub(crate) package: String,
     #[command(flatten)]
     pub(crate) olm: OlmArgs,
-    /// Delete the owned definitions and the OperatorGroup as well.
+    /// Delete the owned CRDs and the OperatorGroup as well.
     #[arg(long, action = clap::ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) delete_all: bool,
-    /// Delete the definitions that the operator owns, and with them all their objects.
+    /// Delete the CRDs that the operator owns, and with them all their objects.
     #[arg(long)]
     pub(crate) delete_crds: bool,
     /// Delete the OperatorGroup of `run bundle` if no Subscription is left in the namespace.
@@ -154,7 +154,7 @@ pub(crate) struct OlmInstallArgs {
     pub(crate) timeout: Duration,
 }
 
-/// Show the version of the installed Operator Lifecycle Manager and the state of its parts.
+/// Show the version of the installed Operator Lifecycle Manager and the state of its objects.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OlmStatusArgs {
     #[command(flatten)]
@@ -162,10 +162,10 @@ pub(crate) struct OlmStatusArgs {
     /// The namespace of Operator Lifecycle Manager.
     #[arg(long, default_value = "olm", value_name = "NS")]
     pub(crate) olm_namespace: String,
-    /// The version that must be installed [default: any].
+    /// The required version [default: any].
     #[arg(long, value_name = "VERSION")]
     pub(crate) version: Option<String>,
-    /// The manifests of the release, whose objects are looked for [default: the parts that every release has].
+    /// The manifests of the release, whose objects are checked [default: the objects that every release has].
     #[arg(long, value_name = "DIR|FILE")]
     pub(crate) manifests: Option<PathBuf>,
 }

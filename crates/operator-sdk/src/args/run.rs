@@ -17,7 +17,7 @@ use super::olm::{RunBundleArgs, RunBundleUpgradeArgs};
 pub(crate) struct RunArgs {
     #[command(subcommand)]
     pub(crate) command: Option<RunCommand>,
-    /// As in the operator-sdk of old: `run --local` is `run local`.
+    /// The form of operator-sdk 0.x: `run --local` is `run local`.
     #[arg(long, hide = true, required = true)]
     pub(crate) local: bool,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) enum RunCommand {
     BundleUpgrade(Box<RunBundleUpgradeArgs>),
 }
 
-/// The flags that `run --local` had.
+/// The flags of `run --local`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OldLocalArgs {
     #[arg(long, hide = true, alias = "namespace", value_name = "NS[,NS]")]
@@ -46,8 +46,9 @@ pub(crate) struct OldLocalArgs {
 
 /// Build the operator and run it on this machine, until Ctrl-C.
 ///
-/// It talks to the cluster of the kubeconfig, or with `--embedded` to a control plane that is started for it, with the
-/// CRDs of config/crd/bases installed. The exit code is the operator's, or 130 where Ctrl-C ended the build.
+/// It connects to the cluster of the kubeconfig, or with `--embedded` to a control plane that is started for it, with
+/// the CRDs of config/crd/bases installed. The exit code is that of the operator, or 130 if Ctrl-C interrupted the
+/// build.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk run local --embedded -- --zap-log-level=info\n  operator-sdk run local --watch-namespace default --enable-webhooks"
@@ -56,21 +57,21 @@ pub(crate) struct LocalArgs {
     /// Start a control plane for the operator, in this process.
     #[arg(long)]
     pub(crate) embedded: bool,
-    /// The namespaces that the operator watches, with commas between [default: all].
+    /// The namespaces that the operator watches, separated by commas [default: all].
     #[arg(long, alias = "namespace", value_name = "NS[,NS]")]
     pub(crate) watch_namespace: Option<String>,
-    /// The kubeconfig to use; with `--embedded`, where the one of the control plane is written.
+    /// The kubeconfig to use; with `--embedded`, the file to write the kubeconfig of the control plane to.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Build the operator optimized.
+    /// Build an optimized program.
     #[arg(long)]
     pub(crate) release: bool,
     #[command(flatten)]
     pub(crate) webhooks: WebhookArgs,
-    /// Arguments for the operator, in one text with quotes as in a shell.
+    /// Arguments for the operator, as one string with quotes as in a shell.
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     pub(crate) operator_flags: Option<String>,
-    /// Go's; refused with the reason.
+    /// Rejected: it is for Go operators.
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub(crate) go_ldflags: Option<String>,
     #[arg(long, hide = true)]
@@ -80,24 +81,24 @@ pub(crate) struct LocalArgs {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// How the webhooks of an operator on this machine are reached.
+/// The webhooks of an operator that runs on this machine.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WebhookArgs {
-    /// Have the cluster call the operator's webhooks on this machine: they are registered by URL, with a certificate
-    /// made for this run, and removed at the end [default: with `--embedded` if the project has webhooks].
+    /// Have the cluster call the operator's webhooks on this machine. They are registered by URL, with a certificate
+    /// created for this run, and removed at the end [default: with `--embedded`, if the project has webhooks].
     #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) enable_webhooks: Option<bool>,
-    /// The name or address of this machine as the cluster sees it, such as host.docker.internal for kind
+    /// The name or address of this machine as seen from the cluster, such as host.docker.internal for kind
     /// [default: 127.0.0.1].
     #[arg(long, value_name = "HOST", requires = "enable_webhooks")]
     pub(crate) webhook_host: Option<String>,
 }
 
-/// Develop: build and run the operator, and again whenever its source changes, until Ctrl-C.
+/// Build and run the operator, and restart it whenever its source changes, until Ctrl-C.
 ///
-/// A source that does not compile leaves the running operator as it is. After each successful build the manifests are
-/// written anew, and the CRDs of the cluster follow them. Standard error shows the steps and the operator's log. Ctrl-C
-/// ends all of it, with exit code 0.
+/// If the source does not compile, the running operator is kept. After each successful build the manifests are
+/// generated again and the CRDs of the cluster are updated. Standard error shows the steps and the operator's log.
+/// Ctrl-C stops everything, with exit code 0.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk dev --embedded --kubeconfig kubeconfig")]
 pub(crate) struct DevArgs {

@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-/// Bring the project to what this version of the tool scaffolds.
+/// Upgrade the project to the scaffold of this version of the tool.
 ///
-/// A three-way merge of what the version that made the project wrote (kept in .operator-sdk), what this version
-/// writes for the same commands, and your files. Files that you did not touch become the new ones; in those that you
-/// changed, your lines and the new ones are merged, and lines that both changed are marked as git marks conflicts.
-/// Nothing of yours is overwritten or removed. Generated manifests are left to `generate manifests`.
+/// Merges three versions of each file: the one that the earlier tool wrote (kept in .operator-sdk), the one that this
+/// tool writes for the same commands, and yours. Files that you did not change are replaced. In files that you changed,
+/// both changes are merged; conflicting lines are marked as git marks conflicts. None of your lines is lost. Generated
+/// manifests are not changed: run `generate manifests`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk upgrade --dry-run")]
 pub(crate) struct UpgradeArgs {

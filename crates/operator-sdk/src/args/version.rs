@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 
-/// Print the versions of the tool and of the Kubernetes API server that is embedded in it.
+/// Print the versions of this tool and of the embedded Kubernetes API server.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct VersionArgs {
-    /// The format of the output.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = VersionOutputArg::Text)]
     pub(crate) output: VersionOutputArg,
 }

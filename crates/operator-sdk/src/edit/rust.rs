@@ -1,8 +1,7 @@
-//! Insertions into Rust source, found through the syntax tree and made in the text.
+//! Insertions into Rust source, located by the syntax tree and made in the text.
 //!
-//! No marker comments: a place is named by what it is (the modules of a file, the end of a function), so that a user
-//! may reorder and reformat at will. Every function is idempotent and returns the text unchanged when the thing is
-//! there.
+//! There are no marker comments: a place is described by its syntax (the modules of a file, the end of a function), so
+//! that users may reorder and reformat. Every function is idempotent: it returns the text unchanged if the code exists.
 
 mod kube_attribute;
 
@@ -14,7 +13,7 @@ use crate::source::syntax;
 
 pub(crate) use kube_attribute::set_storage;
 
-/// Why the source was left alone.
+/// The reason why the source was not changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RustEditError {
     #[error("it is not valid Rust: {0}")]
@@ -43,7 +42,7 @@ pub(crate) fn add_module(source: &str, name: &str) -> Result<String, RustEditErr
     Ok(insert_sorted(source, &modules, name, &line).unwrap_or_else(|| insert_first(source, &file, &line)))
 }
 
-/// Adds `pub use module::{…};` among the uses of the file, or behind its modules.
+/// Adds `pub use module::{…};` to the uses of the file, or after its modules.
 pub(crate) fn add_reexport(source: &str, module: &str, names: &[String]) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let uses: Vec<(String, &Item)> = file
@@ -76,7 +75,7 @@ fn first_segment(tree: &syn::UseTree) -> String {
     }
 }
 
-/// Behind the last item with a smaller name, or before the first; `None` where there are no items.
+/// Inserts after the last item with a smaller name, or before the first; returns `None` if there are no items.
 fn insert_sorted(source: &str, items: &[(String, &Item)], name: &str, line: &str) -> Option<String> {
     let smaller = |(there, _): &&(String, &Item)| version_key(there) < version_key(name);
     if let Some((_, before)) = items.iter().rfind(smaller) {
@@ -86,7 +85,7 @@ fn insert_sorted(source: &str, items: &[(String, &Item)], name: &str, line: &str
     Some(insert(source, first.span().byte_range().start, line))
 }
 
-/// Orders names as rustfmt does: runs of digits by their number, so that `v2` comes before `v10`.
+/// Orders names as rustfmt does: digits compare as numbers, so that `v2` comes before `v10`.
 fn version_key(name: &str) -> Vec<(String, u64)> {
     let mut key = Vec::new();
     let mut rest = name;
@@ -119,7 +118,8 @@ pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Resul
     laid_out(text, function)
 }
 
-/// The chain that a function ends in, in one line or with a line a call, as rustfmt has it. One with comments stays.
+/// Lays out the chain at the end of a function as rustfmt does: on one line, or with one line per call. A chain with
+/// comments is not changed.
 fn laid_out(source: String, function: &str) -> Result<String, RustEditError> {
     let file = syntax::parse(&source)?;
     let tail = tail_of(&find(&file, function)?.block, function)?;
@@ -157,7 +157,7 @@ fn laid_out(source: String, function: &str) -> Result<String, RustEditError> {
     Ok(laid)
 }
 
-/// The widths of rustfmt: of a line, and of a chain of several calls in one line.
+/// rustfmt's maximum widths: of a line, and of a chain with several calls on one line.
 pub(crate) const MAX_WIDTH: usize = 100;
 const CHAIN_WIDTH: usize = 60;
 
@@ -186,7 +186,7 @@ fn remove_item(source: &str, wanted: impl Fn(&Item) -> bool) -> Result<String, R
     ))
 }
 
-/// Returns true if a file has comments and attributes alone. Source that is not valid is not empty.
+/// Returns true if a file contains only comments and attributes. Invalid source is not empty.
 pub(crate) fn has_no_items(source: &str) -> bool {
     syntax::parse(source).is_ok_and(|file| file.items.is_empty())
 }
@@ -208,7 +208,7 @@ pub(crate) fn remove_calls(source: &str, function: &str, calls: &[String]) -> Re
     laid_out(text, function)
 }
 
-/// Removes every call of a method from the chain that a function ends in, whatever its arguments.
+/// Removes every call of a method, with any arguments, from the chain at the end of a function.
 pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let tail = tail_of(&find(&file, function)?.block, function)?;
@@ -225,7 +225,7 @@ pub(crate) fn has_function(source: &str, name: &str) -> bool {
     syntax::parse(source).is_ok_and(|file| find(&file, name).is_ok())
 }
 
-/// Adds names to `use path::{…};`, which is made where there is none.
+/// Adds names to `use path::{…};`, which is created if it does not exist.
 pub(crate) fn add_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let found = file.items.iter().find_map(|item| match item {
@@ -251,7 +251,7 @@ pub(crate) fn add_imports(source: &str, path: &str, names: &[&str]) -> Result<St
     Ok(edited)
 }
 
-/// Behind the use of the same crate that comes before it in the alphabet, or in a group of its own.
+/// Inserts after the use of the same crate that precedes it alphabetically, or in a new group.
 fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
     let text_of = |item: &Item| match item {
         Item::Use(used) => Some(used.tree.to_token_stream().to_string().replace(' ', "")),
@@ -277,7 +277,7 @@ fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
     }
 }
 
-/// Takes names out of `use path::{…};`, and the whole of it with the last.
+/// Removes names from `use path::{…};`, and the whole item with its last name.
 pub(crate) fn remove_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let found = file.items.iter().find_map(|item| match item {
@@ -297,7 +297,7 @@ pub(crate) fn remove_imports(source: &str, path: &str, names: &[&str]) -> Result
     Ok(edited)
 }
 
-/// Removes the functions whose names end so, with their attributes.
+/// Removes the functions whose names end with the suffix, with their attributes.
 pub(crate) fn remove_functions(source: &str, suffix: &str) -> Result<String, RustEditError> {
     let mut text = source.to_owned();
     loop {
@@ -318,7 +318,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// The names that a tree imports from a path, if it is about that path and has plain names alone.
+/// Returns the names that a tree imports from a path, if all of it is about that path and has only plain names.
 fn imported(tree: &syn::UseTree, path: &str) -> Option<Vec<String>> {
     let Some((head, rest)) = path.split_once("::").or((!path.is_empty()).then_some((path, ""))) else {
         return match tree {
@@ -341,8 +341,7 @@ fn imported(tree: &syn::UseTree, path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// A `use` of names in the form of rustfmt.
-/// `use path::{…};` in one line, or wrapped as rustfmt does; `start` may be `pub use`.
+/// Returns `use path::{…};` on one line, or wrapped as rustfmt does; `start` may be `pub use`.
 pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
     if let [one] = names {
         return format!("{start} {path}::{one};\n");
@@ -366,7 +365,7 @@ pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
     format!("{start} {path}::{{\n{}\n}};\n", lines.join("\n"))
 }
 
-/// Returns true if a file implements a trait for a type, both by their last names.
+/// Returns true if a file implements a trait for a type; both are compared by their last path segments.
 pub(crate) fn has_impl(source: &str, trait_: &str, type_: &str) -> bool {
     let Ok(file) = syntax::parse(source) else {
         return false;
@@ -390,7 +389,7 @@ pub(crate) fn add_item(source: &str, item: &str) -> String {
     format!("{}\n\n{}\n", source.trim_end(), item.trim())
 }
 
-/// From the end of the receiver to the end of the call.
+/// Returns the range from the end of the receiver to the end of the call.
 fn range_of_call(
     chain: &Expr,
     wanted: &dyn Fn(&syn::ExprMethodCall) -> bool,
@@ -412,7 +411,7 @@ fn without_lines(source: &str, range: std::ops::Range<usize>) -> String {
         .map_or(0, |newline| newline + 1);
     let before = source.get(..start).unwrap_or_default();
     let after = source.get(line_end(source, range.end)..).unwrap_or_default();
-    // No two empty lines where the item was, and none at the end.
+    // Avoids two empty lines in place of the item, and an empty line at the end.
     let after = match before.is_empty() || before.ends_with("\n\n") {
         true => after.trim_start_matches('\n'),
         false => after,
@@ -437,7 +436,7 @@ fn is_call(there: &syn::ExprMethodCall, wanted: &Expr) -> bool {
         && same(&there.args, &wanted.args))
 }
 
-/// Returns true if two pieces of syntax are the same but for their layout.
+/// Returns true if two pieces of syntax differ at most in layout.
 fn same(left: &impl ToTokens, right: &impl ToTokens) -> bool {
     left.to_token_stream().to_string() == right.to_token_stream().to_string()
 }
@@ -464,7 +463,7 @@ fn end_of(item: &Item) -> usize {
     item.span().byte_range().end
 }
 
-/// The start of the line behind the one that has the byte.
+/// Returns the start of the line after the one with the byte.
 fn line_end(source: &str, at: usize) -> usize {
     let rest = source.get(at..).unwrap_or_default();
     rest.find('\n').map_or(source.len(), |newline| at + newline + 1)
@@ -489,7 +488,7 @@ fn insert(source: &str, at: usize, text: &str) -> String {
     format!("{before}{gap}{text}{after}")
 }
 
-/// Before the first item, or at the end of a file that has none but its own comments and attributes.
+/// Inserts before the first item, or at the end of a file without items.
 fn insert_first(source: &str, file: &File, line: &str) -> String {
     match file.items.first() {
         Some(first) => insert(source, first.span().byte_range().start, &format!("{line}\n")),

@@ -1,24 +1,24 @@
-//! What a program for Linux says of itself: its architecture, and whether it needs a loader around it.
+//! ELF headers of Linux programs: architecture and linkage.
 
-/// A program that can run in an empty image.
+/// A static program, which can run in an empty image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Static {
-    /// As in Go's `GOARCH`, which images use.
+    /// The architecture, as in `GOARCH`, which images use.
     pub(crate) architecture: &'static str,
 }
 
-/// A program that cannot.
+/// A program that cannot run in an empty image.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum ElfError {
-    #[error("it is no program for Linux")]
+    #[error("it is not a Linux program")]
     NoProgram,
-    #[error("it is for an architecture that is not known (number {0} of ELF)")]
+    #[error("unknown architecture (ELF machine {0})")]
     Architecture(u16),
-    #[error("it is not static: it needs the loader {0} around it")]
+    #[error("it is not static: it needs the loader {0}")]
     Dynamic(String),
 }
 
-/// The machines of 64-bit ELF files.
+/// The machine numbers of 64-bit ELF files.
 const ARCHITECTURES: [(u16, &str); 6] = [
     (62, "amd64"),
     (183, "arm64"),
@@ -28,7 +28,7 @@ const ARCHITECTURES: [(u16, &str); 6] = [
     (258, "loong64"),
 ];
 
-/// The program header that names a loader.
+/// The type of the program header that names a loader.
 const INTERPRETER: u32 = 3;
 
 pub(crate) fn check(program: &[u8]) -> Result<Static, ElfError> {
@@ -42,7 +42,7 @@ pub(crate) fn check(program: &[u8]) -> Result<Static, ElfError> {
     Ok(Static { architecture })
 }
 
-/// Reads numbers in the order of bytes that the file has.
+/// Reads numbers in the byte order of the file.
 struct Reader<'a> {
     bytes: &'a [u8],
     big: bool,
@@ -51,7 +51,7 @@ struct Reader<'a> {
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    /// 64-bit ELF files alone.
+    /// Returns a reader of a 64-bit ELF file; `None` for other files.
     fn of(bytes: &'a [u8]) -> Option<Self> {
         let (magic, class, order) = (bytes.get(..4)?, bytes.get(4)?, bytes.get(5)?);
         (magic == b"\x7fELF" && *class == 2).then_some(Self {

@@ -1,4 +1,4 @@
-//! The name of an image: registry, repository, tag.
+//! Image names: registry, repository and tag.
 
 use crate::failure::Hinted;
 
@@ -26,7 +26,7 @@ impl Hinted for ReferenceError {
     }
 }
 
-/// The host behind names without one.
+/// The registry of names without a host.
 const DOCKER: &str = "registry-1.docker.io";
 
 // === impl Reference ===
@@ -38,7 +38,7 @@ impl Reference {
             reason,
         };
         if text.contains('@') {
-            return Err(wrong("an image that is built gets its digest afterwards"));
+            return Err(wrong("it has a digest, which is only known after the build"));
         }
         let (name, tag) = match text.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => (name, tag),
@@ -46,13 +46,13 @@ impl Reference {
         };
         if !is_tag(tag) {
             return Err(wrong(
-                "its tag has other characters than letters, digits, `_`, `.` and `-`, or is too long",
+                "its tag is too long, or has characters other than letters, digits, `_`, `.` and `-`",
             ));
         }
         let (registry, repository) = split_host(name);
         if !repository.split('/').all(is_component) {
             return Err(wrong(
-                "its repository has other characters than lower case letters, digits, `_`, `.` and `-`",
+                "its repository has characters other than lower-case letters, digits, `_`, `.` and `-`",
             ));
         }
         Ok(Self {
@@ -67,7 +67,7 @@ impl Reference {
         })
     }
 
-    /// Checks the name of an image that a cluster pulls, which may have a digest.
+    /// Checks an image name that a cluster pulls, which may have a digest.
     pub(crate) fn check(text: &str) -> Result<(), ReferenceError> {
         let Some((name, digest)) = text.split_once('@') else {
             return Self::parse(text).map(drop);
@@ -81,7 +81,7 @@ impl Reference {
         Self::parse(name).map(drop)
     }
 
-    /// Returns true if the registry is on this machine, where TLS is not usual.
+    /// Returns true if the registry is on this machine, where TLS is unusual.
     pub(crate) fn is_local(&self) -> bool {
         let host = self
             .registry
@@ -91,7 +91,7 @@ impl Reference {
     }
 }
 
-/// The first part is a host if it could not be a part of a repository.
+/// Splits off the first part if it is a host: it could not be part of a repository.
 fn split_host(name: &str) -> (&str, &str) {
     match name.split_once('/') {
         Some((host, rest)) if host.contains(['.', ':']) || host == "localhost" => match host {

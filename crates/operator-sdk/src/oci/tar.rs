@@ -1,4 +1,4 @@
-//! A tar archive in the POSIX form (ustar): everything belongs to root and is from 1970.
+//! Tar archives in the POSIX format (ustar): all files belong to root and have the time 0.
 
 const BLOCK: usize = 512;
 
@@ -9,7 +9,7 @@ pub(crate) struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// An archive in the making.
+/// An archive under construction.
 #[derive(Default)]
 pub(crate) struct Archive(Vec<u8>);
 
@@ -44,7 +44,7 @@ impl<'a> Entry<'a> {
 // === impl Archive ===
 
 impl Archive {
-    /// Adds an entry; the path has at most 100 bytes, as all of ours have.
+    /// Adds an entry; the path has at most 100 bytes.
     pub(crate) fn add(&mut self, path: &str, entry: &Entry<'_>) {
         self.0.extend_from_slice(&header(path, entry));
         self.0.extend_from_slice(entry.bytes);
@@ -70,7 +70,7 @@ fn header(path: &str, entry: &Entry<'_>) -> Vec<u8> {
     field("0000000", 8);
     field(&format!("{:011o}", entry.bytes.len()), 12);
     field("00000000000", 12);
-    // The checksum is made with spaces in its own place.
+    // The checksum is computed with spaces in its own field.
     field("        ", 8);
     field(char::from(entry.kind).encode_utf8(&mut [0; 4]), 1);
     field("", 100);

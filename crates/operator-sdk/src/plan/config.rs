@@ -1,8 +1,8 @@
-//! The `config/` tree: what changes there when the operator changes.
+//! The changes of the `config/` tree.
 //!
 //! The tree is a function of the operator (`operator_manifests::config`). A command compares the trees of the operator
-//! before and after: files that differ are written, entries of kustomizations come and go, and everything else stays
-//! as the user has it.
+//! before and after: files that differ are written, and entries of kustomizations are added and removed. User changes
+//! elsewhere are kept.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::PlanError;
 use super::draft::{Draft, yaml_error};
 use crate::project::{Config, Resource, Tree};
 
-/// The operator of a project, as its `config/` sees it. What PROJECT does not say, the kustomizations do.
+/// Returns the operator of a project for `config/`: the settings of PROJECT, completed by those of the kustomizations.
 pub(crate) fn operator(config: &Config, tree: &Tree) -> Result<Operator, PlanError> {
     let text = tree.get(config::DEFAULT).unwrap_or_default();
     let has = |entry: &str| {
@@ -33,7 +33,7 @@ pub(crate) fn operator(config: &Config, tree: &Tree) -> Result<Operator, PlanErr
     })
 }
 
-/// The same operator with the kinds that another PROJECT file has.
+/// Returns the same operator with the kinds of another PROJECT file.
 pub(crate) fn with_config(operator: &Operator, config: &Config) -> Operator {
     Operator {
         namespaced: config.namespaced,
@@ -58,7 +58,7 @@ fn kind(config: &Config, resource: &Resource) -> Kind {
     }
 }
 
-/// Plans what becomes of `config/` when `before` becomes `after`.
+/// Plans the changes of `config/` when `before` becomes `after`.
 pub(crate) fn change(
     draft: &mut Draft<'_>,
     before: Option<&Operator>,
@@ -121,12 +121,12 @@ fn change_entries(
             let text = config::kustomization(after, path, entries);
             draft.put(path, text.map_err(|error| yaml_error(path, &error))?);
         }
-        // Otherwise the user does without this kustomization.
+        // Otherwise the user has removed this kustomization.
     }
     Ok(())
 }
 
-/// A kustomization without entries is an error to kustomize; the user's own entries keep theirs.
+/// Removes a kustomization without entries, which is an error in kustomize; entries of the user are kept.
 fn remove_if_empty(draft: &mut Draft<'_>, path: &str, operator: &Operator) -> Result<(), PlanError> {
     let head = config::kustomization(operator, path, []).map_err(|error| yaml_error(path, &error))?;
     if draft.get(path).is_some_and(|text| text.trim() == head.trim()) {

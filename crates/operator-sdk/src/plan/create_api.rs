@@ -1,4 +1,4 @@
-//! `create api`: a kind's type, controller, test, sample and roles, and their places in the project.
+//! `create api`: type, controller, test, sample and roles of a kind, and their registration in the project.
 
 pub(crate) mod checks;
 mod definition;
@@ -18,7 +18,7 @@ use crate::project::layout::{self, Place};
 use crate::project::{Api, Config, NamedController, Project, Resource};
 use crate::template::{self, ApiValues};
 
-/// Plans the files; `resource` and `controller` of the arguments are said by now, or take their defaults.
+/// Plans the files; `resource` and `controller` of the arguments are set or take their defaults.
 pub(crate) fn plan(args: &CreateApiArgs, project: &Project) -> Result<Plan, PlanError> {
     let wanted = checked(args, project)?;
     let mut draft = Draft::new(&project.tree, args.force);
@@ -74,7 +74,7 @@ fn resource(wanted: &Wanted, config: &Config) -> Resource {
     resource
 }
 
-/// One controller is `controller: true`; when there are several, each has its name.
+/// Records a controller: a single one is `controller: true`; several are listed by name.
 fn add_controller(resource: &mut Resource, api: &ApiValues) {
     let named = |name: &str| NamedController {
         name: name.to_owned(),
@@ -116,7 +116,7 @@ fn write_type(draft: &mut Draft<'_>, wanted: &Wanted) -> Result<(), PlanError> {
     )
 }
 
-/// Adds `pub mod module;` and its names to a module such as `api::cache::v1`, which is made where it is not there.
+/// Adds `pub mod module;` and its names to a module such as `api::cache::v1`, which is created if it does not exist.
 pub(crate) fn add_to_module(
     draft: &mut Draft<'_>,
     api: &ApiValues,
@@ -126,7 +126,7 @@ pub(crate) fn add_to_module(
 ) -> Result<(), PlanError> {
     let header = &api.header;
     for (depth, parent) in Place::parents(path).into_iter().enumerate() {
-        // The outermost is `init`'s, but that of the webhooks; the next is that of the group.
+        // `init` wrote the outermost module, except that of the webhooks; the next one is that of the group.
         let start = match depth {
             0 if parent.path == layout::WEBHOOK => Some(format!(
                 "{header}//! The webhooks of this operator, by version.\n"
@@ -155,7 +155,7 @@ pub(crate) fn add_to_module(
 
 fn write_controller(draft: &mut Draft<'_>, wanted: &Wanted) -> Result<(), PlanError> {
     let api = &wanted.api;
-    // A controller that shares a kind with others leaves its status to them.
+    // A further controller of a kind does not write its status.
     let (code, test) = match (&api.image, api.foreign || api.controller_name.is_some()) {
         (_, true) => ("further/controller.rs", "further/test.rs"),
         (Some(_), false) => ("image/controller.rs", "image/test.rs"),
@@ -197,7 +197,7 @@ pub(crate) fn controller_call(path: &str, module: &str) -> String {
 
 // === the role ===
 
-/// The role with these rules too, as `generate manifests` will write it.
+/// Returns the role with additional rules, as `generate manifests` will write it.
 pub(crate) fn with_rules(draft: &Draft<'_>, config: &Config, more: Vec<Rule>) -> Result<String, PlanError> {
     let there = draft.get(layout::ROLE);
     let mut rules = there.map_or_else(|| Ok(Vec::new()), manifests::rules_of)?;
@@ -205,7 +205,7 @@ pub(crate) fn with_rules(draft: &Draft<'_>, config: &Config, more: Vec<Rule>) ->
     Ok(manifests::role(&rules, config.namespaced))
 }
 
-/// The permissions that follow from the kinds that the scaffolded controller watches and owns.
+/// Returns the permissions for the kinds that the scaffolded controller watches and owns.
 fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
     let (read, all) = ("get;list;watch", "create;delete;get;list;patch;update;watch");
     let rule = |group: &str, resource: &str, verbs: &str| Rule {
@@ -236,7 +236,7 @@ fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
 
 // === the dependency ===
 
-/// Cargo.toml with the crate of somebody else's types; one that is there keeps its version.
+/// Adds the crate of external types to Cargo.toml; an existing one keeps its version.
 fn with_dependency(manifest: &str, module: &str) -> Result<String, PlanError> {
     let broken = |reason: String| PlanError::Edit {
         path: layout::CARGO.to_owned(),
@@ -245,7 +245,7 @@ fn with_dependency(manifest: &str, module: &str) -> Result<String, PlanError> {
     };
     let (name, version) = module.split_once('@').ok_or_else(|| {
         PlanError::Usage(
-            format!("{module:?} is no crate with a version"),
+            format!("{module:?} is not a crate with a version"),
             "write it as `--external-api-module NAME@VERSION`",
         )
     })?;

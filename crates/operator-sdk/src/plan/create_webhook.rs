@@ -1,4 +1,4 @@
-//! `create webhook` and `delete webhook`: defaults, checks and conversion of a kind.
+//! `create webhook` and `delete webhook`: defaulting, validation and conversion of a kind.
 
 use operator_manifests::config::Operator;
 use operator_manifests::webhook::{Target, configurations};
@@ -23,8 +23,8 @@ const CERTIFICATES: &str = "managed_certificates()";
 pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, PlanError> {
     if args.parts.is_empty() {
         return Err(PlanError::Usage(
-            "no webhook was named".to_owned(),
-            "say `--defaulting`, `--programmatic-validation`, `--conversion`, or several of them",
+            "no type of webhook was given".to_owned(),
+            "use one or more of `--defaulting`, `--programmatic-validation` and `--conversion`",
         ));
     }
     let resource = resource_of(args, project)?;
@@ -59,7 +59,7 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
     settle(draft, &changed, &before, &after)
 }
 
-/// Writes what follows from changed webhooks; `before` and `after` are the operator as it was and will be.
+/// Updates the files that depend on the webhooks; `before` and `after` are the states of the operator.
 fn settle(
     mut draft: Draft<'_>,
     changed: &Config,
@@ -76,7 +76,7 @@ fn settle(
 
 // === checks ===
 
-/// The kind as PROJECT has it, or as it will: webhooks may be about kinds of others.
+/// Returns the kind from PROJECT, or the entry that it will have: webhooks may be for kinds of other projects.
 fn resource_of(args: &CreateWebhookArgs, project: &Project) -> Result<Resource, PlanError> {
     let kind = &args.kind;
     if let Some(there) = project.config.find(&kind.group, &kind.version, &kind.kind) {
@@ -110,7 +110,7 @@ fn resource_of(args: &CreateWebhookArgs, project: &Project) -> Result<Resource, 
     })
 }
 
-/// A kind whose type would hide what the file of its webhooks uses.
+/// Rejects a kind whose type would hide a name that its webhook file uses.
 fn check_name(kind: &str) -> Result<(), PlanError> {
     const USED: [&str; 8] = [
         "AdmissionRequest",
@@ -136,7 +136,7 @@ fn check_new(args: &CreateWebhookArgs, there: &Webhooks, spokes: &[String]) -> R
     let again = [
         (parts.defaulting && there.defaulting, "defaulting"),
         (parts.programmatic_validation && there.validation, "validating"),
-        // Further versions join a conversion that exists.
+        // Further versions are added to an existing conversion.
         (
             parts.conversion && there.conversion && spokes.is_empty(),
             "conversion",
@@ -151,8 +151,8 @@ fn check_new(args: &CreateWebhookArgs, there: &Webhooks, spokes: &[String]) -> R
     }
 }
 
-/// Returns the versions to convert to the hub: those that were named, or all others. Versions that are converted already
-/// are left out without `--force`.
+/// Returns the versions to convert to the hub: the given ones, or all others. Without `--force`, versions that already
+/// have a conversion are omitted.
 fn spokes_of(
     args: &CreateWebhookArgs,
     there: &Webhooks,
@@ -175,7 +175,7 @@ fn spokes_of(
     if let Some(hub) = hub {
         return Err(PlanError::Usage(
             format!("{} is converted through version {}", kind.kind, hub.version),
-            "a kind has one version in the middle: take its webhook away first, with `operator-sdk delete webhook --conversion`",
+            "a kind has one hub version: remove its conversion first with `operator-sdk delete webhook --conversion`",
         ));
     }
     let named = args
@@ -191,7 +191,7 @@ fn spokes_of(
     if others.is_empty() {
         return Err(PlanError::Usage(
             format!("{} has no other version to convert", kind.kind),
-            "write one first with `operator-sdk create api --version`",
+            "add one first with `operator-sdk create api --version`",
         ));
     }
     let mut spokes = match args.spoke.is_empty() {
@@ -329,7 +329,7 @@ fn write_test(
     Ok(())
 }
 
-/// The conversion of one version to the hub and back.
+/// Adds the conversion of one version to the hub and back.
 fn write_spoke(
     draft: &mut Draft<'_>,
     version: &str,
@@ -382,8 +382,8 @@ fn write_conversion(
     })
 }
 
-/// Objects are stored in the version through which all others are converted: each request then costs one conversion at
-/// most, and what only the hub can say is kept.
+/// Makes the hub the storage version: a request then needs at most one conversion, and fields that exist only in the
+/// hub are kept.
 fn store_in_hub(draft: &mut Draft<'_>, hub: &ApiValues, project: &Project) -> Result<(), PlanError> {
     let versions = project.config.resources.iter();
     let versions = versions.filter(|there| there.is_kind(&hub.group, &hub.kind) && there.api.is_some());
@@ -424,7 +424,7 @@ fn absolute(path: &str) -> String {
 
 // === registration ===
 
-/// What makes the webhooks of a kind, as src/lib.rs calls it.
+/// Returns the call in src/lib.rs that creates the webhooks of a kind.
 fn constructor(api: &ApiValues, place: &Place) -> String {
     let module = layout::webhook_module(&api.kind);
     format!("{}::{module}::webhook()", place.webhook_path())
@@ -448,7 +448,7 @@ pub(crate) fn set_certificates(draft: &mut Draft<'_>, managed: bool) -> Result<(
     })
 }
 
-/// config/webhook/manifests.yaml as `generate manifests` will write it; entries with options of their own stay.
+/// Writes config/webhook/manifests.yaml as `generate manifests` will; entries with custom options are kept.
 fn write_manifests(draft: &mut Draft<'_>, config: &Config) {
     let there = draft.get(layout::WEBHOOK_MANIFESTS).unwrap_or_default();
     let there = entries_of(there);
@@ -492,7 +492,7 @@ fn entries_of(manifests: &str) -> Vec<Value> {
     entries.flatten().cloned().collect()
 }
 
-/// The role with or without what certificates of one's own need, as `generate manifests` will write it.
+/// Returns the role with or without the rules for managed certificates, as `generate manifests` will write it.
 pub(crate) fn write_role(draft: &mut Draft<'_>, config: &Config, managed: bool) -> Result<(), PlanError> {
     let there = draft.get(layout::ROLE);
     let mut rules = there.map_or_else(|| Ok(Vec::new()), manifests::rules_of)?;
@@ -540,7 +540,7 @@ fn certificate_rules(config: &Config) -> Vec<Rule> {
     rules
 }
 
-/// What an operator might do in its own namespace it may do everywhere, but for reading Secrets.
+/// Grants the rules of the own namespace for all namespaces, except reading Secrets.
 pub(crate) fn widen(rules: &mut [Rule]) {
     for rule in rules.iter_mut().filter(|rule| !is_about_certificates(rule)) {
         rule.namespace
@@ -597,7 +597,7 @@ pub(crate) fn deletion(args: &DeleteWebhookArgs, project: &Project) -> Result<Pl
     settle(draft, &changed, &before, &after)
 }
 
-/// Takes the named webhooks, or all, out of `rest`; what was taken.
+/// Removes the given webhooks, or all, from `rest`, and returns the removed ones.
 fn without(rest: &mut Webhooks, parts: WebhookArgs, name: &str) -> Result<WebhookArgs, PlanError> {
     let all = parts.is_empty();
     let mut take = |wanted: bool, there: fn(&mut Webhooks) -> &mut bool, what: &str| {
@@ -651,7 +651,7 @@ fn remove_all(draft: &mut Draft<'_>, api: &ApiValues, place: &Place) -> Result<(
     Ok(())
 }
 
-/// The webhooks are not made any more; their code stays for its author to remove.
+/// Removes the calls that create the webhooks; their code stays for the author to remove.
 fn remove_calls(
     draft: &mut Draft<'_>,
     gone: WebhookArgs,
@@ -675,7 +675,7 @@ fn remove_calls(
     })?;
     let path = place.webhook_test();
     if gone.conversion && draft.get(&path).is_some() {
-        // Its tests name a type that does not convert any more.
+        // Its tests use a type that is no longer converted.
         for suffix in ["_comes_back_whole", "_is_served_too"] {
             draft.edit_rust(&path, None, |source| rust::remove_functions(source, suffix))?;
         }

@@ -1,4 +1,4 @@
-//! `delete`: what a command of `create` wrote is taken back.
+//! `delete`: removes the files that a `create` command wrote.
 
 use operator_manifests::config::Kind;
 use operator_manifests::rbac::Rule;
@@ -24,7 +24,7 @@ pub(crate) fn api(args: &DeleteApiArgs, project: &Project) -> Result<Plan, PlanE
     if resource.has_webhooks() {
         return Err(PlanError::Usage(
             format!("{name} has webhooks"),
-            "take them out first with `operator-sdk delete webhook`",
+            "remove them first with `operator-sdk delete webhook`",
         ));
     }
     let mut draft = Draft::new(&project.tree, args.consent.force);
@@ -48,7 +48,7 @@ pub(crate) fn api(args: &DeleteApiArgs, project: &Project) -> Result<Plan, PlanE
     Ok(draft.plan)
 }
 
-/// The stored version is the last to go.
+/// Checks that the storage version is removed last.
 fn check_storage(resource: &Resource, rest: &Config) -> Result<(), PlanError> {
     let others: Vec<&Resource> = rest
         .resources
@@ -68,7 +68,7 @@ fn check_storage(resource: &Resource, rest: &Config) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The names of a kind's controllers in CamelCase.
+/// Returns the names of the controllers of a kind in CamelCase.
 fn controllers_of(resource: &Resource) -> Vec<String> {
     let named = resource.controllers.iter().map(|controller| {
         if controller.name == resource.kind.to_lowercase() {
@@ -136,7 +136,7 @@ pub(crate) fn remove_from_module(draft: &mut Draft<'_>, path: &str, module: &str
     })
 }
 
-/// Modules of a version or a group that have nothing any more go; those of `init` stay.
+/// Removes empty modules of a version or a group; modules of `init` stay.
 pub(crate) fn remove_empty_modules(draft: &mut Draft<'_>, place: &Place) -> Result<(), PlanError> {
     for path in [place.api_path(), place.controller_path(), place.webhook_path()] {
         for parent in Place::parents(&path).into_iter().rev() {
@@ -153,7 +153,7 @@ pub(crate) fn remove_empty_modules(draft: &mut Draft<'_>, place: &Place) -> Resu
     Ok(())
 }
 
-/// The role without the rules about a kind of this project that is gone.
+/// Returns the role without the rules about a removed kind of this project.
 fn remove_rules(draft: &mut Draft<'_>, resource: &Resource, rest: &Config) -> Result<(), PlanError> {
     let stays = rest
         .resources
@@ -183,7 +183,7 @@ fn remove_rules(draft: &mut Draft<'_>, resource: &Resource, rest: &Config) -> Re
     Ok(())
 }
 
-/// Returns true if a definition on disk has this version alone as its stored one.
+/// Returns true if a CRD on disk has this version as its storage version.
 pub(crate) fn stores(crd: &Value, version: &str) -> bool {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     versions.is_some_and(|versions| {

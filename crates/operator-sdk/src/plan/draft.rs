@@ -1,4 +1,4 @@
-//! A plan in the making: what a command sees of a project while it changes it.
+//! A plan under construction: the view of a project that a command changes.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use super::{Plan, PlanError};
 use crate::edit::rust::RustEditError;
 use crate::project::Tree;
 
-/// A plan on top of the files of a project. Later steps see what earlier ones wrote.
+/// A plan on top of the files of a project. Later steps see the changes of earlier ones.
 pub(crate) struct Draft<'a> {
     pub(crate) plan: Plan,
     tree: &'a Tree,
-    /// True if files that the user changed may be written over.
+    /// True if files that the user changed may be overwritten.
     pub(crate) force: bool,
 }
 
@@ -27,24 +27,24 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A file as it will be.
+    /// Returns the planned text of a file.
     pub(crate) fn get(&self, path: &str) -> Option<&str> {
         self.plan.planned(path).unwrap_or_else(|| self.tree.get(path))
     }
 
-    /// Writes a file that is the tool's.
+    /// Writes a file that the tool owns.
     pub(crate) fn put(&mut self, path: &str, text: String) {
         self.plan.put(path, self.tree.get(path), text);
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file if it exists.
     pub(crate) fn remove(&mut self, path: &str) {
         if self.get(path).is_some() {
             self.plan.remove(path, self.tree.get(path));
         }
     }
 
-    /// Writes a file that the user will own: once.
+    /// Writes a file that the user will own, if it does not exist.
     pub(crate) fn own(&mut self, path: &str, text: String) -> Result<(), PlanError> {
         if self.tree.get(path).is_some() && !self.force {
             return Err(PlanError::AlreadyThere(path.to_owned()));
@@ -53,7 +53,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Edits Rust source; a file that is not there begins as `start`.
+    /// Edits Rust source; a missing file starts as `start`.
     pub(crate) fn edit_rust(
         &mut self,
         path: &str,
@@ -63,25 +63,25 @@ impl<'a> Draft<'a> {
         let failed = |reason: String| PlanError::Edit {
             path: path.to_owned(),
             reason,
-            remedy: "correct the file or give it back the form that `init` wrote, then run the command again"
+            remedy: "correct the file or restore the form that `init` wrote, then run the command again"
                 .to_owned(),
         };
         let source = match (self.get(path), start) {
             (Some(text), _) => text.to_owned(),
             (None, Some(start)) => start,
-            (None, None) => return Err(failed("it is not there".to_owned())),
+            (None, None) => return Err(failed("the file does not exist".to_owned())),
         };
         let after = edit(&source).map_err(|error| failed(error.to_string()))?;
         self.put(path, after);
         Ok(())
     }
 
-    /// Adds an entry to a kustomization that is there.
+    /// Adds an entry to an existing kustomization.
     pub(crate) fn add_entry(&mut self, path: &str, key: &str, entry: &Value) -> Result<(), PlanError> {
         self.edit_yaml(path, |text| kustomize::add_entry(text, key, entry))
     }
 
-    /// Removes an entry of a kustomization that is there.
+    /// Removes an entry from an existing kustomization.
     pub(crate) fn remove_entry(&mut self, path: &str, key: &str, entry: &Value) -> Result<(), PlanError> {
         self.edit_yaml(path, |text| kustomize::remove_entry(text, key, entry))
     }

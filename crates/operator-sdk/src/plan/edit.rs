@@ -1,4 +1,4 @@
-//! `edit`: what the project as a whole is.
+//! `edit`: changes project settings.
 
 use super::draft::Draft;
 use super::init::Head;
@@ -7,7 +7,7 @@ use super::{Plan, PlanError, config, create_webhook, manifests};
 use crate::args::EditArgs;
 use crate::project::{Project, layout};
 
-/// Plans the files; `head` is the new head of source files, if there is to be one.
+/// Plans the files; `head` is the new header of source files, if it changes.
 ///
 /// `source` is the new source of the SDK's crates, if it changes.
 pub(crate) fn plan(
@@ -41,8 +41,8 @@ pub(crate) fn plan(
     after.cert_manager = args.cert_manager.unwrap_or(before.cert_manager);
     if after.prometheus && !after.metrics {
         return Err(PlanError::Usage(
-            "Prometheus has nothing to read: the operator serves no metrics".to_owned(),
-            "switch them on too with `--metrics`",
+            "`--prometheus` needs metrics, and the operator serves none".to_owned(),
+            "enable them with `--metrics`",
         ));
     }
     config::change(&mut draft, Some(&before), &after)?;
@@ -69,13 +69,13 @@ pub(crate) fn plan(
     Ok(draft.plan)
 }
 
-/// Kinds in folders by group cannot be without them again.
+/// Rejects going back to a single group: kinds are already in directories by group.
 fn check_groups(args: &EditArgs, project: &Project) -> Result<(), PlanError> {
     let grouped = project.config.resources.iter().any(|resource| !resource.flat);
     if args.multigroup == Some(false) && project.config.multigroup && grouped {
         return Err(PlanError::Usage(
-            "the project has kinds in folders by their group".to_owned(),
-            "move their files, and take `multigroup` out of PROJECT; or stay with several groups",
+            "the project has kinds in directories by group".to_owned(),
+            "move their files and remove `multigroup` from PROJECT, or keep `--multigroup`",
         ));
     }
     Ok(())

@@ -14,17 +14,17 @@ use crate::names;
 use crate::project::{Config, Tree, layout};
 use crate::template::{self, ProjectValues};
 
-/// What `init` needs beside its arguments; all of it is the caller's to find out.
+/// The inputs of `init` other than its arguments, which the caller finds out.
 pub(crate) struct Surroundings {
     /// The name of the directory.
     pub(crate) directory: String,
     /// How the project depends on the SDK.
     pub(crate) sdk: SdkSource,
-    /// The head of source files.
+    /// The header of source files.
     pub(crate) head: Head,
 }
 
-/// Path in the project, and template.
+/// Paths in the project, and their templates.
 const FILES: [(&str, &str); 12] = [
     (layout::CARGO, "project/manifest.toml"),
     ("Dockerfile", "project/Dockerfile"),
@@ -40,10 +40,11 @@ const FILES: [(&str, &str); 12] = [
     (".github/workflows/test.yml", "project/test.yml"),
 ];
 
-/// Files that a repository has before it becomes a project; the user's stay.
+/// Files that a repository has before it becomes a project; the user's files are kept.
 const KEPT: [&str; 2] = ["README.md", ".gitignore"];
 
-/// The direct dependencies of a new project, for tests too; `templates/project/manifest.toml` says the same.
+/// The direct dependencies of a new project, including dev-dependencies; `templates/project/manifest.toml` has the
+/// same.
 pub(crate) const DEPENDENCIES: [&str; 10] = [
     "clap",
     "k8s-openapi",
@@ -57,7 +58,7 @@ pub(crate) const DEPENDENCIES: [&str; 10] = [
     "tracing",
 ];
 
-/// The version that a new project starts with.
+/// The initial version of a new project.
 const VERSION: &str = "0.0.1";
 
 pub(crate) fn plan(args: &InitArgs, tree: &Tree, around: &Surroundings) -> Result<Plan, PlanError> {
@@ -96,7 +97,7 @@ pub(crate) fn plan(args: &InitArgs, tree: &Tree, around: &Surroundings) -> Resul
     Ok(plan)
 }
 
-/// The whole `config/` of a project without kinds.
+/// Returns the complete `config/` tree of a project without kinds.
 fn config_files(config: &Config) -> Result<BTreeMap<String, String>, PlanError> {
     let empty = Tree::default();
     let mut draft = Draft::new(&empty, true);
@@ -128,7 +129,7 @@ fn written(files: BTreeMap<String, String>, tree: &Tree) -> Result<Plan, PlanErr
     }
 }
 
-/// Text that goes into a comment or a quoted value: one line of it.
+/// Checks text for a comment or a quoted value: it must be one line.
 fn check_free_text(flag: &str, text: Option<&str>) -> Result<(), PlanError> {
     match text {
         Some(text) if text.trim().is_empty() || text.chars().any(char::is_control) => Err(PlanError::Usage(
@@ -152,21 +153,21 @@ fn values_of(name: &str, args: &InitArgs, around: &Surroundings) -> Result<Proje
     })
 }
 
-/// What the head of every source file is made of.
+/// The header of source files.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) owner: Option<String>,
     pub(crate) license: License,
-    /// For the copyright line.
+    /// The year of the copyright line.
     pub(crate) year: i64,
-    /// The text of a file that says it all.
+    /// The text of a file that replaces the generated header.
     pub(crate) file: Option<String>,
 }
 
 // === impl Head ===
 
 impl Head {
-    /// The text of `hack/boilerplate.rs.txt`: comments of Rust.
+    /// Returns the text of `hack/boilerplate.rs.txt`: Rust comments.
     pub(crate) fn boilerplate(&self) -> Result<String, PlanError> {
         check_free_text("--owner", self.owner.as_deref())?;
         let Some(text) = &self.file else {

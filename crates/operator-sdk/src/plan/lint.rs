@@ -1,7 +1,7 @@
-//! What an API server says of the operator's definitions, in terms of the Rust types that they come from.
+//! Problems of the operator's CRDs, reported in terms of the Rust types that they are derived from.
 //!
-//! Three readers look: at the types themselves (what no schema can say), at the definitions (what `crd lint` finds), and at
-//! what serde is told in the sources (what neither shows).
+//! There are three sources: the types (problems that no schema shows), the CRDs (the findings of `crd lint`), and the
+//! serde attributes in the source (which neither shows).
 
 use operator_manifests::crd::Crd;
 use operator_manifests::operator::{OperatorManifests, TypeSchema};
@@ -14,7 +14,7 @@ use crate::project::Tree;
 use crate::source::types::{self as source, Remark, TypeSource};
 use crate::source::{Place, Sources};
 
-/// One thing to mend in a type.
+/// A problem of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lint {
     pub(crate) is_error: bool,
@@ -24,11 +24,11 @@ pub(crate) struct Lint {
     pub(crate) place: Option<Place>,
     pub(crate) message: String,
     pub(crate) fix: Option<String>,
-    /// What it is about, so that it is said once.
+    /// The field, to report each problem once.
     field: Field,
 }
 
-/// What to write in Rust, by the rule of `crd lint`; its own words are about YAML.
+/// The fixes in Rust for rules of `crd lint`, whose own fixes are about YAML.
 const RUST_FIXES: [(&str, &str); 8] = [
     (
         "floating-point",
@@ -36,12 +36,12 @@ const RUST_FIXES: [(&str, &str); 8] = [
     ),
     (
         "empty-default",
-        "make it an `Option` with `#[serde(default, skip_serializing_if = \"Option::is_none\")]`, or keep the default out of \
+        "make it an `Option` with `#[serde(default, skip_serializing_if = \"Option::is_none\")]`, or omit the default from \
          the definition with `#[schemars(extend(\"default\" = null))]`",
     ),
     (
         "atomic-list",
-        "say what makes an item: `#[schemars(extend(\"x-kubernetes-list-type\" = \"map\", \"x-kubernetes-list-map-keys\" = \
+        "declare the keys of the items: `#[schemars(extend(\"x-kubernetes-list-type\" = \"map\", \"x-kubernetes-list-map-keys\" = \
          [\"name\"]))]`; or `\"atomic\"` if the list has one owner",
     ),
     (
@@ -50,26 +50,26 @@ const RUST_FIXES: [(&str, &str); 8] = [
     ),
     (
         "field-case",
-        "put `#[serde(rename_all = \"camelCase\")]` on the struct",
+        "add `#[serde(rename_all = \"camelCase\")]` on the struct",
     ),
     (
         "generated-description",
-        "write a doc comment on the type, or `doc = \"...\"` into its `kube` attribute",
+        "add a doc comment to the type, or `doc = \"...\"` to its `kube` attribute",
     ),
     (
         "no-status-subresource",
-        "write `status = \"...\"` into the `kube` attribute",
+        "add `status = \"...\"` to the `kube` attribute",
     ),
     (
         "lossy-conversion",
-        "convert it: `operator-sdk create webhook --conversion`; or give both versions the same fields",
+        "add a conversion with `operator-sdk create webhook --conversion`, or give both versions the same fields",
     ),
 ];
 
-/// Rules that generation takes care of itself.
+/// Rules that the generator satisfies itself.
 const SETTLED: [&str; 2] = ["too-large-for-apply", "no-type-meta"];
 
-/// Everything to mend, errors first, by place.
+/// Returns all problems: errors first, ordered by place.
 pub(crate) fn lint(tree: &Tree, operator: &OperatorManifests, crds: &[Crd]) -> Vec<Lint> {
     let sources = source::types(&Sources::of(tree));
     let mut lints: Vec<Lint> = Vec::new();
@@ -111,7 +111,7 @@ fn of_types(schema: &TypeSchema, sources: &[TypeSource], lints: &mut Vec<Lint>) 
     }
 }
 
-/// What the operator could not say, unless it is known why.
+/// Adds the problems that the operator reports itself, unless their cause is known.
 fn of_problems(operator: &OperatorManifests, sources: &[TypeSource], lints: &mut Vec<Lint>) {
     for problem in &operator.problems {
         let name = problem.type_name.rsplit("::").next().unwrap_or_default();
@@ -151,7 +151,7 @@ fn of_problems(operator: &OperatorManifests, sources: &[TypeSource], lints: &mut
     }
 }
 
-/// What `crd lint` finds, at the field that it comes from.
+/// Adds the findings of `crd lint`, at the Rust field that causes them.
 fn of_definition(crd: &Crd, operator: &OperatorManifests, sources: &[TypeSource], lints: &mut Vec<Lint>) {
     let value = crd.value();
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
@@ -207,14 +207,14 @@ fn of_definition(crd: &Crd, operator: &OperatorManifests, sources: &[TypeSource]
     }
 }
 
-/// The version that a path is about.
+/// Returns the version that a path belongs to.
 fn version_of<'a>(crd: &'a Value, path: &str) -> Option<&'a str> {
     let rest = path.strip_prefix("spec.versions[")?;
     let index: usize = rest.split(']').next()?.parse().ok()?;
     crd.pointer("/spec/versions")?.get(index)?["name"].as_str()
 }
 
-/// Descriptions that have to be cut, and the field that takes most of the room.
+/// Reports descriptions that must be cut, with the field that takes most of the space.
 fn of_size(crd: &Crd, operator: &OperatorManifests, sources: &[TypeSource]) -> Option<Lint> {
     let limit = crd.clone().shorten(None)?;
     let value = crd.value();
@@ -240,13 +240,14 @@ fn of_size(crd: &Crd, operator: &OperatorManifests, sources: &[TypeSource]) -> O
             value.to_string().len()
         ),
         fix: Some(
-            "say with `--max-description-len` how much to keep, or take only the fields that the operator needs".to_owned(),
+            "set the limit with `--max-description-len`, or use only the fields that the operator needs"
+                .to_owned(),
         ),
         field,
     })
 }
 
-/// The innermost property that is more than half of what it is in, and its size in bytes.
+/// Returns the innermost property that is more than half of its parent, and its size in bytes.
 fn largest(schema: &Value) -> (String, usize) {
     let (mut path, mut at) = (String::new(), schema);
     let mut size = schema.to_string().len();
@@ -276,7 +277,7 @@ fn largest(schema: &Value) -> (String, usize) {
     }
 }
 
-/// What serde is told of the types of a kind.
+/// Adds the problems of the serde attributes of the types of a kind.
 fn of_sources(schema: &TypeSchema, sources: &[TypeSource], lints: &mut Vec<Lint>) {
     let names = schema.type_names().filter(|name| *name != schema.name());
     for name in names {
@@ -311,24 +312,24 @@ fn text_of(remark: Remark) -> (&'static str, &'static str, &'static str) {
     match remark {
         Remark::NestedOption => (
             "nested-option",
-            "JSON has one null: `None` and `Some(None)` are written and read alike",
-            "use one `Option`",
+            "JSON has one null: `None` and `Some(None)` cannot be distinguished",
+            "use a single `Option`",
         ),
         Remark::RequiredButSkipped => (
             "required-but-skipped",
-            "the definition requires the field, and serde leaves it out when it is empty: the API server refuses such an \
+            "the CRD requires the field, and serde omits it when it is empty: the API server rejects such an \
              object when the operator writes it",
             "add `default` to its `#[serde(...)]`",
         ),
         Remark::WritesNull => (
             "writes-null",
-            "`None` is written as null, which an apply sets and the server keeps as a value",
-            "write `#[serde(default, skip_serializing_if = \"Option::is_none\")]` on it",
+            "`None` is written as null, which server-side apply stores as a value",
+            "add `#[serde(default, skip_serializing_if = \"Option::is_none\")]` to it",
         ),
     }
 }
 
-/// A field in the words of Rust, and its line; in those of the schema where the type is somebody else's.
+/// Returns a field in Rust terms with its line, or in terms of the schema if the type is from another crate.
 fn located(field: &Field, near: &str, sources: &[TypeSource]) -> (String, Option<Place>) {
     let Some(found) = source::find(sources, &field.type_name, near) else {
         return (field.to_string(), None);

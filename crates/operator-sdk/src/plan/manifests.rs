@@ -1,4 +1,5 @@
-//! `generate manifests`: from what the operator says of itself to `config/crd/bases` and `config/rbac/role.yaml`.
+//! `generate manifests`: computes `config/crd/bases` and `config/rbac/role.yaml` from the operator's description of
+//! itself.
 
 use operator_manifests::config::{self, MANAGER_ROLE, bundle};
 use operator_manifests::crd::Crd;
@@ -13,22 +14,22 @@ use super::{Plan, PlanError};
 use crate::project::{Config, Project, Tree, layout};
 use crate::source::{self, Sources};
 
-/// The annotation that says in a definition which tool wrote it.
+/// The annotation of a CRD with the tool that wrote it.
 const VERSION_ANNOTATION: (&str, &str) = (
     "rust.operator-sdk.dev/version",
     concat!("v", env!("CARGO_PKG_VERSION")),
 );
 
-/// The operator's namespace, before kustomize gives it its name.
+/// The operator's namespace before kustomize renames it.
 pub(crate) const OWN_NAMESPACE: &str = "system";
 
-/// What of the manifests is wanted.
+/// The manifests to generate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) crds: bool,
     pub(crate) rbac: bool,
     pub(crate) webhooks: bool,
-    /// The most characters of a description.
+    /// The maximum number of characters of a description.
     pub(crate) max_description_len: Option<usize>,
 }
 
@@ -47,8 +48,8 @@ impl Wanted {
     };
 }
 
-/// Checks that every version of a kind with a conversion webhook is converted. The API server asks the webhook for all
-/// of them, and each request for one that it does not know fails.
+/// Checks that every version of a kind with a conversion webhook is converted. The API server calls the webhook for all
+/// versions, and requests for an unknown one fail.
 pub(crate) fn check_conversions(config: &Config) -> Result<(), PlanError> {
     for hub in &config.resources {
         let Some(webhooks) = hub.webhooks.as_ref().filter(|webhooks| webhooks.conversion) else {
@@ -97,14 +98,14 @@ pub(crate) fn plan(
     Ok(draft.plan)
 }
 
-/// All that the operator asks for: what it says itself, and the markers in its comments.
+/// Returns all rules: those that the operator declares, and those of the markers in its comments.
 pub(crate) fn rules(tree: &Tree, operator: &OperatorManifests) -> Result<Vec<Rule>, PlanError> {
     let markers = source::rbac::markers(&Sources::of(tree))?;
     let markers = markers.into_iter().map(|written| written.rule);
     Ok(operator.all_rules().cloned().chain(markers).collect())
 }
 
-/// What is to mend in the types of the operator.
+/// Returns the problems of the operator's types.
 pub(crate) fn lints(tree: &Tree, operator: &OperatorManifests) -> Result<Vec<Lint>, PlanError> {
     Ok(lint::lint(tree, operator, &joined_by_kind(&operator.crds)?))
 }
@@ -123,7 +124,7 @@ fn write_crds(
     Ok(())
 }
 
-/// The base of the ClusterServiceVersion with the kinds that the operator owns.
+/// Plans the base of the ClusterServiceVersion with the kinds that the operator owns.
 pub(crate) fn kustomize(project: &Project, operator: &OperatorManifests) -> Result<Plan, PlanError> {
     let mut draft = Draft::new(&project.tree, true);
     let described = super::config::operator(&project.config, &project.tree)?;
@@ -134,7 +135,7 @@ pub(crate) fn kustomize(project: &Project, operator: &OperatorManifests) -> Resu
     let broken = |reason: String| PlanError::Edit {
         path: path.clone(),
         reason,
-        remedy: "correct the file, or delete it to have it written anew".to_owned(),
+        remedy: "correct the file, or delete it to generate it again".to_owned(),
     };
     let mut base = match draft.get(&path) {
         Some(text) => serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?,
@@ -146,7 +147,7 @@ pub(crate) fn kustomize(project: &Project, operator: &OperatorManifests) -> Resu
     Ok(draft.plan)
 }
 
-/// One definition a kind, with all its versions.
+/// Returns one CRD per kind, with all its versions.
 fn joined_by_kind(crds: &[Value]) -> Result<Vec<Crd>, PlanError> {
     let failed = |error: &dyn std::fmt::Display| PlanError::Manifests(error.to_string());
     let mut joined: Vec<Crd> = Vec::new();
@@ -166,12 +167,12 @@ fn joined_by_kind(crds: &[Value]) -> Result<Vec<Crd>, PlanError> {
     Ok(joined)
 }
 
-/// A definition as it is written to disk.
+/// Completes a CRD to the form on disk.
 pub(crate) fn complete(crd: Value) -> Result<Crd, PlanError> {
     Crd::complete(crd, Some(VERSION_ANNOTATION)).map_err(|error| PlanError::Manifests(error.to_string()))
 }
 
-/// A definition on disk with one more derived version; the derived one alone where there is none, or none that is one.
+/// Adds a derived version to a CRD on disk; without a valid one, returns the derived version alone.
 pub(crate) fn joined(there: Option<&str>, derived: Value) -> Result<Crd, PlanError> {
     let derived = complete(derived)?;
     let there = there.and_then(|text| serde_saphyr::from_str::<Value>(text).ok());
@@ -183,18 +184,18 @@ pub(crate) fn joined(there: Option<&str>, derived: Value) -> Result<Crd, PlanErr
     Ok(crd)
 }
 
-/// A definition on disk without one of its versions.
+/// Removes one version from a CRD on disk.
 pub(crate) fn without_version(text: &str, version: &str) -> Result<String, PlanError> {
     let broken = |reason: String| PlanError::Edit {
         path: layout::CRD_BASES.to_owned(),
         reason,
-        remedy: "it is generated: write it anew with `operator-sdk generate manifests`".to_owned(),
+        remedy: "it is generated: write it again with `operator-sdk generate manifests`".to_owned(),
     };
     let mut crd: Value = serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?;
     if super::delete::stores(&crd, version) {
         return Err(PlanError::Usage(
             format!("objects are stored in version {version}"),
-            "store them in another version first: take `storage = false` from its type and give it to this one",
+            "store them in another version first: move `storage = false` from its type to this one",
         ));
     }
     if let Some(versions) = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut) {
@@ -203,11 +204,11 @@ pub(crate) fn without_version(text: &str, version: &str) -> Result<String, PlanE
     Ok(render::documents([&crd]))
 }
 
-/// Groups whose objects are in no namespace.
+/// Groups with cluster-scoped resources.
 const CLUSTER_GROUPS: [&str; 2] = ["admissionregistration.k8s.io", "apiextensions.k8s.io"];
 
-/// The text of `config/rbac/role.yaml`. Where the operator watches its own namespace alone, what would be in the
-/// ClusterRole is in a Role of that namespace, but for what is in none.
+/// Returns the text of `config/rbac/role.yaml`. If the operator watches only its own namespace, its rules are in a Role
+/// of that namespace, except those for cluster-scoped resources.
 pub(crate) fn role(rules: &[Rule], namespaced: bool) -> String {
     let mut rules = rules.to_vec();
     if namespaced {
@@ -231,12 +232,12 @@ pub(crate) fn role(rules: &[Rule], namespaced: bool) -> String {
     render::documents(&roles)
 }
 
-/// The rules of the ClusterRole and the Roles in a file that this tool wrote.
+/// Returns the rules of the ClusterRole and the Roles in a file that this tool wrote.
 pub(crate) fn rules_of(text: &str) -> Result<Vec<Rule>, PlanError> {
     let broken = |reason: String| PlanError::Edit {
         path: layout::ROLE.to_owned(),
         reason,
-        remedy: "it is generated: delete it, and run `operator-sdk generate manifests` afterwards".to_owned(),
+        remedy: "it is generated: delete it, and run `operator-sdk generate manifests`".to_owned(),
     };
     let roles: Vec<Value> = serde_saphyr::from_multiple(text)
         .map_err(|error| broken(format!("it is not valid YAML: {error}")))?;

@@ -1,4 +1,4 @@
-//! `rbac check`: permissions against what tests requested, and the attributes that make up the difference.
+//! `rbac check`: compares permissions with the requests of tests, and computes the attributes for the difference.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::project::{Project, Tree};
 use crate::source::rbac::{self, Form, Site, WrittenRule};
 use crate::source::{Place, Sources};
 
-/// What one test requested.
+/// The requests of one test.
 #[derive(Clone, Debug)]
 pub(crate) struct TestRecord {
     /// The test, as `memcached_controller: an_object_becomes_available`.
@@ -23,18 +23,18 @@ pub(crate) struct TestRecord {
     pub(crate) requested: Vec<AccessRequest>,
 }
 
-/// Verbs that were requested of a resource and are not granted.
+/// Verbs that were requested on a resource and are not granted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Missing {
     pub(crate) group: String,
-    /// The resource with its subresource, or the path of what is none.
+    /// The resource with its subresource, or the path of a non-resource request.
     pub(crate) resource: String,
     pub(crate) verbs: Vec<String>,
     /// A test in which they were requested.
     pub(crate) test: String,
     /// The attribute that grants them.
     pub(crate) attribute: String,
-    /// The function of the controller that it belongs to.
+    /// The function of the controller to add the attribute to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) function: Option<String>,
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct Missing {
     rule: Rule,
 }
 
-/// Verbs of a written rule that were never requested.
+/// Verbs of a rule in the source that were never requested.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Unused {
     pub(crate) group: String,
@@ -55,14 +55,14 @@ pub(crate) struct Unused {
     written: usize,
 }
 
-/// The answer of `rbac check`.
+/// The result of `rbac check`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) missing: Vec<Missing>,
     pub(crate) unused: Vec<Unused>,
 }
 
-/// The order in which people write verbs.
+/// The usual order of verbs.
 const VERBS: [&str; 8] = [
     "get",
     "list",
@@ -74,7 +74,7 @@ const VERBS: [&str; 8] = [
     "deletecollection",
 ];
 
-/// Compares what is granted with what was requested.
+/// Compares granted with requested permissions.
 pub(crate) fn compare(
     project: &Project,
     operator: &OperatorManifests,
@@ -106,7 +106,7 @@ pub(crate) fn compare(
     })
 }
 
-/// By resource, what no rule grants.
+/// Returns the requests that no rule grants, by resource.
 fn missing(
     granted: &[Rule],
     requested: &[AccessRequest],
@@ -146,7 +146,8 @@ fn missing(
     missing.collect()
 }
 
-/// An informer lists or watches as the server of the day can, and what it holds is often read one by one.
+/// Adds the reading verbs: an informer lists or watches depending on the server, and its objects are often read
+/// individually.
 fn with_reading(verbs: &[String]) -> Vec<String> {
     let reading = ["get", "list", "watch"];
     let informs = verbs.iter().any(|verb| verb == "list" || verb == "watch");
@@ -162,7 +163,7 @@ fn test_of(records: &[TestRecord], group: &str, resource: &str, verbs: &[String]
     record.map(|record| record.test.clone()).unwrap_or_default()
 }
 
-/// The rules that stand in the sources. Those that the operator does not state itself are not compiled.
+/// Returns the rules in the source that the operator declares; others are not compiled.
 fn written(sources: &Sources, granted: &[Rule]) -> Result<Vec<WrittenRule>, PlanError> {
     let mut all = rbac::attributes(sources);
     all.retain(|written| granted.iter().any(|rule| same(rule, &written.rule)));
@@ -188,7 +189,7 @@ fn same(left: &Rule, right: &Rule) -> bool {
     core(left) == core(right)
 }
 
-/// The rules of the roles under config/rbac that are bound to the operator's account, but for the generated one.
+/// Returns the rules of the roles under config/rbac that are bound to the operator's account, except the generated one.
 fn bound(tree: &Tree) -> Vec<Rule> {
     let documents: Vec<Value> = tree
         .files()
@@ -234,8 +235,8 @@ fn sorted(mut verbs: Vec<String>) -> Vec<String> {
     verbs
 }
 
-/// Writes the difference into the attributes: adds missing rules to the controller that has most rules, and removes rules
-/// that are never used. Rules about several resources of which only some are requested stay as they are.
+/// Applies the difference to the attributes: adds missing rules to the controller with the most rules, and removes
+/// unused rules. Rules about several resources of which only some are requested are kept.
 pub(crate) fn fix(
     project: &Project,
     operator: &OperatorManifests,
@@ -265,7 +266,7 @@ pub(crate) fn fix(
         edits.extend(edit_of(&sources, rule, &left));
     }
     let mut draft = Draft::new(&project.tree, true);
-    // From the end of each file, and what is replaced before what is put in front of it.
+    // From the end of each file; replacements before insertions at the same place.
     edits.sort_by(|left, right| (&left.0, right.1, right.2).cmp(&(&right.0, left.1, left.2)));
     for (path, start, end, text) in edits {
         let mut source = draft.get(&path).unwrap_or_default().to_owned();
@@ -277,7 +278,7 @@ pub(crate) fn fix(
     Ok(draft.plan)
 }
 
-/// The rule without verbs that no resource of it needs; `None` where there are none.
+/// Returns the rule without verbs that none of its resources needs; `None` if no verb is left.
 fn without(rule: &Rule, unused: &[&Unused]) -> Option<Rule> {
     let parts = rule.api_groups.len() * rule.resources.len() + rule.non_resource_urls.len();
     if unused.len() < parts {
@@ -289,7 +290,7 @@ fn without(rule: &Rule, unused: &[&Unused]) -> Option<Rule> {
     (left.verbs != rule.verbs).then_some(left)
 }
 
-/// The change of one rule.
+/// Returns the edit of one rule.
 fn edit_of(sources: &Sources, written: &WrittenRule, left: &Rule) -> Option<(String, usize, usize, String)> {
     let path = &written.place.file;
     let file = sources.file(path)?;

@@ -1,7 +1,7 @@
 //! The dependencies of a project on the crates of the SDK.
 //!
-//! Cargo.toml, which is committed, names a version or a git revision and never a path of a machine. A checkout of the SDK
-//! takes the place of the version through a `[patch]` in `.cargo/config.toml`, which git ignores.
+//! Cargo.toml, which is committed, names a version or a git revision, never a path of a machine. A checkout of the SDK
+//! replaces the version through a `[patch]` in `.cargo/config.toml`, which git ignores.
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
@@ -13,7 +13,7 @@ use crate::project::{Project, Tree, layout};
 /// Cargo's configuration of one checkout of a project.
 pub(crate) const CONFIG: &str = ".cargo/config.toml";
 
-/// Keeps the configuration out of version control where the project's own .gitignore does not.
+/// Excludes the configuration from version control where the project's .gitignore does not.
 const IGNORE: &str = ".cargo/.gitignore";
 
 const HEADER: &str = "\
@@ -24,7 +24,7 @@ const HEADER: &str = "\
 /// The source of the SDK's crates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SdkSource {
-    /// The registry, in the minor version of this tool.
+    /// The registry, at the minor version of this tool.
     Registry,
     /// The directory with the crates of a checkout, on this machine only.
     Path(String),
@@ -58,13 +58,13 @@ fn version() -> &'static str {
     )
 }
 
-/// The crates of the SDK that a project may name.
+/// Returns the crates of the SDK that a project may depend on.
 fn all_crates() -> impl Iterator<Item = &'static str> {
     SDK_CRATES.into_iter().chain(OPTIONAL_SDK_CRATES)
 }
 
-/// Returns the crates that a checkout takes the place of. Cargo warns of a patch that nothing uses, and records it in
-/// Cargo.lock, so an optional crate is patched only if Cargo.toml names it.
+/// Returns the crates that a checkout replaces. Cargo warns of an unused patch and records it in Cargo.lock, so an
+/// optional crate is patched only if Cargo.toml names it.
 fn patched(manifest: &str) -> Vec<&'static str> {
     let document: DocumentMut = manifest.parse().unwrap_or_default();
     let is_named = |krate: &&str| {
@@ -80,7 +80,7 @@ fn patched(manifest: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the directory of the SDK's crates if Cargo.toml names it by a path, as earlier versions wrote it.
+/// Returns the directory of the SDK's crates if Cargo.toml names it by path, as earlier versions did.
 pub(crate) fn path_in_manifest(manifest: &str) -> Option<String> {
     let document: DocumentMut = manifest.parse().ok()?;
     let dependency = document.get("dependencies")?.get(SDK_CRATES[0])?;
@@ -92,7 +92,7 @@ pub(crate) fn path_in_manifest(manifest: &str) -> Option<String> {
     )
 }
 
-/// Adds the files that direct cargo to a checkout, or away from one, to the plan of a new project.
+/// Adds the files that select a checkout, or none, to the plan of a new project.
 pub(crate) fn direct(plan: &mut Plan, tree: &Tree, source: &SdkSource) -> Result<(), PlanError> {
     let before = tree.get(CONFIG);
     let manifest = plan
@@ -141,7 +141,7 @@ pub(crate) fn change(draft: &mut Draft<'_>, project: &Project, source: &SdkSourc
     Ok(())
 }
 
-/// Replaces where a dependency comes from; its features and other keys stay.
+/// Replaces the source of a dependency; its features and other keys are kept.
 fn set_requirement(item: &mut Item, requirement: &Value) {
     const SOURCES: [&str; 6] = ["version", "path", "git", "rev", "branch", "tag"];
     let Some(table) = item.as_table_like_mut() else {
@@ -163,7 +163,7 @@ fn set_requirement(item: &mut Item, requirement: &Value) {
     }
 }
 
-/// Returns cargo's configuration for a source; `None` if nothing is left of it.
+/// Returns cargo's configuration for a source; `None` if nothing is left in it.
 fn configuration(
     before: Option<&str>,
     source: &SdkSource,
@@ -201,7 +201,7 @@ fn configuration(
     }))
 }
 
-/// The directory of a checkout's crates to which the configuration of a project directs cargo.
+/// Returns the directory of the checkout's crates in a project's cargo configuration.
 pub(crate) fn patched_path(config: &str) -> Option<String> {
     let document: DocumentMut = config.parse().ok()?;
     let entry = document.get("patch")?.get("crates-io")?.get(SDK_CRATES[0])?;

@@ -1,4 +1,4 @@
-//! A client of an API server: JSON trees by path, and the tables that kubectl prints.
+//! A client of an API server: JSON objects by path, and the tables that kubectl prints.
 
 use std::path::{Path, PathBuf};
 
@@ -12,23 +12,23 @@ use serde_json::Value;
 use crate::failure::Hinted;
 use crate::report::Report;
 
-/// The form of an answer that has rows and columns for people.
+/// The media type of tables.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// Who manages the fields that this tool applies.
+/// The field manager of this tool.
 const FIELD_MANAGER: &str = "operator-sdk";
 
-/// Between two watches of one object.
+/// The pause between two watches of one object.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 const USER_AGENT: &str = concat!("operator-sdk/", env!("CARGO_PKG_VERSION"));
 
-/// How an object is applied.
+/// Options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ApplyOptions {
-    /// Nothing is written.
+    /// Validate only; nothing is written.
     pub(crate) dry_run: bool,
-    /// Fields of other managers are taken over.
+    /// Take ownership of fields of other managers.
     pub(crate) force: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum ApiError {
     NoContext { name: String, known: Vec<String> },
     #[error("{0}")]
     Refused(String),
-    #[error("{object} has fields that others manage: {reason}")]
+    #[error("{object} has fields that other managers own: {reason}")]
     Conflict { object: String, reason: String },
     #[error("cannot reach the API server {server}: {reason}")]
     Unreachable { server: String, reason: String },
@@ -59,19 +59,19 @@ pub(crate) enum ApiError {
 impl Hinted for ApiError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Kubeconfig { .. } => "name another with `--kubeconfig`".to_owned(),
+            Self::Kubeconfig { .. } => "use another file with `--kubeconfig`".to_owned(),
             Self::NoCluster(_) => {
-                "name a kubeconfig with `--kubeconfig`, or start a control plane with `operator-sdk cluster up`"
+                "give a kubeconfig with `--kubeconfig`, or start a control plane with `operator-sdk cluster up`"
                     .to_owned()
             }
             Self::NoContext { known, .. } if known.is_empty() => {
                 "add a context with `kubectl config set-context`".to_owned()
             }
             Self::NoContext { known, .. } => format!("use one of its contexts: {}", known.join(", ")),
-            Self::Refused(_) => "look at the object that was sent".to_owned(),
-            Self::Conflict { .. } => "take these fields over with `--force-conflicts`".to_owned(),
+            Self::Refused(_) => "check the object in the request".to_owned(),
+            Self::Conflict { .. } => "take ownership of these fields with `--force-conflicts`".to_owned(),
             Self::Unreachable { .. } => {
-                "check that the cluster runs, and the address and the certificates in the kubeconfig".to_owned()
+                "check that the cluster is running, and check the address and the certificates in the kubeconfig".to_owned()
             }
         })
     }
@@ -80,21 +80,21 @@ impl Hinted for ApiError {
 // === impl Api ===
 
 impl Api {
-    /// Connects to the current cluster of a kubeconfig. Requests are repeated while the server starts.
+    /// Connects to the current cluster of a kubeconfig. Requests are retried while the server starts.
     pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, ApiError> {
         let config = configuration(Some(kubeconfig), &KubeConfigOptions::default()).await?;
         Self::with(config)
     }
 
-    /// Connects to the cluster of a kubeconfig (`None`: of `KUBECONFIG`, or the one in the home directory) and of one of
-    /// its contexts.
+    /// Connects to the cluster of a kubeconfig (`None`: `KUBECONFIG`, or the file in the home directory) and one of its
+    /// contexts.
     pub(crate) async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, ApiError> {
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
         };
         let mut config = configuration(kubeconfig, &options).await?;
-        // An unreachable cluster is reported at once.
+        // An unreachable cluster is reported immediately.
         config.default_retry = false;
         Self::with(config)
     }
@@ -110,12 +110,12 @@ impl Api {
         Ok(Self { client, server })
     }
 
-    /// The namespace of the context.
+    /// Returns the namespace of the context.
     pub(crate) fn namespace(&self) -> &str {
         self.client.default_namespace()
     }
 
-    /// Server-side apply; the object afterwards.
+    /// Applies an object server-side and returns the result.
     pub(crate) async fn apply(
         &self,
         path: &str,
@@ -139,7 +139,7 @@ impl Api {
         })
     }
 
-    /// Deletes what is at a path, and its dependents; false if nothing was there.
+    /// Deletes the object at a path and its dependents; returns false if it did not exist.
     pub(crate) async fn remove(&self, path: &str) -> Result<bool, ApiError> {
         let options = serde_json::json!({"propagationPolicy": "Background"}).to_string();
         match self
@@ -152,8 +152,8 @@ impl Api {
         }
     }
 
-    /// Follows one object of a collection until `check` is content with it; it is called with `None` when there is no
-    /// such object. There is no limit in time: the caller has one.
+    /// Watches one object of a collection until `check` returns a value; it is called with `None` while the object does
+    /// not exist. There is no time limit: the caller sets one.
     pub(crate) async fn follow<T>(
         &self,
         collection: &str,
@@ -176,7 +176,7 @@ impl Api {
                 .await
                 .map_err(|error| self.described(error))?;
             let mut events = std::pin::pin!(events);
-            // A watch that ends or breaks begins anew with a list.
+            // A watch that ends or fails is followed by a new list.
             while let Ok(Some(event)) = events.try_next().await {
                 let seen = match &event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => check(Some(object)),
@@ -188,12 +188,12 @@ impl Api {
                     return Ok(done);
                 }
             }
-            // Even if every watch ends at once.
+            // Limits the rate even if every watch ends immediately.
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// What is at a path; `None` if nothing is.
+    /// Returns the object at a path; `None` if it does not exist.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, ApiError> {
         match self.send("GET", path, None, Vec::new()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -223,7 +223,7 @@ impl Api {
         Ok(())
     }
 
-    /// The object or list at a path as `kubectl get` prints it.
+    /// Returns the object or list at a path as `kubectl get` prints it.
     pub(crate) async fn table(&self, path: &str) -> Result<String, ApiError> {
         let request = http::Request::get(path).header("accept", TABLE);
         let request = request
@@ -237,7 +237,7 @@ impl Api {
         Ok(print_table(&table))
     }
 
-    /// The message of the server, or the cause of a failed connection.
+    /// Returns the server's message, or the cause of a failed connection.
     fn described(&self, error: kube::Error) -> ApiError {
         match error {
             kube::Error::Api(status) => ApiError::Refused(status.message.clone()),
@@ -267,7 +267,7 @@ impl Api {
     }
 }
 
-/// Returns the directory of the local programs of an embedded control plane, if the cluster is one that runs here.
+/// Returns the directory of local programs of an embedded control plane, if the cluster is one on this machine.
 pub(crate) fn processes_directory(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -295,7 +295,7 @@ async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Resu
         .map_err(|error| unusable(path, &error))
 }
 
-/// Reads the kubeconfig, which has the context of the options.
+/// Reads the kubeconfig, which must have the context of the options.
 fn kubeconfig_of(path: Option<&Path>, options: &KubeConfigOptions) -> Result<Kubeconfig, ApiError> {
     let file = match path {
         Some(path) => Kubeconfig::read_from(path),
@@ -324,14 +324,14 @@ fn unusable(path: Option<&Path>, error: &KubeconfigError) -> ApiError {
         None => ApiError::NoCluster(reason),
     }
 }
-/// The innermost cause of an error, which names the reason: the outer ones say only that a request failed.
+/// Returns the innermost cause of an error, which has the reason: the outer ones only say that a request failed.
 fn cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let texts = causes.map(ToString::to_string).filter(|text| !text.is_empty());
     texts.last().unwrap_or_default()
 }
 
-/// Columns of priority 0, three spaces apart, headers in capitals.
+/// Prints columns of priority 0, separated by three spaces, with headers in upper case.
 fn print_table(table: &Value) -> String {
     let empty = Vec::new();
     let columns = table["columnDefinitions"].as_array().unwrap_or(&empty);

@@ -1,4 +1,4 @@
-//! Building a project's operator with cargo.
+//! Builds a project's operator with cargo.
 
 mod shared;
 
@@ -15,16 +15,16 @@ use self::shared::Shared;
 use crate::failure::Hinted;
 use crate::project::layout::SDK_CRATES;
 
-/// How an operator is built.
+/// Options of a build.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BuildOptions {
-    /// Optimized.
+    /// Build an optimized program.
     pub(crate) release: bool,
-    /// Where cargo puts what it builds; `None` is where it always does.
+    /// The target directory; `None` is cargo's default.
     pub(crate) target_dir: Option<PathBuf>,
-    /// The target of the compiler; `None` is this machine, and what is built for it is shared with every other build.
+    /// The compiler target; `None` is this machine, whose build cache other builds share.
     pub(crate) target: Option<String>,
-    /// Flags for the compiler, beside those of `RUSTFLAGS`.
+    /// Compiler flags in addition to `RUSTFLAGS`.
     pub(crate) flags: Vec<String>,
     /// More arguments for `cargo build`.
     pub(crate) arguments: Vec<String>,
@@ -37,9 +37,9 @@ pub(crate) enum BuildError {
     Start { program: String, source: io::Error },
     #[error("the operator does not build")]
     Failed,
-    #[error("the SDK's crates are not where Cargo.toml and .cargo/config.toml name them: {0}")]
+    #[error("cannot find the SDK's crates of Cargo.toml and .cargo/config.toml: {0}")]
     NoSdk(String),
-    #[error("the project builds no program")]
+    #[error("the project has no binary target")]
     NoProgram,
     #[error("`{program} manifests` failed: {reason}")]
     Manifests { program: String, reason: String },
@@ -49,14 +49,14 @@ impl Hinted for BuildError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Start { .. } => "install Rust from https://rustup.rs, and check that `cargo --version` works".to_owned(),
-            Self::Failed => "correct what the compiler says above".to_owned(),
+            Self::Failed => "fix the compiler errors above".to_owned(),
             Self::NoSdk(_) => {
-                "name a checkout of the SDK with `operator-sdk edit --sdk-path DIR`, a repository with `--sdk-git URL --sdk-rev REV`, or the published crates with `--sdk-registry`"
+                "set a checkout of the SDK with `operator-sdk edit --sdk-path DIR`, a repository with `--sdk-git URL --sdk-rev REV`, or the published crates with `--sdk-registry`"
                     .to_owned()
             }
-            Self::NoProgram => "the program begins in src/main.rs; give it back the form that `init` wrote".to_owned(),
+            Self::NoProgram => "restore src/main.rs as `init` wrote it".to_owned(),
             Self::Manifests { .. } => {
-                "its `manifests` command prints the manifests of `operator()` of src/lib.rs; run it by hand to see more".to_owned()
+                "its `manifests` command prints the manifests of `operator()` of src/lib.rs; run it by hand for details".to_owned()
             }
         })
     }
@@ -72,7 +72,7 @@ struct Message {
     executable: Option<PathBuf>,
 }
 
-/// Builds the project in `root`, with cargo's own progress on standard error; the path of the program.
+/// Builds the project in `root`, with cargo's progress on standard error, and returns the path of the program.
 pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, BuildError> {
     let shared = Shared::of(root, options);
     shared.iter().for_each(Shared::prepare);
@@ -85,7 +85,7 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
     built(root, status, program, shared.as_ref())
 }
 
-/// As [`build`], unless `end` is there first: then cargo and the compilers end too, and there is no program.
+/// As [`build`], but returns `None` if `end` completes first; cargo and the compilers are then stopped.
 pub(crate) async fn build_until(
     root: &Path,
     options: &BuildOptions,
@@ -94,7 +94,7 @@ pub(crate) async fn build_until(
     let shared = Shared::of(root, options);
     shared.iter().for_each(Shared::prepare);
     let mut command = tokio::process::Command::from(command(root, options));
-    // A group of its own: Ctrl-C comes here alone, and all of the group gets one signal from here.
+    // A separate process group: Ctrl-C reaches only this process, which sends one signal to the group.
     command.process_group(0).kill_on_drop(true);
     let mut child = command.spawn().map_err(cannot_start)?;
     let group = child.id().and_then(|id| i32::try_from(id).ok());
@@ -112,7 +112,7 @@ pub(crate) async fn build_until(
     };
     let Some(status) = status else {
         if let Some(group) = group.and_then(Pid::from_raw) {
-            // They may have ended in this moment, and then there is nobody to tell.
+            // The processes may already have ended.
             let _ = kill_process_group(group, Signal::TERM);
         }
         let _ = child.wait().await;
@@ -138,7 +138,7 @@ fn built(
     Ok(program)
 }
 
-/// Returns why cargo cannot resolve the dependencies, if that is about the SDK's crates.
+/// Returns the reason why cargo cannot resolve the dependencies, if it is about the SDK's crates.
 fn missing_sdk(root: &Path) -> Option<String> {
     let output = cargo_in(root)
         .args(["metadata", "--format-version=1", "--quiet"])
@@ -161,7 +161,7 @@ fn cannot_start(source: io::Error) -> BuildError {
     }
 }
 
-/// Set when this tool itself was started by cargo: the same toolchain then serves both.
+/// Set when cargo started this tool: both then use the same toolchain.
 fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -187,8 +187,8 @@ fn command(root: &Path, options: &BuildOptions) -> Command {
     command
 }
 
-/// Runs the tests of the project in `root`, which record what the operator asks in `records`; whether they pass. What
-/// they print goes to standard error.
+/// Runs the tests of the project in `root`, which record the operator's requests in `records`; returns true if they
+/// pass. Their output goes to standard error.
 pub(crate) fn test(root: &Path, records: &Path, arguments: &[OsString]) -> Result<bool, BuildError> {
     let mut command = cargo_in(root);
     command
@@ -201,7 +201,7 @@ pub(crate) fn test(root: &Path, records: &Path, arguments: &[OsString]) -> Resul
     Ok(status.success())
 }
 
-/// Cargo in a project.
+/// Returns a cargo command in a project.
 fn cargo_in(root: &Path) -> Command {
     let mut command = Command::new(cargo());
     command.current_dir(root);
@@ -220,8 +220,8 @@ pub(crate) fn has_target(target: &str) -> bool {
     folder.is_some_and(|folder| Path::new(folder.trim()).is_dir())
 }
 
-/// When cargo started this tool, its environment describes the tool's own package. Build scripts (ring's is one) are
-/// run again when those variables change, and with them everything that depends on them.
+/// Removes cargo's variables about this tool's own package. Build scripts (such as ring's) run again when those
+/// variables change, and their dependants are recompiled.
 fn forget_outer_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let described = name.to_str().is_some_and(|name| {
@@ -236,7 +236,7 @@ fn forget_outer_package(command: &mut Command) {
     }
 }
 
-/// The program of the package in `root` among cargo's messages.
+/// Finds the program of the package in `root` in cargo's messages.
 fn program_of(root: &Path, messages: impl BufRead) -> Option<PathBuf> {
     let root = root.canonicalize().ok()?;
     let mut program = None;
@@ -256,7 +256,7 @@ fn program_of(root: &Path, messages: impl BufRead) -> Option<PathBuf> {
     program
 }
 
-/// What the built operator says of itself, as JSON.
+/// Runs the built operator's `manifests` command and returns its JSON.
 pub(crate) fn manifests(program: &Path) -> Result<String, BuildError> {
     let name = program
         .file_name()
@@ -276,12 +276,12 @@ pub(crate) fn manifests(program: &Path) -> Result<String, BuildError> {
     if !output.status.success() {
         return Err(failed(output.status.to_string()));
     }
-    String::from_utf8(output.stdout).map_err(|_| failed("it printed no text".to_owned()))
+    String::from_utf8(output.stdout).map_err(|_| failed("its output is not UTF-8".to_owned()))
 }
 
-/// The target directory that this very program was built into, if it still lies there.
+/// Returns the target directory of this program, if it is still there.
 ///
-/// A project built into the same directory compiles none of the dependencies that the tool itself has.
+/// A project built into it reuses the compiled dependencies of this tool.
 pub(crate) fn own_target_dir() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let profile = program.parent()?;

@@ -1,4 +1,4 @@
-//! The embedded control plane, in this process, with its kubeconfig on disk.
+//! The embedded control plane in this process, with its kubeconfig on disk.
 
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -14,32 +14,32 @@ use serde_json::{Value, json};
 
 use crate::failure::Hinted;
 
-/// The extension of the cluster in a kubeconfig that names the directory of its local programs.
+/// The extension of the cluster in a kubeconfig with the directory of its local programs.
 ///
 /// The directory is private to the user: no client of the API server can register a program, whatever its rights.
 pub(crate) const PROCESSES: &str = "operator-sdk.dev/processes";
 
-/// The name of the cluster in the kubeconfigs that the server makes: files with it may be replaced.
+/// The cluster name in the server's kubeconfigs: files with it may be replaced.
 const CLUSTER_NAME: &str = "operator-sdk";
 
-/// What an embedded cluster is made of.
+/// Options of an embedded cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterOptions {
-    /// 0 takes a free port; `None` the port that the data directory remembers, or a free one.
+    /// The port: 0 selects a free one; `None` selects the port stored in the data directory, or a free one.
     pub(crate) port: Option<u16>,
-    /// Where everything is kept; `None` is in memory.
+    /// The data directory; `None` keeps the data in memory.
     pub(crate) data_directory: Option<PathBuf>,
-    /// True if each write waits for the disk.
+    /// True if each write is flushed to the disk.
     pub(crate) fsync: bool,
     pub(crate) controllers: bool,
     pub(crate) nodes: usize,
     /// True if Operator Lifecycle Manager runs.
     pub(crate) olm: bool,
-    /// Where the kubeconfig goes; `None` is the data directory, or a private temporary one.
+    /// The file for the kubeconfig; `None` is the data directory, or a private temporary directory.
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
-/// An embedded cluster. Its kubeconfig is removed when it ends, unless there is a data directory to go on from.
+/// An embedded cluster. Its kubeconfig is removed when it ends, unless there is a data directory.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     server: ApiServer,
@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
     _processes: ProcessDirectory,
 }
 
-/// A cluster could not be started, or not be given its definitions.
+/// A cluster could not be started, or its CRDs could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterError {
     #[error("{0}")]
@@ -61,9 +61,9 @@ pub(crate) enum ClusterError {
     },
     #[error("the data directory {} is not a directory", .0.display())]
     NotDirectory(PathBuf),
-    #[error("cannot remember the port in {}: {source}", path.display())]
+    #[error("cannot store the port in {}: {source}", path.display())]
     Port { path: PathBuf, source: io::Error },
-    #[error("cannot make the directory {} for local programs: {source}", path.display())]
+    #[error("cannot create the directory {} for local programs: {source}", path.display())]
     Processes { path: PathBuf, source: io::Error },
     #[error("cannot write the kubeconfig {}: {source}", path.display())]
     Kubeconfig { path: PathBuf, source: io::Error },
@@ -71,31 +71,33 @@ pub(crate) enum ClusterError {
     Foreign(PathBuf),
     #[error("cannot read {}: {reason}", path.display())]
     Definition { path: PathBuf, reason: String },
-    #[error("the API server refuses {name}: {reason}")]
+    #[error("the API server rejected {name}: {reason}")]
     Refused { name: String, reason: String },
-    #[error("cannot catch signals: {0}")]
+    #[error("cannot install signal handlers: {0}")]
     Signals(#[from] io::Error),
 }
 
 impl Hinted for ClusterError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Listen(_) => "choose another port, or `--port 0` for one that is free".to_owned(),
+            Self::Listen(_) => "choose another port, or `--port 0` for a free one".to_owned(),
             Self::DataDirectory { directory, .. } => format!(
-                "end the other program that uses {}, or name another directory with `--data-dir`",
+                "stop the other program that uses {}, or use another directory with `--data-dir`",
                 directory.display()
             ),
-            Self::NotDirectory(_) => "name a directory with `--data-dir`".to_owned(),
+            Self::NotDirectory(_) => "use a directory with `--data-dir`".to_owned(),
             Self::Processes { .. } => {
-                "make room in it, or name another directory with TMPDIR or `--data-dir`".to_owned()
+                "free space in it, or use another directory with TMPDIR or `--data-dir`".to_owned()
             }
-            Self::Port { .. } => "name a directory that you may write to with `--data-dir`".to_owned(),
-            Self::Kubeconfig { .. } => "name another file with `--kubeconfig`".to_owned(),
-            Self::Foreign(_) => "name a new file with `--kubeconfig`: yours is not overwritten".to_owned(),
+            Self::Port { .. } => "use a writable directory with `--data-dir`".to_owned(),
+            Self::Kubeconfig { .. } => "use another file with `--kubeconfig`".to_owned(),
+            Self::Foreign(_) => {
+                "use a new file with `--kubeconfig`: the existing one is not overwritten".to_owned()
+            }
             Self::Definition { .. } | Self::Refused { .. } => {
-                "write the definitions anew with `operator-sdk generate manifests`".to_owned()
+                "generate the CRDs again with `operator-sdk generate manifests`".to_owned()
             }
-            Self::Signals(_) => "look at the limits of this machine".to_owned(),
+            Self::Signals(_) => "check the limits of this machine".to_owned(),
         })
     }
 }
@@ -137,7 +139,7 @@ impl Cluster {
                     Controllers::None
                 },
                 nodes: options.nodes,
-                // People look at it: pods take a moment to start, and say so.
+                // For interactive use: pods take a moment to start, and show it.
                 delays: Delays::lifelike(),
                 container_events: true,
                 root_ca: listener.authority().to_owned(),
@@ -166,7 +168,7 @@ impl Cluster {
         &self.kubeconfig.path
     }
 
-    /// Creates the CustomResourceDefinitions in the files of a directory; their names.
+    /// Creates the CustomResourceDefinitions in the files of a directory, and returns their names.
     pub(crate) async fn install(&self, directory: &Path) -> Result<Vec<String>, ClusterError> {
         let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         let mut names = Vec::new();
@@ -185,7 +187,7 @@ impl Cluster {
         Ok(names)
     }
 
-    /// Creates an object; it is returned as the server stores it.
+    /// Creates an object and returns it as stored.
     pub(crate) async fn create(
         &self,
         gvr: &Gvr,
@@ -201,14 +203,14 @@ impl Cluster {
         Ok(Value::clone(&created))
     }
 
-    /// Deletes an object; false if it was not there.
+    /// Deletes an object; returns false if it did not exist.
     pub(crate) async fn delete(&self, gvr: &Gvr, namespace: &str, name: &str) -> bool {
         let options = operator_apiserver::client::DeleteOptions::default();
         let deleted = self.server.client().delete(gvr, namespace, name, options).await;
         deleted.is_ok()
     }
 
-    /// Ends the controllers, then the server; requests in flight are answered.
+    /// Stops the controllers, then the server; requests in flight are answered.
     pub(crate) async fn shutdown(self) {
         self.control_plane.shutdown().await;
         self.server.shutdown();
@@ -230,7 +232,7 @@ fn server(data_directory: Option<&Path>, fsync: bool) -> Result<ApiServer, Clust
     })
 }
 
-/// Kubeconfigs name the port, so that a cluster keeps it.
+/// Returns the file with the port, which kubeconfigs contain: the cluster keeps it.
 fn port_file(data_directory: &Path) -> PathBuf {
     data_directory.join("port")
 }
@@ -245,7 +247,7 @@ fn remember_port(data_directory: &Path, port: u16) -> Result<(), ClusterError> {
     write_private(&path, &format!("{port}\n")).map_err(|source| ClusterError::Port { path, source })
 }
 
-/// The manifests of a directory, in the order of their file names. No directory, no manifests.
+/// Returns the manifests of a directory in the order of file names; none if the directory does not exist.
 fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
     let failed = |path: &Path, reason: String| ClusterError::Definition {
         path: path.to_owned(),
@@ -275,7 +277,7 @@ fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
 
 // === local programs ===
 
-/// Where the programs of pods are registered, and their credentials are kept while they run.
+/// The directory in which programs of pods are registered, and their credentials are kept while they run.
 #[derive(Debug)]
 struct ProcessDirectory {
     path: PathBuf,
@@ -292,7 +294,7 @@ impl ProcessDirectory {
             path: data.join("processes"),
             source,
         };
-        // Another command may run elsewhere.
+        // Another command may run in another directory.
         let path = std::path::absolute(data.join("processes")).map_err(failed)?;
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&path);
         made.map_err(failed)?;
@@ -308,8 +310,8 @@ impl Drop for ProcessDirectory {
     }
 }
 
-/// Names the directory of local programs in a kubeconfig of the server. The text stays as it is otherwise: serializing it
-/// anew would fold the certificates into blocks.
+/// Adds the directory of local programs to a kubeconfig of the server. The text is not parsed and serialized again,
+/// since that would fold the certificates.
 fn with_processes(kubeconfig: &str, directory: &Path) -> String {
     let extension = json!([{"name": PROCESSES, "extension": {"directory": directory}}]);
     kubeconfig.replacen(
@@ -321,12 +323,12 @@ fn with_processes(kubeconfig: &str, directory: &Path) -> String {
 
 // === the kubeconfig ===
 
-/// A file that only this user can read, removed when the value is dropped, unless it is to be kept.
+/// A file that only this user can read, removed on drop unless it is to be kept.
 #[derive(Debug)]
 struct Kubeconfig {
     path: PathBuf,
     keep: bool,
-    /// The temporary directory that was made for it.
+    /// The temporary directory that was created for it.
     directory: Option<PathBuf>,
 }
 
@@ -380,7 +382,7 @@ impl Drop for Kubeconfig {
     }
 }
 
-/// Makes a directory whose name other users cannot guess, and take first.
+/// Creates a directory with a name that other users cannot guess.
 fn temporary_directory() -> Result<PathBuf, ClusterError> {
     let random = RandomState::new().hash_one(std::process::id());
     let directory = std::env::temp_dir().join(format!("operator-sdk-{random:016x}"));
@@ -392,7 +394,7 @@ fn temporary_directory() -> Result<PathBuf, ClusterError> {
     Ok(directory)
 }
 
-/// Readers see the whole file or none: it is renamed into its place.
+/// Writes a file through a rename, so that readers see all of it or none.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = path.with_file_name(format!(".{name}.{}", std::process::id()));

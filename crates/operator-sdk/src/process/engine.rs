@@ -13,7 +13,7 @@ pub(crate) enum Engine {
     Buildah,
 }
 
-/// An engine failed; what it said is on standard error already.
+/// A failure of an engine; its output is already on standard error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EngineError {
     #[error("cannot run {program}: {source}")]
@@ -30,7 +30,7 @@ impl Hinted for EngineError {
         Some(match self {
             Self::Start { .. } => "install it, or build without an engine: `--builder oci`".to_owned(),
             Self::Failed { .. } => {
-                "correct what it says above, or build without an engine: `--builder oci`".to_owned()
+                "fix the errors above, or build without an engine: `--builder oci`".to_owned()
             }
         })
     }
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if it is installed, and its daemon (if it has one) answers.
+    /// Returns true if the engine is installed and its daemon (if any) answers.
     pub(crate) fn works(self) -> bool {
         let question: &[&str] = match self {
             Self::Docker => &["version", "--format", "{{.Server.Version}}"],

@@ -1,4 +1,4 @@
-//! Files of another revision, by git.
+//! Files of other revisions, read with git.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,14 +23,14 @@ impl Hinted for GitError {
         Some(match self {
             Self::Start(_) => "install git, and check that `git --version` works".to_owned(),
             Self::Refused { .. } => {
-                "name a revision and a path, relative to the current directory, that `git log -- PATH` knows"
+                "use a revision and a path (relative to the current directory) that `git log -- PATH` lists"
                     .to_owned()
             }
         })
     }
 }
 
-/// The files at or below a path of a revision: their paths, relative to the current directory, and their texts.
+/// Returns the files at or below a path of a revision: their paths, relative to the current directory, and their texts.
 pub(crate) fn files(revision: &str, path: &str) -> Result<Vec<(String, String)>, GitError> {
     let listing = git(
         revision,
@@ -38,7 +38,7 @@ pub(crate) fn files(revision: &str, path: &str) -> Result<Vec<(String, String)>,
         &["ls-tree", "-r", "--name-only", revision, "--", path],
     )?;
     if listing.trim().is_empty() {
-        return Err(refused(revision, path, "there is no such file or directory"));
+        return Err(refused(revision, path, "no such file or directory"));
     }
     listing
         .lines()
@@ -49,8 +49,7 @@ pub(crate) fn files(revision: &str, path: &str) -> Result<Vec<(String, String)>,
         .collect()
 }
 
-/// Returns those of some files that have changes that git has not committed; none without git or outside of a
-/// repository.
+/// Returns the given files that have uncommitted changes; none without git or outside a repository.
 pub(crate) fn uncommitted<'a>(root: &Path, paths: &[&'a str]) -> Vec<&'a str> {
     if paths.is_empty() {
         return Vec::new();
@@ -71,7 +70,7 @@ pub(crate) fn uncommitted<'a>(root: &Path, paths: &[&'a str]) -> Vec<&'a str> {
     let Some(output) = output.ok().filter(|output| output.status.success()) else {
         return Vec::new();
     };
-    // Each entry is a state of two letters, a space, and the path from the top of the repository.
+    // Each entry is a two-letter state, a space, and the path from the root of the repository.
     let text = String::from_utf8_lossy(&output.stdout);
     let is_changed = |path: &str| {
         text.split('\0').filter_map(|entry| entry.get(3..)).any(|entry| {

@@ -1,4 +1,4 @@
-//! Objects of any kind in a cluster: applied, looked for and deleted by their manifests.
+//! Objects of any kind in a cluster: applied, found and deleted by their manifests.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, ApiError, ApplyOptions};
 
-/// What applying an object did, or would do.
+/// The result of applying an object, or of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Change {
     pub(crate) effect: Effect,
@@ -21,21 +21,21 @@ pub(crate) enum Effect {
     Unchanged,
 }
 
-/// How a kind is served.
+/// The API resource of a kind.
 #[derive(Clone, Debug, PartialEq)]
 struct Served {
     plural: String,
     namespaced: bool,
 }
 
-/// A cluster's objects, by manifest.
+/// The objects of a cluster, by manifest.
 pub(crate) struct Objects {
     api: Api,
-    /// By `apiVersion` and kind; kinds that are not served are asked for again.
+    /// By `apiVersion` and kind; kinds that are not served are looked up again.
     served: BTreeMap<(String, String), Served>,
 }
 
-/// Where an object is.
+/// The path of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) collection: String,
@@ -76,7 +76,7 @@ impl Objects {
         &self.api
     }
 
-    /// Where an object is or would be; `None` if its kind is not served.
+    /// Returns the path of an object; `None` if its kind is not served.
     pub(crate) async fn place(&mut self, object: &Value) -> Result<Option<Place>, ApiError> {
         let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
         let Some(served) = self.served(api_version, kind).await? else {
@@ -111,7 +111,7 @@ impl Objects {
         Ok(self.served.get(&key).cloned())
     }
 
-    /// Applies an object, or with `dry_run` says what applying would do.
+    /// Applies an object, or with `dry_run` returns the result of applying it.
     pub(crate) async fn apply(
         &mut self,
         place: &Place,
@@ -132,7 +132,7 @@ impl Objects {
         })
     }
 
-    /// The objects of a kind with a label, in every namespace; none if the kind is not served.
+    /// Returns the objects of a kind with a label, in all namespaces; none if the kind is not served.
     pub(crate) async fn labelled(
         &mut self,
         api_version: &str,
@@ -152,7 +152,7 @@ impl Objects {
         Ok(items_of(&list.unwrap_or_default(), api_version, kind))
     }
 
-    /// Every object of a kind, in every namespace.
+    /// Returns all objects of a kind, in all namespaces.
     pub(crate) async fn all(&mut self, api_version: &str, kind: &str) -> Result<Vec<Value>, ApiError> {
         let Some(served) = self.served(api_version, kind).await? else {
             return Ok(Vec::new());
@@ -163,7 +163,7 @@ impl Objects {
     }
 }
 
-/// Returns the items of a list with their type, which lists omit. Items that are not objects are left out.
+/// Returns the items of a list with their type, which lists omit. Items that are not objects are skipped.
 fn items_of(list: &Value, api_version: &str, kind: &str) -> Vec<Value> {
     let items = list["items"].as_array().into_iter().flatten();
     let objects = items.filter_map(Value::as_object).map(|item| {
@@ -175,7 +175,7 @@ fn items_of(list: &Value, api_version: &str, kind: &str) -> Vec<Value> {
     objects.collect()
 }
 
-/// An object without what every write changes.
+/// Returns an object without the fields that every write changes.
 pub(crate) fn plain(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -186,7 +186,7 @@ pub(crate) fn plain(object: &Value) -> Value {
     object
 }
 
-/// `deployment.apps/name`, as kubectl names objects.
+/// Returns `deployment.apps/name`, as kubectl names objects.
 pub(crate) fn name_of(object: &Value) -> String {
     let kind = text(object, "/kind").to_lowercase();
     let name = text(object, "/metadata/name");

@@ -1,4 +1,4 @@
-//! A running operator: started, told to stop, waited for.
+//! A running operator: start, stop, wait.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,18 +11,18 @@ use tokio::process::{Child, Command};
 
 use crate::failure::Hinted;
 
-/// How an operator is started.
+/// Options for starting an operator.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) program: PathBuf,
     pub(crate) directory: PathBuf,
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The namespaces to watch, with commas between; empty is all.
+    /// The namespaces to watch, separated by commas; empty means all.
     pub(crate) watch_namespace: Option<String>,
     pub(crate) arguments: Vec<OsString>,
-    /// More variables of its environment.
+    /// More environment variables.
     pub(crate) environment: Vec<(String, String)>,
-    /// Where its log goes; `None` is this process's standard error.
+    /// The log file; `None` is standard error of this process.
     pub(crate) log: Option<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct StartError {
 
 impl Hinted for StartError {
     fn hint(&self) -> Option<String> {
-        Some("build it with `cargo build`, and check that the program can be run".to_owned())
+        Some("build it with `cargo build`, and check that the program is executable".to_owned())
     }
 }
 
@@ -59,7 +59,7 @@ impl Operator {
             .current_dir(&start.directory)
             .stdin(Stdio::null())
             .kill_on_drop(true)
-            // A group of its own: Ctrl-C comes here alone, and the operator gets one signal from here.
+            // A separate process group: Ctrl-C reaches only this process, which sends one signal to the operator.
             .process_group(0);
         command.envs(start.environment.iter().cloned());
         if let Some(kubeconfig) = &start.kubeconfig {
@@ -77,7 +77,7 @@ impl Operator {
         })
     }
 
-    /// Asks it to stop (SIGTERM); a second time it does so at once.
+    /// Requests a graceful stop (SIGTERM); a second call stops it immediately.
     pub(crate) fn stop(&self) {
         let pid = self
             .child
@@ -85,18 +85,18 @@ impl Operator {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // It may have ended in this moment, and then there is nobody to tell.
+            // The process may already have ended.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 
-    /// Waits until it ends.
+    /// Waits until the operator ends.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 }
 
-/// The exit code of a program as a shell gives it: 128 and the signal's number where it was killed.
+/// Returns the exit code of a program as a shell does: 128 plus the signal number if a signal ended it.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -104,15 +104,15 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// The kubeconfig that a client would use: the one that was named, or `KUBECONFIG`, or the one in the home directory.
-/// Nothing where the operator finds it by itself.
+/// Returns the kubeconfig of a client: the given file, or `KUBECONFIG`, or the file in the home directory. Returns
+/// `None` if the operator finds it by itself.
 pub(crate) fn find_kubeconfig(named: Option<&Path>) -> Result<Option<PathBuf>, NoKubeconfig> {
-    // The operator reads the variable itself; several files are merged there.
+    // The operator reads the variable itself, and merges several files.
     let found = kubeconfig_file(named)?;
     Ok(named.is_some().then_some(found))
 }
 
-/// The file that [`find_kubeconfig`] finds, the first where there are several.
+/// Returns the file that [`find_kubeconfig`] finds; the first one of several.
 pub(crate) fn kubeconfig_file(named: Option<&Path>) -> Result<PathBuf, NoKubeconfig> {
     if let Some(path) = named {
         let whole = path.canonicalize().map_err(|_| NoKubeconfig(path.to_owned()))?;
@@ -142,9 +142,6 @@ pub(crate) struct NoKubeconfig(PathBuf);
 
 impl Hinted for NoKubeconfig {
     fn hint(&self) -> Option<String> {
-        Some(
-            "name one with `--kubeconfig`, or run with `--embedded`, which brings a control plane of its own"
-                .to_owned(),
-        )
+        Some("give one with `--kubeconfig`, or use `--embedded` to start a control plane".to_owned())
     }
 }

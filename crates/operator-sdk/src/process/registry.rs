@@ -1,4 +1,4 @@
-//! A registry of images, over the distribution API: blobs and a manifest are pushed, with the user's own credentials.
+//! A client of image registries (distribution API): pushes blobs and a manifest with the user's credentials.
 
 mod credentials;
 
@@ -23,11 +23,11 @@ use crate::oci::{Blob, Image, MANIFEST};
 /// An image could not be pushed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegistryError {
-    #[error("the registry {registry} does not answer: {reason}")]
+    #[error("cannot reach the registry {registry}: {reason}")]
     Unreachable { registry: String, reason: String },
-    #[error("the registry {registry} wants other credentials for {repository}")]
+    #[error("the registry {registry} rejected the credentials for {repository}")]
     Unauthorized { registry: String, repository: String },
-    #[error("the registry {registry} refuses the {what}: {reason}")]
+    #[error("the registry {registry} rejected the {what}: {reason}")]
     Refused {
         registry: String,
         what: &'static str,
@@ -41,11 +41,11 @@ impl Hinted for RegistryError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Unreachable { .. } => {
-                "check the name of the registry; one without TLS needs `--insecure`".to_owned()
+                "check the name of the registry; a registry without TLS needs `--insecure`".to_owned()
             }
             Self::Unauthorized { registry, .. } => {
                 format!(
-                    "log in with `docker login {registry}` or `podman login {registry}`, which write the file that is read here"
+                    "log in with `docker login {registry}` or `podman login {registry}`, whose credentials are used"
                 )
             }
             Self::Refused { .. } => "check that the repository exists and that you may push to it".to_owned(),
@@ -64,7 +64,7 @@ pub(crate) struct Repository {
     reference: Reference,
     scheme: &'static str,
     credentials: Option<Credentials>,
-    /// The value of the header, once the registry has said what it wants.
+    /// The value of the header, after the registry has sent a challenge.
     authorization: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl Repository {
         })
     }
 
-    /// Pushes the blobs that the registry does not have, then the manifest under the tag.
+    /// Pushes the blobs that the registry lacks, then the manifest under the tag.
     pub(crate) async fn push(&mut self, image: &Image) -> Result<(), RegistryError> {
         for blob in [&image.layer, &image.config] {
             self.push_blob(blob).await?;
@@ -147,7 +147,7 @@ impl Repository {
         }
     }
 
-    /// Sends a request; where the registry asks who it is, once more with the answer to that.
+    /// Sends a request; after a challenge, sends it again with credentials.
     async fn send(
         &mut self,
         method: Method,
@@ -180,7 +180,7 @@ impl Repository {
         body: Bytes,
     ) -> Result<Response<Incoming>, RegistryError> {
         let mut request = Request::builder().method(method).uri(url);
-        // A token is for the registry, not for the store that it may send an upload to.
+        // A token is for the registry, not for the storage that an upload may be redirected to.
         let same_host = url.parse::<Uri>().is_ok_and(|uri| {
             uri.authority()
                 .is_some_and(|there| there.as_str() == self.reference.registry)
@@ -200,7 +200,7 @@ impl Repository {
             .map_err(|error| self.unreachable(&error))
     }
 
-    /// The value of `Authorization` that answers a challenge: a token of the named server, or the password itself.
+    /// Returns the `Authorization` for a challenge: a token of the given server, or the password.
     async fn authorize(&self, challenge: &str) -> Result<String, RegistryError> {
         let (scheme, parameters) = challenge.split_once(' ').unwrap_or((challenge, ""));
         let basic = self.credentials.as_ref().map(|credentials| {
@@ -290,14 +290,14 @@ impl Repository {
     }
 }
 
-/// The value of a parameter of a challenge, such as `realm="https://…"`.
+/// Returns the value of a parameter of a challenge, such as `realm="https://…"`.
 fn parameter(parameters: &str, name: &str) -> Option<String> {
     let start = parameters.find(&format!("{name}=\""))? + name.len() + 2;
     let rest = parameters.get(start..)?;
     Some(rest.split('"').next().unwrap_or_default().to_owned())
 }
 
-/// For the query of a URL.
+/// Escapes text for the query of a URL.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()

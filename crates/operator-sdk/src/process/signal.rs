@@ -1,26 +1,26 @@
-//! The signals that end a command.
+//! Signals that end a command.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a shell gives as the exit code of a program that Ctrl-C ended.
+/// The exit code that a shell reports for a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Makes a write beyond the limit of a file's size fail as other writes do, so that what was written is rolled back.
+/// Makes a write beyond the file size limit fail like other writes, so that completed writes are rolled back.
 ///
-/// The default action of SIGXFSZ ends the process. A handler replaces it for the life of the process; programs that
-/// this one starts have the default action again.
+/// The default action of SIGXFSZ ends the process. A handler replaces it for the life of the process; child processes
+/// have the default action.
 pub(crate) fn keep_on_file_size_limit() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     if let Ok(runtime) = runtime {
         let _entered = runtime.enter();
-        // Without the handler everything but this limit works as well.
+        // Without the handler, everything except this limit works.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP (the terminal is gone), caught from the moment that the value is made.
+/// SIGINT, SIGTERM and SIGHUP (closed terminal), caught from the creation of the value.
 pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,
@@ -38,7 +38,7 @@ impl Ends {
         })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

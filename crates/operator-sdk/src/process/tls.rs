@@ -1,4 +1,4 @@
-//! A certificate for one run of an operator on this machine, and the authority that a cluster is told to trust.
+//! A certificate for one run of an operator on this machine, with the authority that a cluster trusts.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::failure::Hinted;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("cannot make a certificate for {host:?}: {source}")]
+    #[error("cannot create a certificate for {host:?}: {source}")]
     Make { host: String, source: rcgen::Error },
     #[error("cannot write a certificate: {0}")]
     Write(#[from] io::Error),
@@ -22,13 +22,15 @@ pub(crate) enum TlsError {
 impl Hinted for TlsError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Make { .. } => "name this machine as the cluster sees it with `--webhook-host`".to_owned(),
+            Self::Make { .. } => {
+                "set the name of this machine as seen from the cluster with `--webhook-host`".to_owned()
+            }
             Self::Write(_) => "check the space and the permissions of the temporary directory".to_owned(),
         })
     }
 }
 
-/// Writes `tls.crt` and `tls.key` for a server of this name into a directory; the certificate of their authority.
+/// Writes `tls.crt` and `tls.key` for a server name into a directory, and returns the certificate of their authority.
 pub(crate) fn issue(directory: &Path, host: &str) -> Result<String, TlsError> {
     let (authority, certificate, key) = make(host).map_err(|source| TlsError::Make {
         host: host.to_owned(),

@@ -1,12 +1,12 @@
-//! The kinds of Kubernetes itself that can be watched, and where their types are. Generated from the discovery of a
-//! kube-apiserver of the version that the SDK is built for; no command adds to it.
+//! The watchable kinds of Kubernetes, with the modules of their types. Generated from the discovery of a kube-apiserver
+//! of the supported version.
 
-/// A kind of Kubernetes itself.
+/// A kind of Kubernetes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Builtin {
-    /// The group in short: `apps`, `core`, `rbac`.
+    /// The short group: `apps`, `core`, `rbac`.
     pub(crate) group: &'static str,
-    /// The domain behind it: `authorization.k8s.io`, or nothing.
+    /// The domain of the group: `authorization.k8s.io`, or empty.
     pub(crate) domain: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Builtin {
     pub(crate) module: &'static str,
 }
 
-/// Finds a kind by its group in short.
+/// Finds a kind by its short group.
 pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Builtin> {
     KINDS
         .iter()

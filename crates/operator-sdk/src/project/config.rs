@@ -1,6 +1,6 @@
-//! The PROJECT file, version 3: what kubebuilder's tools write, with a layout of our own.
+//! The PROJECT file, version 3: kubebuilder's format with the layout of this tool.
 //!
-//! Keys that this tool does not know are kept as they are.
+//! Unknown keys are kept.
 
 use operator_manifests::render;
 use serde::{Deserialize, Serialize};
@@ -13,23 +13,23 @@ use crate::names::{self, InvalidName};
 pub(crate) const LAYOUT: &str = "rust.operator-sdk.dev/v1";
 
 const HEADER: &str =
-    "# Written by operator-sdk, which reads it to know what the project holds. Do not edit.\n";
+    "# Written by operator-sdk, which reads it to learn the contents of the project. Do not edit.\n";
 
-/// The PROJECT file's content.
+/// The contents of the PROJECT file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     pub(crate) domain: String,
     pub(crate) project_name: String,
-    /// True if kinds lie in folders by their group.
+    /// True if kinds are in directories by group.
     pub(crate) multigroup: bool,
-    /// True if the operator watches its own namespace alone.
+    /// True if the operator watches only its own namespace.
     pub(crate) namespaced: bool,
     pub(crate) resources: Vec<Resource>,
-    /// The whole document, unknown keys too.
+    /// The whole document, including unknown keys.
     document: Map<String, Value>,
 }
 
-/// One version of a kind that the project has something about.
+/// One version of a kind in the project.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
@@ -37,27 +37,27 @@ pub(crate) struct Resource {
     pub(crate) api: Option<Api>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) controller: bool,
-    /// Several controllers of one kind, by name; then `controller` is not set.
+    /// Several controllers of one kind, by name; `controller` is then not set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) controllers: Vec<NamedController>,
-    /// A kind of Kubernetes itself.
+    /// A kind of Kubernetes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) core: bool,
     #[serde(default)]
     pub(crate) domain: String,
-    /// A kind of somebody else.
+    /// A kind of another project.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) external: bool,
-    /// Its files are in no folder of the group: it was there before the project had several groups.
+    /// True if its files are not in a directory of the group: it was added before the project had several groups.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) flat: bool,
     #[serde(default)]
     pub(crate) group: String,
     pub(crate) kind: String,
-    /// The crate that has the type, and its version, where that is no dependency of every project.
+    /// The crate of the type with its version, if it is not a dependency of every project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) module: Option<String>,
-    /// The module of the type, where it is not where the layout says.
+    /// The module of the type, if it differs from the layout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,12 +65,12 @@ pub(crate) struct Resource {
     pub(crate) version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) webhooks: Option<Webhooks>,
-    /// What other tools wrote.
+    /// Keys of other tools.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
 }
 
-/// A controller with a name of its own.
+/// A controller with its own name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamedController {
     pub(crate) name: String,
@@ -95,7 +95,7 @@ pub(crate) struct Webhooks {
     pub(crate) rest: Map<String, Value>,
 }
 
-/// How a kind is served.
+/// The API of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Api {
@@ -123,11 +123,11 @@ pub(crate) enum ConfigError {
     Syntax(String),
     #[error("it has no `{0}`")]
     Missing(&'static str),
-    #[error("its `{key}` is not as expected: {reason}")]
+    #[error("its `{key}` is invalid: {reason}")]
     Field { key: String, reason: String },
-    #[error("its version is {0:?}, and this tool knows version \"3\"")]
+    #[error("its version is {0:?}, and this tool supports version \"3\"")]
     Version(String),
-    #[error("its layout is {0:?}, and this tool knows {LAYOUT:?}")]
+    #[error("its layout is {0:?}, and this tool supports {LAYOUT:?}")]
     Layout(String),
     #[error("{0}")]
     Name(#[from] InvalidName),
@@ -137,12 +137,12 @@ impl ConfigError {
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::Version(_) | Self::Layout(_) => {
-                "the project was made by another tool; use that one, or start anew with `operator-sdk init`"
+                "the project was created by another tool: use that one, or create a new project with `operator-sdk init`"
                     .to_owned()
             }
             Self::Name(error) => error.hint().unwrap_or_default(),
             Self::Syntax(_) | Self::Missing(_) | Self::Field { .. } => {
-                "take the file back from version control (`git checkout PROJECT`), or correct it by hand"
+                "restore the file from version control (`git checkout PROJECT`), or correct it by hand"
                     .to_owned()
             }
         }
@@ -243,7 +243,7 @@ fn text_of(document: &Map<String, Value>, key: &'static str) -> Result<String, C
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(ConfigError::Field {
             key: key.to_owned(),
-            reason: "it is no text".to_owned(),
+            reason: "it is not a string".to_owned(),
         }),
     }
 }
@@ -254,7 +254,7 @@ fn switch_of(document: &Map<String, Value>, key: &'static str) -> Result<bool, C
         Some(Value::Bool(on)) => Ok(*on),
         Some(_) => Err(ConfigError::Field {
             key: key.to_owned(),
-            reason: "it is neither true nor false".to_owned(),
+            reason: "it is not a boolean".to_owned(),
         }),
     }
 }
@@ -298,7 +298,7 @@ impl Resource {
         self.api.as_ref().is_some_and(|api| api.namespaced)
     }
 
-    /// The whole API group: `cache.example.com`; empty for the core group.
+    /// Returns the complete API group: `cache.example.com`; empty for the core group.
     pub(crate) fn api_group(&self) -> String {
         match (self.group.as_str(), self.domain.as_str()) {
             ("core" | "", "") => String::new(),
@@ -314,7 +314,7 @@ impl Resource {
             .unwrap_or_else(|| names::plural_of(&self.kind))
     }
 
-    /// Returns true if it is about the same kind, in whatever version.
+    /// Returns true if it is a version of this kind.
     pub(crate) fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
     }

@@ -1,4 +1,4 @@
-//! Every path of a project, relative to its root.
+//! The paths of a project, relative to its root.
 
 use super::Config;
 use crate::names::snake_case;
@@ -6,7 +6,7 @@ use crate::names::snake_case;
 /// The crates of the SDK that a project depends on.
 pub(crate) const SDK_CRATES: [&str; 2] = ["operator-runtime", "operator-envtest"];
 
-/// The crates of the SDK that a project may depend on beside those.
+/// Further crates of the SDK that a project may depend on.
 pub(crate) const OPTIONAL_SDK_CRATES: [&str; 1] = ["operator-lib"];
 
 pub(crate) const PROJECT: &str = "PROJECT";
@@ -20,7 +20,7 @@ pub(crate) const CARGO: &str = "Cargo.toml";
 pub(crate) const CRD_BASES: &str = "config/crd/bases";
 pub(crate) const ROLE: &str = "config/rbac/role.yaml";
 
-/// Where the source of one version of a kind lies.
+/// The location of the source of one version of a kind.
 ///
 /// Modules are by version, and in a project of several groups by group and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Parent {
 // === impl Place ===
 
 impl Place {
-    /// Where the source of a kind is, or goes.
+    /// Returns the location of the source of a kind.
     pub(crate) fn of(config: &Config, group: &str, version: &str, kind: &str) -> Self {
         let flat = config.find(group, version, kind).is_some_and(|there| there.flat);
         Self {
@@ -91,7 +91,7 @@ impl Place {
         format!("src/{}/{module}.rs", self.webhook_path().replace("::", "/"))
     }
 
-    /// The test of the webhooks: several versions may have some.
+    /// Returns the path of the webhook test, which has the version in its name.
     pub(crate) fn webhook_test(&self) -> String {
         self.test(&format!("{}_{}", self.version, webhook_module(&self.kind)))
     }
@@ -102,7 +102,7 @@ impl Place {
         format!("src/{}/{module}.rs", self.api_path().replace("::", "/"))
     }
 
-    /// The file of a test, by the module that it tests.
+    /// Returns the path of a test, by the tested module.
     pub(crate) fn test(&self, module: &str) -> String {
         match &self.folder {
             Some(folder) => format!("tests/{folder}_{module}.rs"),
@@ -110,7 +110,7 @@ impl Place {
         }
     }
 
-    /// The files with the modules that lead to a path such as `api::cache::v1`, from the outermost.
+    /// Returns the files of the modules on a path such as `api::cache::v1`, from the outermost.
     pub(crate) fn parents(path: &str) -> Vec<Parent> {
         let steps: Vec<&str> = path.split("::").collect();
         (1..steps.len())
@@ -129,7 +129,7 @@ pub(crate) fn module_file(path: &str) -> String {
     format!("src/{}.rs", path.replace("::", "/"))
 }
 
-/// A group as the name of a module.
+/// Returns the module name of a group.
 fn group_module(group: &str) -> String {
     let name: String = group
         .chars()
@@ -137,7 +137,7 @@ fn group_module(group: &str) -> String {
         .collect();
     match syn::parse_str::<syn::Ident>(&name) {
         Ok(_) => name,
-        // A word of Rust, or a digit first.
+        // A Rust keyword, or a name that starts with a digit.
         Err(_) => format!("group_{name}"),
     }
 }

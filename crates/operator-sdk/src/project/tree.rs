@@ -1,4 +1,4 @@
-//! The texts of a project, read once: what a plan looks at.
+//! The text files of a project, read once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::{fs, io};
 
 use super::ProjectError;
 
-/// Single files in other folders: cargo's configuration of one checkout of the project.
+/// Files in other directories: the cargo configuration of one checkout.
 const FILES: [&str; 2] = [".cargo/config.toml", ".cargo/.gitignore"];
 
-/// The folders that commands look into.
+/// The directories that commands read.
 const FOLDERS: [&str; 4] = ["config", "hack", "src", "tests"];
 
-/// Text files by their path relative to the root, with `/` between.
+/// Text files by their path relative to the root, with `/` as separator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tree(BTreeMap<String, String>);
 
@@ -21,8 +21,7 @@ pub(crate) struct Tree(BTreeMap<String, String>);
 impl Tree {
     /// Reads the files directly under `root` and those under `config`, `hack`, `src` and `tests`.
     ///
-    /// Links to folders are not followed, and a file that is no text counts as empty text: it is there, and nothing
-    /// edits it.
+    /// Links to directories are not followed. A binary file counts as an empty text: it exists, and nothing edits it.
     pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
         tree.read_folder(root, "", false)?;
@@ -73,7 +72,7 @@ fn read_text(path: &Path) -> Result<String, ProjectError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(String::new()),
-        // A link that leads nowhere.
+        // A dangling link.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(source) => Err(ProjectError::Read {
             path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! `build`: the image of the operator, by a container engine or by this tool alone.
+//! `build`: builds the image of the operator, with a container engine or without one.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -16,24 +16,24 @@ use crate::process::registry::Repository;
 use crate::project::Project;
 use crate::report::Report;
 
-/// An image could not be made.
+/// The image could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{} cannot go into an image: {source}", path.display())]
+    #[error("cannot put {} into an image: {source}", path.display())]
     Program { path: PathBuf, source: ElfError },
     #[error("`{0}` is for Go programs")]
     Go(&'static str),
     #[error("the label {0:?} is not of the form KEY=VALUE")]
     Label(String),
-    #[error("SOURCE_DATE_EPOCH is {0:?}, which is no number of seconds")]
+    #[error("SOURCE_DATE_EPOCH is {0:?}, which is not a number of seconds")]
     Epoch(String),
     #[error("`{0}` is for `--builder oci`, and {1} builds the image here")]
     OtherBuilder(&'static str, &'static str),
-    #[error("`--image-build-args` is for docker, podman and buildah, and `--builder oci` uses none of them")]
+    #[error("`--image-build-args` is for docker, podman and buildah, which `--builder oci` does not use")]
     NoEngine,
-    #[error("{0:?} has a quote that does not end")]
+    #[error("{0:?} has an unclosed quote")]
     Quote(String),
 }
 
@@ -45,7 +45,7 @@ impl Hinted for ImageError {
                 "build it for a musl target, or with RUSTFLAGS=\"-C target-feature=+crt-static\" and an explicit `--target`"
                     .to_owned()
             }
-            Self::Go(_) => "give cargo its arguments with `--cargo-build-args`".to_owned(),
+            Self::Go(_) => "pass arguments to cargo with `--cargo-build-args`".to_owned(),
             Self::Label(_) => "write it as in `--label team=blue`".to_owned(),
             Self::Epoch(_) => "set it to seconds since 1970, such as the time of a commit, or unset it".to_owned(),
             Self::OtherBuilder(..) => "add `--builder oci`, or omit the flag".to_owned(),
@@ -55,7 +55,7 @@ impl Hinted for ImageError {
     }
 }
 
-/// Who builds.
+/// The builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Builder {
     Engine(Engine),
@@ -84,7 +84,7 @@ fn builder_of(args: &BuildArgs, project: &Project, report: &Report) -> Builder {
         BuilderArg::Auto if wants_oci(args) => Builder::Oci,
         BuilderArg::Auto if is_out_of_reach(project) => {
             report.progress(
-                "The project uses crates outside of its directory, which the build of a container does not see: the image is made without an engine (--builder oci).",
+                "The project uses crates outside its directory, which a container build cannot read: building the image without an engine (--builder oci).",
             );
             Builder::Oci
         }
@@ -92,7 +92,7 @@ fn builder_of(args: &BuildArgs, project: &Project, report: &Report) -> Builder {
             Some(engine) => Builder::Engine(engine),
             None => {
                 report.progress(
-                    "No container engine works here: the image is made without one (--builder oci).",
+                    "No working container engine was found: building the image without one (--builder oci).",
                 );
                 Builder::Oci
             }
@@ -104,7 +104,7 @@ fn wants_oci(args: &BuildArgs) -> bool {
     oci_flag(args).is_some()
 }
 
-/// The first flag that only means something without an engine.
+/// Returns the first flag that is only valid without an engine.
 fn oci_flag(args: &BuildArgs) -> Option<&'static str> {
     let flags = [
         ("--output", args.output.is_some()),
@@ -117,7 +117,7 @@ fn oci_flag(args: &BuildArgs) -> Option<&'static str> {
     flags.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
 }
 
-/// Tells whether cargo takes crates from outside of the project, which the build of a container does not see.
+/// Returns true if the project uses crates outside its directory, which a container build cannot read.
 fn is_out_of_reach(project: &Project) -> bool {
     let is_outside = |(_, path): &(String, String)| path.starts_with("..") || path.starts_with('/');
     let uses_checkout = project
@@ -128,7 +128,7 @@ fn is_out_of_reach(project: &Project) -> bool {
     uses_checkout || path_dependencies(project).iter().any(is_outside)
 }
 
-/// The dependencies that Cargo.toml names by path: name and path.
+/// Returns the path dependencies of Cargo.toml: names and paths.
 fn path_dependencies(project: &Project) -> Vec<(String, String)> {
     let manifest = project.tree.get("Cargo.toml").unwrap_or_default();
     let document: toml_edit::DocumentMut = manifest.parse().unwrap_or_default();
@@ -190,7 +190,7 @@ fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Repo
     let image = image.map_err(|source| ImageError::File { path, source })?;
     if let Some(file) = file_of(args, project) {
         write(&file, &image.layout(&reference.name, &reference.tag))?;
-        report.line(&format!("{} holds {}", file.display(), args.image));
+        report.line(&format!("wrote {} with {}", file.display(), args.image));
     }
     if args.push {
         super::block_on(async {
@@ -204,7 +204,7 @@ fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Repo
     Ok(())
 }
 
-/// Where the image goes; nowhere if it is pushed and no file was asked for.
+/// Returns the file for the image; `None` if it is pushed and no file was given.
 fn file_of(args: &BuildArgs, project: &Project) -> Option<PathBuf> {
     let usual = || {
         let name = format!("target/oci/{}.tar", project.config.project_name);
@@ -216,7 +216,8 @@ fn file_of(args: &BuildArgs, project: &Project) -> Option<PathBuf> {
     }
 }
 
-/// A static program for this machine: of musl where the toolchain has it, else of glibc with everything linked in.
+/// Returns the options for a static program for this machine: musl if the toolchain has it, else statically linked
+/// glibc.
 fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> BuildOptions {
     let architecture = std::env::consts::ARCH;
     let musl = format!("{architecture}-unknown-linux-musl");
@@ -227,7 +228,7 @@ fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> 
     };
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-    // Paths of this machine are not to be in the program: it is the same wherever it was built.
+    // Removes paths of this machine, so that the program is the same wherever it is built.
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         format!("--remap-path-prefix={}=.", root.display()),
@@ -242,7 +243,7 @@ fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> 
     }
 }
 
-/// `SOURCE_DATE_EPOCH`, as images write times.
+/// Returns `SOURCE_DATE_EPOCH` in the format of images.
 pub(crate) fn created() -> Result<Option<String>, ImageError> {
     let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
         return Ok(None);
@@ -260,7 +261,7 @@ fn label_of(text: &str) -> Result<(String, String), ImageError> {
     }
 }
 
-/// The words of a text, with quotes as in a shell.
+/// Splits a text into words, with quotes as in a shell.
 pub(crate) fn words(text: &str) -> Result<Vec<String>, ImageError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

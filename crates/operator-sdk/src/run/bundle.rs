@@ -1,4 +1,4 @@
-//! `bundle validate`: a bundle directory against the validators of the Operator Lifecycle Manager.
+//! `bundle validate`: runs the validators of Operator Lifecycle Manager on a bundle directory.
 
 mod build;
 mod external;
@@ -18,17 +18,17 @@ use crate::args::{BundleCommand, BundleValidateArgs};
 use crate::failure::{Failure, Hinted};
 use crate::report::Report;
 
-/// Bytes of a file that an option names.
+/// The maximum size of a file of an option.
 const FILE_MAX: u64 = 1 << 20;
 
-/// A bundle that cannot be read, or arguments that do not fit.
+/// A bundle that cannot be read, or invalid arguments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BundleError {
     #[error("invalid command args: an image tag or directory is a required argument")]
     Missing,
     #[error("{0} is not a directory")]
     Image(String),
-    #[error("there is no directory {0}")]
+    #[error("directory {0} does not exist")]
     NoDirectory(String),
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -49,14 +49,14 @@ pub(crate) enum BundleError {
 impl Hinted for BundleError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Missing => "name the bundle directory, such as `bundle`".to_owned(),
+            Self::Missing => "give the bundle directory, such as `bundle`".to_owned(),
             Self::Image(image) => format!(
-                "bundle images are not pulled: extract the image and name the directory, for example `docker create --name bundle {image} - && docker cp bundle:/ bundle`"
+                "bundle images are not pulled: extract the image and give the directory, for example `docker create --name bundle {image} - && docker cp bundle:/ bundle`"
             ),
             Self::NoDirectory(_) => {
-                "name the bundle directory; `operator-sdk generate bundle` writes one".to_owned()
+                "give the bundle directory; `operator-sdk generate bundle` creates one".to_owned()
             }
-            Self::Read(_) => "name a directory with metadata/ and manifests/".to_owned(),
+            Self::Read(_) => "give a directory with metadata/ and manifests/".to_owned(),
             Self::Load { place, .. } => {
                 format!("correct {place}, and run the command again for the other findings")
             }
@@ -64,14 +64,14 @@ impl Hinted for BundleError {
             Self::SelectorSyntax { .. } => "write labels such as name=good-practices".to_owned(),
             Self::Value(_) => "write, for example, --optional-values k8s-version=1.25".to_owned(),
             Self::External { .. } => {
-                "name a program that prints {\"Name\", \"Errors\", \"Warnings\"} as JSON".to_owned()
+                "use a program that prints {\"Name\", \"Errors\", \"Warnings\"} as JSON".to_owned()
             }
-            Self::File { .. } => "name a file that exists and can be read".to_owned(),
+            Self::File { .. } => "give a readable file".to_owned(),
         })
     }
 }
 
-/// A bundle directory that was read.
+/// A loaded bundle directory.
 pub(crate) struct Loaded {
     pub(crate) files: Files,
     pub(crate) bundle: Bundle,
@@ -80,7 +80,7 @@ pub(crate) struct Loaded {
 /// Loads the bundle in a directory.
 pub(crate) fn load(place: &str) -> Result<Loaded, BundleError> {
     if !Path::new(place).is_dir() {
-        // Only the name of an image has a tag, a digest or the host of a registry.
+        // Only an image name has a tag, a digest or a registry host.
         let is_image = place.contains([':', '@'])
             || place
                 .split_once('/')

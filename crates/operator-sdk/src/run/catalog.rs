@@ -18,7 +18,7 @@ use crate::report::Report;
 /// The file that `init` and `add` write.
 const FILE: &str = "catalog.yaml";
 
-/// A catalog cannot be read, made or accepted.
+/// A catalog that cannot be read, created or accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogError {
     #[error("cannot read {}: {reason}", path.display())]
@@ -29,11 +29,11 @@ pub(crate) enum CatalogError {
     Template { path: PathBuf, reason: String },
     #[error("cannot render the bundle {}: {reason}", path.display())]
     Bundle { path: PathBuf, reason: String },
-    #[error("{} has a catalog", .0.display())]
+    #[error("{} already has a catalog", .0.display())]
     Exists(PathBuf),
-    #[error("the catalog has bundle {0}")]
+    #[error("the catalog already has bundle {0}")]
     HasBundle(String),
-    #[error("the catalog is not valid with this bundle: {0}")]
+    #[error("the catalog is invalid with this bundle: {0}")]
     Invalid(String),
     #[error("the upgrade graph cannot be drawn: {0}")]
     Graph(String),
@@ -42,7 +42,7 @@ pub(crate) enum CatalogError {
 impl Hinted for CatalogError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Read { .. } => "name a directory or a file that exists",
+            Self::Read { .. } => "give an existing directory or file",
             Self::Load { .. } => "correct the document; every document needs a `schema`",
             Self::Template { .. } => {
                 "images are directories of bundles relative to the template, or bundles of the catalog --bundles"
@@ -260,7 +260,7 @@ pub(super) fn load(path: &Path) -> Result<Catalog, CatalogError> {
     Ok(catalog)
 }
 
-/// Matches a path against the patterns of `.indexignore`; the last matching one counts, `!` includes again.
+/// Matches a path against the patterns of `.indexignore`; the last match wins, and `!` includes again.
 fn is_ignored(path: &str, patterns: &[&str]) -> bool {
     let mut ignored = false;
     for pattern in patterns
@@ -273,7 +273,7 @@ fn is_ignored(path: &str, patterns: &[&str]) -> bool {
         };
         let is_anchored = pattern.trim_end_matches('/').contains('/');
         let pattern = pattern.trim_matches('/').as_bytes();
-        // A pattern matches a file, or a directory above it.
+        // A pattern matches a file, or one of its parent directories.
         let mut ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         let matches = ends.any(|end| {
             let whole = path.get(..end).unwrap_or_default();
@@ -291,7 +291,7 @@ fn is_ignored(path: &str, patterns: &[&str]) -> bool {
     ignored
 }
 
-/// Matches `*` (any text without `/`) and `?`, with one place to return to instead of recursion.
+/// Matches `*` (any text without `/`) and `?`, with one backtracking position instead of recursion.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     let mut retry = None;

@@ -1,4 +1,4 @@
-//! `cluster up`: the embedded control plane until a signal.
+//! `cluster up`: runs the embedded control plane until a signal.
 
 use crate::args::{ControllersArg, UpArgs};
 use crate::failure::Failure;
@@ -24,14 +24,14 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
         }
         report.line(&ready_line(&cluster));
         ends.next().await;
-        report.progress("The control plane ends.");
+        report.progress("Stopping the control plane.");
         cluster.shutdown().await;
         Ok(())
     })
 }
 
 pub(crate) fn ready_line(cluster: &Cluster) -> String {
-    // Commands in other directories use it as well.
+    // An absolute path, because commands in other directories use it too.
     let kubeconfig = std::path::absolute(cluster.kubeconfig());
     format!(
         "The control plane is ready: {} KUBECONFIG={}",

@@ -1,4 +1,4 @@
-//! `crd`: definitions checked, compared and tried, offline.
+//! `crd`: checks, compares and tries CRDs, offline.
 
 mod diff;
 mod finding;

@@ -1,4 +1,4 @@
-//! `install`, `uninstall`, `deploy`, `undeploy`: the manifests of the project, in a cluster and out of it.
+//! `install`, `uninstall`, `deploy`, `undeploy`: manages the project's manifests in a cluster.
 
 mod apply;
 mod delete;
@@ -26,13 +26,13 @@ use crate::process::signal::{Ends, INTERRUPTED};
 use crate::project::Project;
 use crate::report::Report;
 
-/// The label that tells which project an object belongs to.
+/// The label with the project of an object.
 const LABEL: &str = "rust.operator-sdk.dev/project";
 
 /// The directory of the CRDs.
 const CRDS: &str = "config/crd";
 
-/// Something did not come about in a cluster.
+/// A change of a cluster failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeployError {
     #[error("the cluster does not serve {kind} of {api_version}")]
@@ -50,7 +50,7 @@ pub(crate) enum DeployError {
         "the cluster is not one of `operator-sdk cluster up` on this machine, so its pods run no local programs"
     )]
     NotEmbedded,
-    #[error("no workload of {directory} has the image {image:?}, which the program would replace")]
+    #[error("no workload of {directory} has the image {image:?} of the local program")]
     NoImage { directory: String, image: String },
     #[error(transparent)]
     Register(#[from] operator_controlplane::ProcessesError),
@@ -60,17 +60,17 @@ impl Hinted for DeployError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NotServed { .. } => {
-                "install what brings that kind first (such as cert-manager or the Prometheus operator), or take it out of config/default"
+                "install the provider of that kind first (such as cert-manager or the Prometheus operator), or remove the object from config/default"
                     .to_owned()
             }
             Self::Timeout { hint, .. } => (*hint).to_owned(),
             Self::NotEmbedded => {
-                "start one with `operator-sdk cluster up --kubeconfig FILE` and name its kubeconfig, or deploy an image with `--image`"
+                "start one with `operator-sdk cluster up --kubeconfig FILE` and use its kubeconfig, or deploy an image with `--image`"
                     .to_owned()
             }
-            Self::NoImage { .. } => "name the image of the operator's container with `--image`".to_owned(),
-            Self::Register(_) => "check that the control plane still runs".to_owned(),
-            Self::Failed(..) => "look at its events with `kubectl describe`, and at the image's name".to_owned(),
+            Self::NoImage { .. } => "set the image of the operator's container with `--image`".to_owned(),
+            Self::Register(_) => "check that the control plane is still running".to_owned(),
+            Self::Failed(..) => "check its events with `kubectl describe`, and the name of the image".to_owned(),
         })
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCod
     let project = Project::read(&current_directory()?)?;
     let mut objects = render::render(&project.root, CRDS, &Overrides::default())?;
     objects.reverse();
-    // A question is no work to interrupt: Ctrl-C ends the tool.
+    // Nothing to roll back during a prompt: Ctrl-C ends the process.
     let confirmed = super::block_on(async {
         let mut removal = removal(&project, &args.delete, report).await?;
         removal.confirmed(&objects, args.crds, None).await
@@ -128,7 +128,7 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
                 "the operator's image is the placeholder {}:latest",
                 render::PLACEHOLDER
             ),
-            Some("name the image with `--image`, or in config/manager/kustomization.yaml"),
+            Some("set the image with `--image`, or in config/manager/kustomization.yaml"),
         );
     }
     interruptible(report, async {
@@ -153,8 +153,8 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
             process.explain(&objects, report);
         } else if has_only_simulated_nodes(&args.apply).await? {
             report.warning(
-                "the nodes of this cluster are simulated: pods become ready, but no image runs, so nothing reconciles",
-                Some("run the project's program as the pods with `operator-sdk deploy --process`, or beside the cluster with `operator-sdk run local --enable-webhooks`"),
+                "the nodes of this cluster are simulated: pods become ready, but their images are not run, so nothing is reconciled",
+                Some("run the project's program as pods with `operator-sdk deploy --process`, or outside the cluster with `operator-sdk run local --enable-webhooks`"),
             );
         }
         Ok(())
@@ -166,7 +166,7 @@ pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode,
     let project = Project::read(&current_directory()?)?;
     let overrides = render::overrides(None, args.namespace.as_deref())?;
     let rendered = render::render(&project.root, &args.kustomization, &overrides)?;
-    // A question is no work to interrupt: Ctrl-C ends the tool.
+    // Nothing to roll back during a prompt: Ctrl-C ends the process.
     let (crds, objects, confirmed) = super::block_on(async {
         let mut removal = removal(&project, &args.delete, report).await?;
         let mut objects = removal.everything(&rendered).await?;
@@ -182,14 +182,14 @@ pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode,
     interruptible(report, async {
         let mut removal = removal(&project, &args.delete, report).await?;
         if !args.keep_crds {
-            // While the operator is there it can end the finalizers of its objects.
+            // While the operator runs it can complete the finalizers of its objects.
             removal.delete(&crds).await?;
         }
         removal.delete(&objects).await
     })
 }
 
-/// Tells whether no node of the cluster runs containers. Who may not list nodes gets no answer.
+/// Returns true if no node of the cluster runs containers; false if nodes cannot be listed.
 async fn has_only_simulated_nodes(args: &ApplyArgs) -> Result<bool, Failure> {
     let mut objects = connect(&args.cluster).await?;
     let nodes = objects.all("v1", "Node").await.unwrap_or_default();
@@ -198,7 +198,7 @@ async fn has_only_simulated_nodes(args: &ApplyArgs) -> Result<bool, Failure> {
     Ok(!nodes.is_empty() && nodes.iter().all(is_simulated))
 }
 
-/// Runs work against a cluster; a signal ends it, and what was done stays.
+/// Runs work against a cluster; a signal ends it without a rollback.
 fn interruptible(
     report: &Report,
     work: impl Future<Output = Result<(), Failure>>,
@@ -208,7 +208,7 @@ fn interruptible(
         tokio::select! {
             outcome = work => outcome.map(|()| ExitCode::SUCCESS),
             () = ends.next() => {
-                report.progress("Interrupted: what was done in the cluster stays; the command can be run again.");
+                report.progress("Interrupted: completed changes in the cluster are kept. The command can be run again.");
                 Ok(ExitCode::from(INTERRUPTED))
             }
         }
@@ -251,7 +251,7 @@ async fn removal<'a>(
     })
 }
 
-/// Applies objects, whoever managed their fields before, for commands that keep a cluster up to date.
+/// Applies objects and takes ownership of all their fields, for commands that keep a cluster up to date.
 pub(crate) async fn bring(
     objects: Objects,
     project: &Project,
@@ -266,7 +266,7 @@ pub(crate) async fn bring(
     rollout.apply(manifests).await
 }
 
-/// What is in both has the same kind, namespace and name.
+/// Returns kind, namespace and name, which identify an object in both trees.
 fn identity(object: &Value) -> (String, String) {
     (name_of(object), text(object, "/metadata/namespace").to_owned())
 }

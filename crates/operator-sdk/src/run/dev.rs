@@ -1,4 +1,4 @@
-//! `dev`: build, run, and again on every change of the source.
+//! `dev`: builds and runs the operator, and restarts it on every change of the source.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use crate::process::signal::Ends;
 use crate::project::Project;
 use crate::report::Report;
 
-/// How often the source is looked at: the times of a few hundred files, a millisecond of work.
+/// The interval for checking the source: modification times of a few hundred files, a millisecond of work.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long the source has to be still before it is built: editors write several files at once.
+/// The quiet period before a build: editors write several files at once.
 const STILL: Duration = Duration::from_millis(150);
 
-/// What a build depends on, beside `src`.
+/// Files that affect a build, in addition to `src`.
 const FILES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchain.toml"];
 
 /// `operator-sdk dev` in the current directory.
@@ -54,7 +54,7 @@ pub(crate) fn dev(args: &DevArgs, report: &Report) -> Result<ExitCode, Failure> 
     })
 }
 
-/// The operator that runs, and the webhooks that lead to it.
+/// The running operator and its webhook registrations.
 struct Running {
     operator: Operator,
     webhooks: Option<Webhooks>,
@@ -68,7 +68,7 @@ struct Loop<'a> {
     running: Option<Running>,
 }
 
-/// Why the loop goes on.
+/// The event that ends a wait.
 enum Event {
     Changed,
     Ended(String),
@@ -89,14 +89,14 @@ impl Loop<'_> {
             if let Err(failure) = outcome {
                 self.report.failure(&failure);
                 let still = if self.running.is_some() {
-                    "the operator runs on as it was"
+                    "the previous operator keeps running"
                 } else {
-                    "no operator runs"
+                    "no operator is running"
                 };
                 self.report
                     .progress(&format!("dev: {still}; waiting for a change"));
             }
-            // Cargo itself may have written it.
+            // Cargo may have written it itself.
             note(&root.join("Cargo.lock"), &mut seen);
             loop {
                 match self.event(&root, &seen, ends).await {
@@ -104,8 +104,9 @@ impl Loop<'_> {
                     Event::Signal => return Ok(()),
                     Event::Ended(how) => {
                         self.stop().await;
-                        self.report
-                            .progress(&format!("dev: the operator ended ({how}); waiting for a change"));
+                        self.report.progress(&format!(
+                            "dev: the operator stopped ({how}); waiting for a change"
+                        ));
                     }
                 }
             }
@@ -127,8 +128,8 @@ impl Loop<'_> {
         }
     }
 
-    /// A new operator takes the place of the old one only when it was built, and its kinds are in the cluster. Nothing
-    /// if a signal ended the build.
+    /// Builds the new operator, installs its CRDs and then replaces the old operator. Returns `None` if a signal ended
+    /// the build.
     async fn build_and_start(&mut self, ends: &mut Ends) -> Result<Option<()>, Failure> {
         let project = self.world.project;
         let options = local::build_options(&self.args.local);
@@ -147,11 +148,11 @@ impl Loop<'_> {
             registered = webhooks.register(&self.api, self.report).await;
         }
         self.running = Some(Running { operator, webhooks });
-        self.report.progress("dev: the operator runs");
+        self.report.progress("dev: the operator is running");
         registered.map(Some)
     }
 
-    /// The CRDs of the project, as they are now.
+    /// Installs the current CRDs of the project.
     async fn install(&self) -> Result<(), Failure> {
         let project = self.world.project;
         if !project.root.join("config/crd/kustomization.yaml").is_file() {
@@ -175,16 +176,16 @@ impl Loop<'_> {
             Ok(status) if operator::exit_code(status) == 0 => {}
             Ok(status) => self
                 .report
-                .progress(&format!("dev: the operator ended ({status})")),
+                .progress(&format!("dev: the operator stopped ({status})")),
             Err(error) => self.report.progress(&format!("dev: {error}")),
         }
     }
 }
 
-/// Files and when they were written.
+/// Files with their modification times and sizes.
 type Sources = BTreeMap<PathBuf, (SystemTime, u64)>;
 
-/// Waits until the source is another than it was, and still.
+/// Waits until the source differs from `seen` and is no longer changing.
 async fn changed(root: &Path, seen: &Sources) {
     loop {
         tokio::time::sleep(LOOK).await;

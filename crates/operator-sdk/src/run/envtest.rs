@@ -1,4 +1,4 @@
-//! The drop-in for controller-runtime's envtest: the tool under the names of the programs that it starts.
+//! The drop-in for controller-runtime's envtest: this tool under the names of the programs that envtest starts.
 
 mod assets;
 mod etcd;
@@ -13,7 +13,7 @@ use crate::args::go_flags::{self, Flag, GoFlags, GoFlagsError};
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// A program that the tool stands in for.
+/// A program that this tool replaces.
 struct Program {
     name: &'static str,
     about: &'static str,
@@ -24,19 +24,19 @@ struct Program {
 const PROGRAMS: [Program; 2] = [
     Program {
         name: "kube-apiserver",
-        about: "The embedded Kubernetes API server, in the place of kube-apiserver. It needs no etcd.",
+        about: "The embedded Kubernetes API server, instead of kube-apiserver. It needs no etcd.",
         flags: kube_apiserver::FLAGS,
         run: kube_apiserver::run,
     },
     Program {
         name: "etcd",
-        about: "Answers for the health of etcd; nothing is stored in it.",
+        about: "Serves the health endpoint of etcd; it stores nothing.",
         flags: etcd::FLAGS,
         run: etcd::run,
     },
 ];
 
-/// Runs the program whose name the tool was started under; `None` is the tool itself.
+/// Runs the program of the name that the tool was started under; returns `None` for the tool itself.
 pub(crate) fn by_name(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter();
     let started_as = arguments.next()?;
@@ -78,7 +78,7 @@ impl Program {
     }
 }
 
-/// A flag whose value is of no use.
+/// Returns the failure for an invalid value of a flag.
 fn bad_value(flag: &str, value: &str, why: impl std::fmt::Display) -> Failure {
     Failure {
         message: format!("invalid value {value:?} of --{flag}: {why}"),

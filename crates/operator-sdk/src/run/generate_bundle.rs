@@ -1,4 +1,4 @@
-//! `generate bundle`: read the objects and the base, generate, write.
+//! `generate bundle`: reads the objects and the base, generates the bundle, and writes it.
 
 use std::io::{IsTerminal, Read};
 use std::path::{Component, Path};
@@ -16,10 +16,10 @@ use crate::plan::generate_bundle::{self as bundle, Metadata};
 use crate::project::{LAYOUT, Project};
 use crate::report::Report;
 
-/// The most bytes that are read from standard input.
+/// The maximum size of standard input.
 const INPUT_MAX: u64 = 64 << 20;
 
-/// Kinds of the input that every project has and no bundle needs.
+/// Kinds in the input of every project that bundles do not contain.
 const EXPECTED_TO_GO: [&str; 3] = ["Namespace", "Certificate", "Issuer"];
 
 /// A bundle cannot be generated.
@@ -48,12 +48,12 @@ impl Hinted for BundleError {
         let hint = match self {
             Self::Generate(GenerateError::Version { .. }) => "use a version such as `--version 0.1.0`",
             Self::Generate(GenerateError::NoBase { .. }) => {
-                "write the base with `operator-sdk generate kustomize manifests`, or name its package with `--package`"
+                "create the base with `operator-sdk generate kustomize manifests`, or name its package with `--package`"
             }
             Self::Generate(GenerateError::ImageFromReference(_)) => "give the variable a literal `value`",
             Self::Generate(GenerateError::Invalid(_)) => "correct the base in config/manifests/bases",
             Self::Generate(_) | Self::Base { .. } => "correct the field in the manifest",
-            Self::Input(_) | Self::TooLong => "give the objects of the operator alone",
+            Self::Input(_) | Self::TooLong => "pass only the objects of the operator",
             Self::Outside(_) => "use a relative path such as `--output-dir bundle`",
             Self::Epoch(_) => "set it as in `SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)`",
             Self::Packagemanifests => {
@@ -89,7 +89,7 @@ pub(crate) fn generate(args: &GenerateBundleArgs, report: &Report) -> Result<(),
             .iter()
             .any(|kind| dropped.starts_with(&format!("{kind} ")))
         {
-            let text = format!("{dropped} is not part of the bundle: bundles cannot contain this kind");
+            let text = format!("{dropped} is not included: bundles cannot contain this kind");
             report.warning(&text, None);
         }
     }
@@ -110,7 +110,7 @@ pub(crate) fn generate(args: &GenerateBundleArgs, report: &Report) -> Result<(),
     let plan = bundle::plan(&generated, &metadata, &read);
     warn_about_others(&root, &generated, &metadata, report);
     if plan.is_empty() {
-        report.line("Nothing has changed: the bundle is up to date.");
+        report.line("No changes: the bundle is up to date.");
         return Ok(());
     }
     finish(&root, &plan, args.dry_run, report)
@@ -150,7 +150,7 @@ fn generate_from(
     }
 }
 
-/// The directory is a relative path that does not leave the project.
+/// Checks that the directory is a relative path inside the project.
 fn check_output(directory: &str) -> Result<(), BundleError> {
     let is_inside = Path::new(directory)
         .components()
@@ -219,7 +219,7 @@ fn is_pipe_or_file() -> bool {
     true
 }
 
-/// The time of SOURCE_DATE_EPOCH, else of the last commit.
+/// Returns the time of SOURCE_DATE_EPOCH, else of the last commit.
 fn created_at(root: &Path) -> Result<Option<String>, BundleError> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => Some(text.parse().map_err(|_| BundleError::Epoch(text))?),
@@ -239,7 +239,7 @@ fn commit_time(root: &Path) -> Option<i64> {
     text.trim().parse().ok().filter(|_| git.status.success())
 }
 
-/// Manifests of the directory that this run does not write may be from another version, or the user's.
+/// Warns of other manifests in the directory, which may be from another version or from the user.
 fn warn_about_others(root: &Path, generated: &Generated, metadata: &Metadata<'_>, report: &Report) {
     let directory = format!("{}/manifests", metadata.directory);
     let csv = format!("{}.clusterserviceversion.yaml", metadata.package);
@@ -248,7 +248,7 @@ fn warn_about_others(root: &Path, generated: &Generated, metadata: &Metadata<'_>
         let name = entry.file_name().to_string_lossy().into_owned();
         if name != csv && !generated.files.contains_key(&name) {
             let fix = "remove the file if it is from an earlier version of the operator";
-            let text = format!("{directory}/{name} is not generated from the project, and is kept");
+            let text = format!("{directory}/{name} is kept: it is not generated from the project");
             report.warning(&text, Some(fix));
         }
     }

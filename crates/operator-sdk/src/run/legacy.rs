@@ -1,4 +1,4 @@
-//! The commands of operator-sdk 0.x, on today's layout. What can be written as a command of today is done as that one.
+//! The commands of operator-sdk 0.x, run as the equivalent commands of this version.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::plan::Plan;
 use crate::project::{Project, layout};
 use crate::report::Report;
 
-/// The domain of a project that nobody gave one.
+/// The domain of a project that was created without one.
 const NO_DOMAIN: &str = "my.domain";
 
-/// A legacy command cannot be done.
+/// A legacy command that cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LegacyError {
     #[error("`{flag}` is not for operators in Rust: {reason}")]
@@ -42,9 +42,9 @@ pub(crate) enum LegacyError {
     Start { program: String, source: io::Error },
     #[error("`{0}` failed")]
     Failed(String),
-    #[error("`operator-sdk test cluster` is gone: it ran tests inside of an image")]
+    #[error("`operator-sdk test cluster` was removed: it ran tests inside an image")]
     TestCluster,
-    #[error("the command `{0}` is not one of this tool's")]
+    #[error("unknown command `{0}`")]
     Command(String),
 }
 
@@ -56,22 +56,22 @@ impl Hinted for LegacyError {
             Self::Domain { domain, .. } => format!("use a group such as cache.{domain}"),
             Self::Directory(_) => "choose another name, or remove the directory".to_owned(),
             Self::File { .. } => "check the path and your permissions".to_owned(),
-            Self::Start { .. } => "install it, and check that it is on the PATH".to_owned(),
-            Self::Failed(_) => "correct what it says above".to_owned(),
+            Self::Start { .. } => "install it, and check that it is in the PATH".to_owned(),
+            Self::Failed(_) => "fix the errors above".to_owned(),
             Self::TestCluster => {
                 "run the tests against a cluster with `operator-sdk test local --kubeconfig FILE`".to_owned()
             }
-            Self::Command(_) => "this is a defect of operator-sdk; please report it".to_owned(),
+            Self::Command(_) => "this is a bug in operator-sdk; please report it".to_owned(),
         })
     }
 }
 
-/// Says what a command is called now.
+/// Prints the current name of a command.
 fn now(report: &Report, then: &str, now: &str) {
     report.progress(&format!("`operator-sdk {then}` is now `{now}`"));
 }
 
-/// The first flag of a table that was given is refused.
+/// Rejects the first given flag of a table.
 fn refuse(flags: &[(&'static str, bool, &'static str, &'static str)]) -> Result<(), LegacyError> {
     match flags.iter().find(|(_, given, _, _)| *given) {
         Some((flag, _, reason, remedy)) => Err(LegacyError::Flag { flag, reason, remedy }),
@@ -83,8 +83,8 @@ fn refuse(flags: &[(&'static str, bool, &'static str, &'static str)]) -> Result<
 
 /// `operator-sdk new NAME` in the current directory.
 pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
-    const HELM: &str = "it writes operators in Rust only";
-    const ELSEWHERE: &str = "use operator-sdk 1.x for operators of Ansible or Helm";
+    const HELM: &str = "this tool creates operators in Rust only";
+    const ELSEWHERE: &str = "use operator-sdk 1.x for Ansible and Helm operators";
     refuse(&[
         (
             "--type=ansible",
@@ -110,14 +110,14 @@ pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
         (
             "--dep-manager",
             args.dep_manager.is_some(),
-            "cargo is the one manager of dependencies",
+            "cargo is the only dependency manager",
             "omit it",
         ),
         (
             "--cluster-scoped",
             args.cluster_scoped,
-            "an operator sees the whole cluster unless it is told otherwise",
-            "omit it; for kinds without a namespace use `create api --namespaced=false`",
+            "an operator watches the whole cluster by default",
+            "omit it; for cluster-scoped kinds use `create api --namespaced=false`",
         ),
     ])?;
     let api = args.api_version.as_deref().map(split).transpose()?;
@@ -158,7 +158,7 @@ pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A path that holds in another directory too.
+/// Returns an absolute path, which is valid in another directory too.
 fn header(file: Option<&Path>) -> Result<Option<OsString>, LegacyError> {
     let Some(path) = file else { return Ok(None) };
     let whole = path.canonicalize().map_err(|source| LegacyError::File {
@@ -182,7 +182,7 @@ fn make_directory(name: &str) -> Result<PathBuf, Failure> {
     Ok(root)
 }
 
-/// `cargo vendor`, and the configuration that it prints.
+/// Runs `cargo vendor` and writes the configuration that it prints.
 fn vendor(root: &Path, report: &Report) -> Result<(), Failure> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let configuration = run(root, &cargo, &["vendor", "--quiet"], Stdio::inherit())?;
@@ -195,7 +195,7 @@ fn vendor(root: &Path, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a program printed.
+/// Runs a program and returns its output.
 fn run(root: &Path, program: &str, arguments: &[&str], errors: Stdio) -> Result<Vec<u8>, LegacyError> {
     let output = Command::new(program)
         .args(arguments)
@@ -242,8 +242,8 @@ fn check_add(args: &AddArgs) -> Result<(), LegacyError> {
         (
             "--header-file",
             args.header_file.is_some(),
-            "the head of new files is in hack/boilerplate.rs.txt",
-            "write it there, and omit the flag",
+            "the header of new files is in hack/boilerplate.rs.txt",
+            "write it to that file, and omit the flag",
         ),
     ])
 }
@@ -293,7 +293,8 @@ fn create(root: &Path, api_version: &str, kind: &str, more: &[&str], report: &Re
     do_in(root, create_command(&api, kind, more), report)
 }
 
-/// A project of `new` gets the domain of its first group. Later groups have to be of that domain, and may be deeper.
+/// Sets the domain of a project of `new` to that of its first group. Later groups must be in that domain or a
+/// subdomain.
 fn adopt_domain(root: &Path, api: &mut ApiVersion, report: &Report) -> Result<(), Failure> {
     let project = Project::read(root)?;
     let ours = project.config.domain.clone();
@@ -328,7 +329,7 @@ fn adopt_domain(root: &Path, api: &mut ApiVersion, report: &Report) -> Result<()
     }
 }
 
-/// Does a command of today in a directory.
+/// Runs a current command in a directory.
 fn do_in(root: &Path, words: Vec<OsString>, report: &Report) -> Result<(), Failure> {
     let line = shown(&words);
     let kept: Vec<String> = words
@@ -352,16 +353,14 @@ fn shown(words: &[OsString]) -> String {
 
 // === generate, up, test, print-deps ===
 
-/// `operator-sdk generate k8s`: in Rust there is nothing to generate for a type to be an object.
+/// `operator-sdk generate k8s`: prints that Rust types need no generated code.
 pub(crate) fn generate_k8s(report: &Report) -> Result<(), Failure> {
     Project::read(&current_directory()?)?;
-    report.line(
-        "Nothing to generate: in Rust `#[derive(Clone)]` on the type does what zz_generated.deepcopy.go does in Go.",
-    );
+    report.line("Nothing to generate: `#[derive(Clone)]` on a Rust type replaces zz_generated.deepcopy.go.");
     Ok(())
 }
 
-/// `operator-sdk generate openapi`: the schemas are in the CRDs.
+/// `operator-sdk generate openapi`: generates the CRDs, which contain the schemas.
 pub(crate) fn generate_openapi(args: &ManifestsArgs, report: &Report) -> Result<(), Failure> {
     now(report, "generate openapi", "operator-sdk generate manifests");
     super::manifests::generate(args, report)
@@ -416,9 +415,9 @@ pub(crate) fn test(command: &TestCommand, report: &Report) -> Result<ExitCode, F
 }
 
 fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
-    const OWN: &str = "each test has a control plane of its own";
+    const OWN: &str = "each test has its own control plane";
     const AWAY: &str = "omit it";
-    const IN_TEST: &str = "a test makes what it needs through its control plane";
+    const IN_TEST: &str = "a test creates the objects that it needs in its control plane";
     let other_directory = args.directory.as_ref().is_some_and(|directory| {
         !["tests", "test/e2e"]
             .iter()
@@ -428,7 +427,7 @@ fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
         (
             "--go-test-flags",
             args.go_test_flags.is_some(),
-            "the tests are run by cargo",
+            "cargo runs the tests",
             "use `--cargo-test-flags`",
         ),
         (
@@ -447,7 +446,7 @@ fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
         (
             "--image",
             args.image.is_some(),
-            "the operator runs inside of the test",
+            "the operator runs inside the test",
             "deploy the image with `operator-sdk deploy --image`",
         ),
         ("--global-manifest", args.global_manifest.is_some(), IN_TEST, AWAY),
@@ -460,7 +459,7 @@ fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
         (
             "--debug",
             args.debug,
-            "the operator runs inside of the test",
+            "the operator runs inside the test",
             "set RUST_LOG=debug",
         ),
         (
@@ -477,7 +476,7 @@ pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Fa
     refuse(&[(
         "--dep-manager",
         args.dep_manager.is_some(),
-        "cargo is the one manager of dependencies",
+        "cargo is the only dependency manager",
         "omit it",
     )])?;
     let folder = Scratch::new("my-operator")?;
@@ -509,7 +508,7 @@ pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Fa
     Ok(())
 }
 
-/// A directory of a name, somewhere temporary; it is removed with the value.
+/// A temporary directory with a given name; it is removed when the value is dropped.
 pub(crate) struct Scratch {
     outer: PathBuf,
     inner: PathBuf,

@@ -1,4 +1,4 @@
-//! `run local`: the project's operator on this machine, until a signal.
+//! `run local`: runs the project's operator on this machine until a signal.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(crate) fn run_command(args: &RunArgs, report: &Report) -> Result<ExitCode, F
     }
 }
 
-/// Flags of Go's tools.
+/// Rejects flags of Go tools.
 pub(crate) fn check(args: &LocalArgs) -> Result<(), LegacyError> {
     let refused = |flag, reason, remedy| Err(LegacyError::Flag { flag, reason, remedy });
     if args.go_ldflags.is_some() {
@@ -64,13 +64,13 @@ pub(crate) fn check(args: &LocalArgs) -> Result<(), LegacyError> {
     }
     if args.enable_delve {
         let remedy = "build it with `cargo build`, and start it under rust-gdb or rust-lldb";
-        return refused("--enable-delve", "Delve is a debugger of Go programs", remedy);
+        return refused("--enable-delve", "Delve is a debugger for Go programs", remedy);
     }
     Ok(())
 }
 
-/// Checks that versions are converted: without the webhook the API server would drop the fields that the other version
-/// does not have.
+/// Checks that the conversion webhook is available: without it, the API server would drop fields that exist only in
+/// another version.
 pub(crate) fn check_conversions(project: &Project, args: &LocalArgs, report: &Report) -> Result<(), Failure> {
     plan::manifests::check_conversions(&project.config)?;
     let converts = |resource: &&Resource| resource.webhooks.as_ref().is_some_and(|all| all.conversion);
@@ -83,7 +83,7 @@ pub(crate) fn check_conversions(project: &Project, args: &LocalArgs, report: &Re
     if args.embedded {
         return Err(PlanError::Usage(
             format!(
-                "the versions of {} are converted by a webhook, and without it fields would be lost",
+                "the versions of {} need the conversion webhook; without it, fields would be lost",
                 hub.kind
             ),
             "omit `--enable-webhooks=false`",
@@ -92,15 +92,15 @@ pub(crate) fn check_conversions(project: &Project, args: &LocalArgs, report: &Re
     }
     report.warning(
         &format!(
-            "the versions of {} are converted by a webhook, which the cluster does not find on this machine",
+            "the versions of {} need the conversion webhook, which the cluster cannot reach on this machine",
             hub.kind
         ),
-        Some("run with `--enable-webhooks`, and `--webhook-host` if the cluster is not on this machine"),
+        Some("use `--enable-webhooks`, and `--webhook-host` if the cluster is not on this machine"),
     );
     Ok(())
 }
 
-/// Tells whether the cluster calls the webhooks of the operator on this machine.
+/// Returns true if the cluster calls the operator's webhooks on this machine.
 fn with_webhooks(project: &Project, args: &LocalArgs) -> bool {
     let has_webhooks = || project.config.resources.iter().any(Resource::has_webhooks);
     let default = || args.embedded && has_webhooks();
@@ -121,11 +121,11 @@ pub(crate) fn build_options(args: &LocalArgs) -> BuildOptions {
     }
 }
 
-/// The cluster that an operator on this machine talks to.
+/// The cluster of an operator on this machine.
 pub(crate) struct World<'a> {
     pub(crate) project: &'a Project,
     cluster: Option<Cluster>,
-    /// `None`: the operator finds it itself.
+    /// The kubeconfig; `None` if the operator finds it itself.
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> World<'a> {
         Ok(Api::infer(self.kubeconfig.as_deref(), None).await?)
     }
 
-    /// How the operator is started.
+    /// Returns the options for starting the operator.
     pub(crate) fn start(
         &self,
         program: PathBuf,
@@ -175,13 +175,13 @@ impl<'a> World<'a> {
         arguments.extend(args.arguments.iter().cloned());
         match webhooks {
             Some(webhooks) => arguments.extend(webhooks.arguments().into_iter().map(OsString::from)),
-            // Nobody calls them: any port will do, for several operators on one machine.
+            // No client calls these servers: port 0 allows several operators on one machine.
             None if self.has_webhooks() && !names(&arguments, WEBHOOK_PORT) => {
                 arguments.push(format!("{WEBHOOK_PORT}=0").into());
             }
             None => {}
         }
-        // Several embedded control planes run beside each other, each with its operator.
+        // Several embedded control planes may run on one machine, each with its operator.
         if args.embedded && !names(&arguments, PROBES) {
             arguments.push(format!("{PROBES}=127.0.0.1:0").into());
         }
@@ -259,7 +259,7 @@ impl<'a> World<'a> {
         let host = args.webhooks.webhook_host.as_deref();
         let webhooks = Webhooks::prepare(&self.project.config.project_name, host, &described)?;
         if webhooks.is_none() {
-            report.progress("The operator has no webhooks: `--enable-webhooks` changes nothing.");
+            report.progress("The operator has no webhooks: `--enable-webhooks` has no effect.");
         }
         Ok(webhooks)
     }
@@ -292,12 +292,12 @@ async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Clus
     Ok(cluster)
 }
 
-/// The operator's working directory is the project, this tool's may be another.
+/// Returns an absolute path: the operator's working directory is the project's.
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Waits until the operator ends by itself; signals are handed on to it.
+/// Waits until the operator ends; signals are forwarded to it.
 async fn run(mut operator: Operator, ends: &mut Ends) -> Result<ExitCode, Failure> {
     loop {
         tokio::select! {

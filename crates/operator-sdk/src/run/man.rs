@@ -1,9 +1,9 @@
-//! `man`: the manual pages.
+//! `man`: writes the manual pages.
 
 use crate::args::ManArgs;
 use crate::failure::{Failure, Hinted};
 
-/// The pages cannot be written.
+/// The pages could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the manual pages to {directory}: {source}")]
 struct ManError {
@@ -13,7 +13,7 @@ struct ManError {
 
 impl Hinted for ManError {
     fn hint(&self) -> Option<String> {
-        Some("name a directory that you may write to".to_owned())
+        Some("use a writable directory".to_owned())
     }
 }
 

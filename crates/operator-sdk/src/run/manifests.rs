@@ -1,4 +1,5 @@
-//! `generate manifests` and its parts: build, ask, plan, apply.
+//! `generate manifests` and its parts: builds the operator, runs it to get its description, plans and applies the
+//! changes.
 
 use std::path::Path;
 
@@ -67,7 +68,7 @@ fn part(wanted: Wanted, dry_run: bool, report: &Report) -> Result<(), Failure> {
     let project = Project::read(&root)?;
     plan::manifests::check_conversions(&project.config)?;
     if wanted.rbac {
-        // Before the build, which takes longer.
+        // Checked before the build, which takes longer.
         source::rbac::markers(&Sources::of(&project.tree)).map_err(PlanError::from)?;
     }
     let operator = ask(&root, &BuildOptions::default())?;
@@ -91,7 +92,7 @@ pub(crate) fn generate_in(
     report_plan(root, &plan, dry_run, report)
 }
 
-/// Refuses types that no API server would take, and tells, if asked, what it takes otherwise than it reads.
+/// Rejects types that no API server accepts; with `lint`, also reports types that it accepts with a different meaning.
 fn check(
     project: &Project,
     operator: &OperatorManifests,
@@ -113,7 +114,7 @@ fn check(
     Err(first.into())
 }
 
-/// What the built operator says of itself.
+/// Builds the operator and returns its description.
 pub(super) fn ask(root: &Path, options: &BuildOptions) -> Result<OperatorManifests, Failure> {
     let program = cargo::build(root, options)?;
     let answer = cargo::manifests(&program)?;
@@ -124,7 +125,7 @@ pub(super) fn ask(root: &Path, options: &BuildOptions) -> Result<OperatorManifes
 
 fn report_plan(root: &Path, plan: &Plan, dry_run: bool, report: &Report) -> Result<(), Failure> {
     if plan.is_empty() {
-        report.line("Nothing has changed: the manifests are those of the source.");
+        report.line("No changes: the manifests are up to date.");
         return Ok(());
     }
     finish(root, plan, dry_run, report)

@@ -29,10 +29,10 @@ pub(crate) use install::run_bundle;
 pub(crate) use manage::manage;
 pub(crate) use upgrade::run_bundle_upgrade;
 
-/// The namespace whose catalogs serve all namespaces.
+/// The namespace with catalogs for all namespaces.
 const GLOBAL: &str = "olm";
 
-/// An operator could not be installed, upgraded or deleted.
+/// A failure to install, upgrade or delete an operator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OlmError {
     #[error("the cluster has no Operator Lifecycle Manager")]
@@ -73,11 +73,11 @@ pub(crate) enum OlmError {
     },
     #[error("subscription for package {0:?} not found")]
     NoSubscription(String),
-    #[error("catalog source {0:?} was not made by `run bundle`")]
+    #[error("catalog source {0:?} was not created by `run bundle`")]
     ForeignCatalog(String),
     #[error("bundle {0:?} already exists in the catalog")]
     HasBundle(String),
-    #[error("the catalog is not valid with this bundle: {0}")]
+    #[error("the catalog is invalid with this bundle: {0}")]
     Catalog(String),
     #[error("{0}")]
     Manage(String, &'static str),
@@ -92,7 +92,7 @@ impl Hinted for OlmError {
                      or use `--embedded`"
                 }
                 Self::Image(_) => {
-                    "name the directory that `operator-sdk generate bundle` wrote; images are not pulled"
+                    "give the directory that `operator-sdk generate bundle` wrote; images are not pulled"
                 }
                 Self::Mode(_) => "choose another mode with `--install-mode`",
                 Self::Exists { .. } => {
@@ -103,12 +103,12 @@ impl Hinted for OlmError {
                     "omit `--install-mode`, or use another namespace with `--namespace`"
                 }
                 Self::Timeout { .. } => "allow more time with `--timeout`",
-                Self::Plan { .. } => "look at the steps with `kubectl get installplan -o yaml`",
+                Self::Plan { .. } => "check the steps with `kubectl get installplan -o yaml`",
                 Self::Csv { .. } => {
                     "check the bundle with `operator-sdk bundle validate`, and the pods of the operator with `kubectl logs`"
                 }
                 Self::NotDeleted { .. } => {
-                    "the controller that owns the finalizers must run; remove them only if it is gone for good"
+                    "the controller that owns the finalizers must run; remove them only if it will never run again"
                 }
                 Self::NoSubscription(_) => "install the operator with `operator-sdk run bundle` first",
                 Self::ForeignCatalog(_) => {
@@ -126,7 +126,7 @@ impl Hinted for OlmError {
 }
 
 impl OlmError {
-    /// The error with what is known about its cause.
+    /// Adds known causes to the error.
     fn with_causes(self, found: &[String]) -> Self {
         let causes = match found {
             [] => return self,
@@ -153,7 +153,7 @@ async fn api(cluster: &crate::args::ClusterArgs) -> Result<Api, Failure> {
     Ok(Api::infer(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?)
 }
 
-/// Runs a part of a command; a failure or a signal takes back what it did.
+/// Runs a part of a command, which is rolled back after a failure or a signal.
 async fn undone_on_failure<'a>(
     session: &mut Session<'a>,
     ends: &mut Ends,
@@ -198,7 +198,7 @@ pub(crate) async fn add_catalog(cluster: &Cluster, directory: &Path) -> Result<(
         },
     });
     let config_maps = Gvr::new("", "v1", "configmaps");
-    // A cluster with a data directory may have an earlier state of the catalog.
+    // A cluster with a data directory may have an earlier version of the catalog.
     cluster.delete(&sources, GLOBAL, &name).await;
     for index in 1.. {
         if !cluster
@@ -215,12 +215,12 @@ pub(crate) async fn add_catalog(cluster: &Cluster, directory: &Path) -> Result<(
     Ok(())
 }
 
-/// The name of the ConfigMap with a part of a catalog; parts are counted from one.
+/// Returns the name of the ConfigMap with a part of a catalog; parts are numbered from one.
 fn part_name(catalog: &str, index: usize) -> String {
     format!("{catalog}-configmap-partition-{index}")
 }
 
-/// The ConfigMaps of a catalog, owned by its CatalogSource.
+/// Returns the ConfigMaps of a catalog, owned by its CatalogSource.
 pub(crate) fn config_maps_of(catalog: &Catalog, source: &Value) -> Result<Vec<Value>, CatalogError> {
     let name = source["metadata"]["name"].as_str().unwrap_or_default();
     let parts = parts(catalog).map_err(|error| CatalogError::Load {

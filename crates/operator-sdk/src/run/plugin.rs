@@ -1,7 +1,7 @@
 //! External plugins: programs in any language that take part in scaffolding commands, by kubebuilder's protocol
 //! (`PluginRequest` and `PluginResponse` of version v1alpha1, as JSON over standard input and output).
 //!
-//! They come after this tool's own scaffold: named with `--plugins`, and in the project's `layout` from then on.
+//! They run after this tool's own scaffold. `--plugins` adds them, and the project's `layout` records them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,10 +21,10 @@ use crate::report::Report;
 /// The version of the protocol.
 const API_VERSION: &str = "v1alpha1";
 
-/// This tool itself, in a chain.
+/// The key of this tool in a chain.
 const OURS: &str = "rust.operator-sdk.dev/v1";
 
-/// Commands that plugins take part in, and what they are called in the protocol.
+/// The commands that support plugins, and their names in the protocol.
 const COMMANDS: [(&[&str], &str); 4] = [
     (&["init"], "init"),
     (&["create", "api"], "create api"),
@@ -38,7 +38,7 @@ pub(crate) enum PluginError {
     Key(String),
     #[error("the plugin {key} is not installed: {} does not exist", path.display())]
     Missing { key: String, path: PathBuf },
-    #[error("the plugin {key} {effect}, and projects of this tool are in Rust")]
+    #[error("the plugin {key} {effect}, but projects of this tool are in Rust")]
     Builtin {
         key: String,
         effect: &'static str,
@@ -48,7 +48,7 @@ pub(crate) enum PluginError {
     Run { key: String, reason: String },
     #[error("the plugin {key} failed: {reason}")]
     Failed { key: String, reason: String },
-    #[error("the plugin {key} wants to write {path:?}, which is not in the project")]
+    #[error("the plugin {key} tried to write {path:?}, which is outside the project")]
     Outside { key: String, path: String },
     #[error("PROJECT cannot be edited: {0}")]
     Project(String),
@@ -57,16 +57,18 @@ pub(crate) enum PluginError {
 impl Hinted for PluginError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Key(_) => "give `--plugins` keys of the form NAME/VERSION, with commas between".to_owned(),
+            Self::Key(_) => {
+                "use keys of the form NAME/VERSION in `--plugins`, separated by commas".to_owned()
+            }
             Self::Missing { .. } => {
-                "put the program there, or name another directory in EXTERNAL_PLUGINS_PATH".to_owned()
+                "install the program there, or set another directory in EXTERNAL_PLUGINS_PATH".to_owned()
             }
             Self::Builtin { hint, .. } => (*hint).to_owned(),
             Self::Run { .. } => {
-                "check that it is executable, and answers a request with one JSON object".to_owned()
+                "check that it is executable and writes one JSON object in response to a request".to_owned()
             }
             Self::Failed { .. } | Self::Outside { .. } => {
-                "what the tool itself wrote stays; correct it for the plugin, or omit `--plugins`".to_owned()
+                "the files of this tool are kept; correct them for the plugin, or omit `--plugins`".to_owned()
             }
             Self::Project(_) => "add the plugin to its `layout` by hand".to_owned(),
         })
@@ -117,7 +119,7 @@ struct Flag {
 pub(crate) struct Chain {
     command: &'static str,
     plugins: Vec<Plugin>,
-    /// The flags that are the plugins'.
+    /// The flags for the plugins.
     arguments: Vec<String>,
     dry_run: bool,
 }
@@ -128,13 +130,13 @@ struct Plugin {
     flags: Vec<Flag>,
 }
 
-/// Takes what is the plugins' out of a command line; no chain for commands that have none.
+/// Removes the plugins' part from a command line; returns `None` for commands without plugins.
 pub(crate) fn split(line: &mut Vec<OsString>) -> Result<Option<Chain>, Failure> {
     let texts = line
         .iter()
         .map(|word| word.to_str().map(str::to_owned))
         .collect::<Option<Vec<String>>>();
-    // Words that are no text are no plugin's.
+    // Words that are not UTF-8 are not for plugins.
     let Some(mut words) = texts else {
         return Ok(None);
     };
@@ -190,7 +192,7 @@ fn split_words(words: &mut Vec<String>) -> Result<Option<Chain>, Failure> {
     }))
 }
 
-/// The value of `--plugins`, which is taken out.
+/// Removes `--plugins` and returns its value.
 fn named(words: &mut Vec<String>) -> Vec<String> {
     let mut keys = Vec::new();
     let mut index = 0;
@@ -219,13 +221,13 @@ fn named(words: &mut Vec<String>) -> Vec<String> {
     keys
 }
 
-/// The plugins of the project here, if there is one.
+/// Returns the plugins of the project in the current directory, if there is one.
 fn recorded() -> Result<Vec<String>, Failure> {
     let path = current_directory()?.join(layout::PROJECT);
     let Ok(text) = std::fs::read_to_string(path) else {
         return Ok(Vec::new());
     };
-    // A damaged file is the command's own to tell.
+    // The command itself reports an invalid file.
     let document: serde_json::Value = serde_saphyr::from_str(&text).unwrap_or_default();
     let layout: Vec<&str> = document["layout"]
         .as_array()
@@ -262,7 +264,7 @@ fn take_flags(words: &mut Vec<String>, flags: &[Flag]) -> Vec<String> {
 // === impl Chain ===
 
 impl Chain {
-    /// What `--help` says of the plugins.
+    /// Prints the plugins' part of `--help`.
     pub(crate) fn help(&self, report: &Report) -> Result<(), Failure> {
         let keys = self.keys();
         let wanted = [format!("--{}", self.command.replace(' ', "-"))];
@@ -285,7 +287,7 @@ impl Chain {
         self.plugins.iter().map(|plugin| plugin.key.clone()).collect()
     }
 
-    /// Lets each plugin change the project, after this tool did.
+    /// Lets each plugin change the project, after this tool.
     pub(crate) fn run(&self, report: &Report) -> Result<(), Failure> {
         if self.dry_run {
             return Ok(());
@@ -309,7 +311,7 @@ impl Chain {
         self.record(&root, report)
     }
 
-    /// Later commands in the project have the same chain.
+    /// Records the chain for later commands in the project.
     fn record(&self, root: &Path, report: &Report) -> Result<(), Failure> {
         let path = root.join(layout::PROJECT);
         let failed = |reason: String| PluginError::Project(reason);
@@ -384,7 +386,7 @@ impl Plugin {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         let input = child.stdin.take();
-        // A plugin that answers without reading everything is fine.
+        // A plugin may respond without reading everything.
         let writer = std::thread::spawn(move || {
             input.map(|mut input| std::io::Write::write_all(&mut input, &request));
         });
@@ -396,7 +398,7 @@ impl Plugin {
             return Err(failed(output.status.to_string()));
         }
         let response: Response = serde_json::from_slice(&output.stdout)
-            .map_err(|error| failed(format!("its answer is not the JSON that was expected: {error}")))?;
+            .map_err(|error| failed(format!("its response is not valid: {error}")))?;
         if response.error {
             return Err(PluginError::Failed {
                 key: self.key.clone(),
@@ -420,7 +422,7 @@ impl Plugin {
     }
 }
 
-/// Explains the absence of a plugin that is built into kubebuilder or the operator-sdk in Go.
+/// Explains why a plugin that is built into kubebuilder or the Go operator-sdk does not exist here.
 fn check_builtin(key: &str, name: &str) -> Result<(), PluginError> {
     const OMIT: &str = "omit `--plugins`";
     let short = name.split('.').next().unwrap_or_default();
@@ -443,7 +445,7 @@ fn check_builtin(key: &str, name: &str) -> Result<(), PluginError> {
     })
 }
 
-/// Where kubebuilder looks for plugins.
+/// Returns the directory in which kubebuilder looks for plugins.
 fn directory() -> PathBuf {
     let variable = |name: &str| {
         std::env::var_os(name)

@@ -1,12 +1,12 @@
-//! Questions to a person at a terminal.
+//! Prompts on a terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::failure::Hinted;
 
-/// There is nobody to ask.
+/// The error for a prompt without a terminal.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}?` needs an answer, and standard input is no terminal")]
+#[error("`{0}?` needs an answer, and standard input is not a terminal")]
 pub(crate) struct NobodyThere(&'static str);
 
 impl Hinted for NobodyThere {
@@ -15,12 +15,12 @@ impl Hinted for NobodyThere {
     }
 }
 
-/// Returns true if a person is there to answer.
+/// Returns true if standard input is a terminal.
 pub(crate) fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Checks that a question can be asked.
+/// Checks that the user can be asked.
 pub(crate) fn check(question: &'static str) -> Result<(), NobodyThere> {
     if is_possible() {
         Ok(())
@@ -29,7 +29,7 @@ pub(crate) fn check(question: &'static str) -> Result<(), NobodyThere> {
     }
 }
 
-/// Asks until the answer is y or n; an empty one is `usual`.
+/// Asks until the answer is y or n; an empty one selects `usual`.
 pub(crate) fn confirm(question: &'static str, usual: bool) -> Result<bool, NobodyThere> {
     check(question)?;
     let choices = if usual { "[Y/n]" } else { "[y/N]" };
@@ -37,7 +37,7 @@ pub(crate) fn confirm(question: &'static str, usual: bool) -> Result<bool, Nobod
         let mut err = io::stderr();
         let _ = write!(err, "{question} {choices}? ").and_then(|()| err.flush());
         let mut line = String::new();
-        // The end of the input is no answer, and no more will come.
+        // The end of the input is not an answer, and no more input will come.
         if io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
             return Err(NobodyThere(question));
         }

@@ -1,4 +1,4 @@
-//! `quickstart`: the tutorial, done and looked up in the API step by step.
+//! `quickstart`: runs the tutorial, and checks each step in the API.
 
 mod walk;
 
@@ -45,39 +45,39 @@ const CREATE_API: &[&str] = &[
 pub(crate) enum QuickstartError {
     #[error("the directory {} is not empty", .0.display())]
     NotEmpty(PathBuf),
-    #[error("cannot make the directory {}: {source}", path.display())]
+    #[error("cannot create the directory {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
-    #[error("waited {seconds} s for {what}, in vain; the operator's log is {}", log.display())]
+    #[error("timed out after {seconds} s waiting for {what}; the operator's log is {}", log.display())]
     Timeout {
         what: String,
         seconds: u64,
         log: PathBuf,
     },
-    #[error("the operator ended ({status}) while waiting for {what}; its log is {}", log.display())]
+    #[error("the operator stopped ({status}) while waiting for {what}; its log is {}", log.display())]
     OperatorEnded {
         what: String,
         status: String,
         log: PathBuf,
     },
-    #[error("the API server took a size of {0}, which the type forbids")]
+    #[error("the API server accepted a size of {0}, which is invalid")]
     Accepted(String),
-    #[error("the API server refused a size of {size} without naming spec.size: {message}")]
+    #[error("the API server rejected a size of {size} without mentioning spec.size: {message}")]
     Unclear { size: String, message: String },
-    #[error("the command `{0}` is not one of this tool's")]
+    #[error("unknown command `{0}`")]
     Command(String),
 }
 
 impl Hinted for QuickstartError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NotEmpty(_) => "name a new directory with `--dir`".to_owned(),
-            Self::Directory { .. } => "name another directory with `--dir`".to_owned(),
+            Self::NotEmpty(_) => "use a new directory with `--dir`".to_owned(),
+            Self::Directory { .. } => "use another directory with `--dir`".to_owned(),
             Self::Timeout { .. } | Self::OperatorEnded { .. } => {
-                "the last lines of the log are above; run it by hand with `operator-sdk run local --embedded`"
+                "the last lines of the log are above; run the operator by hand with `operator-sdk run local --embedded`"
                     .to_owned()
             }
             Self::Accepted(_) | Self::Unclear { .. } | Self::Command(_) => {
-                "this is a defect of operator-sdk; please report it".to_owned()
+                "this is a bug in operator-sdk; please report it".to_owned()
             }
         })
     }
@@ -99,18 +99,15 @@ pub(crate) fn quickstart(args: &QuickstartArgs, report: &Report) -> Result<(), F
     super::block_on(run(&directory, program, report))?;
     report.line("");
     report.line(&format!(
-        "Every step was seen in the API. {:.1} s, of which {:.1} s were for making and compiling the operator.",
+        "Every step was verified in the API, in {:.1} s, of which {:.1} s were for creating and compiling the operator.",
         begin.elapsed().as_secs_f64(),
         built.as_secs_f64()
     ));
-    report.line(&format!(
-        "The project is yours to change: {}",
-        directory.display()
-    ));
+    report.line(&format!("The project is in {}", directory.display()));
     Ok(())
 }
 
-/// The operator is built where this tool was, so that the dependencies are compiled once.
+/// The operator is built in this tool's target directory, so that dependencies are compiled once.
 fn build_options() -> BuildOptions {
     let chosen = std::env::var_os("CARGO_TARGET_DIR").is_some();
     BuildOptions {
@@ -120,7 +117,7 @@ fn build_options() -> BuildOptions {
     }
 }
 
-/// A directory that is new or empty; the one of an earlier quickstart, beside the build, is made anew.
+/// Returns a new or empty directory; the directory of an earlier quickstart next to the build is recreated.
 fn project_directory(args: &QuickstartArgs) -> Result<PathBuf, QuickstartError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -145,7 +142,7 @@ fn project_directory(args: &QuickstartArgs) -> Result<PathBuf, QuickstartError> 
     directory.canonicalize().map_err(failed(&directory))
 }
 
-/// Prints a command of this tool as a user types it, and does it.
+/// Prints a command of this tool as a user types it, and runs it.
 fn type_command(directory: &Path, words: &[&str], report: &Report) -> Result<(), Failure> {
     let line = format!("operator-sdk {}", words.join(" "));
     report.command(&line);
@@ -159,7 +156,7 @@ fn type_command(directory: &Path, words: &[&str], report: &Report) -> Result<(),
     Ok(())
 }
 
-/// The operator on an embedded control plane, and a user beside it.
+/// Runs the operator on an embedded control plane, with a user of its API.
 async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), Failure> {
     report.command("operator-sdk run local --embedded &");
     let cluster = Cluster::start(&ClusterOptions {
@@ -185,7 +182,7 @@ async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), 
         directory: directory.to_owned(),
         kubeconfig: Some(cluster.kubeconfig().to_owned()),
         watch_namespace: None,
-        // Another operator may have the usual port of the probes.
+        // Another operator may use the default port of the probes.
         arguments: vec!["--health-probe-bind-address=0".into()],
         environment: Vec::new(),
         log: Some(log.clone()),

@@ -1,4 +1,4 @@
-//! `rbac check`: run the tests, read what they recorded, compare, report.
+//! `rbac check`: runs the tests, compares the requests that they recorded with the rules, and reports the result.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ use crate::project::Project;
 use crate::report::Report;
 use crate::source::{self, Sources};
 
-/// Where the tests of a project record what its operator asks, as `operator-envtest` has it.
+/// The directory with the records of the tests; `operator-envtest` has the same constant.
 const RECORDS: &str = "target/operator-sdk/rbac";
 
-/// The records cannot be compared.
+/// Records that cannot be compared.
 #[derive(Debug, thiserror::Error)]
 enum RecordError {
-    #[error("no test has recorded what the operator asks")]
+    #[error("no test has recorded requests of the operator")]
     None,
     #[error("the tests of the operator fail")]
     Tests,
@@ -41,15 +41,14 @@ impl Hinted for RecordError {
                     .to_owned()
             }
             Self::Tests => {
-                "correct them first, or compare what they requested until they failed, with `--no-run`"
-                    .to_owned()
+                "correct them first, or compare the requests until the failure with `--no-run`".to_owned()
             }
             Self::Unusable { .. } => "remove the directory and run the tests again".to_owned(),
         })
     }
 }
 
-/// The file that a test leaves.
+/// The file that a test writes.
 #[derive(Deserialize)]
 struct Record {
     requested: Vec<AccessRequest>,
@@ -89,7 +88,7 @@ fn check(args: &CheckArgs, report: &Report) -> Result<ExitCode, Failure> {
 }
 
 fn run_tests(root: &Path, folder: &Path, args: &CheckArgs) -> Result<(), Failure> {
-    // Tests that are gone must not speak for the operator.
+    // Records of deleted tests must not count.
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(unusable(folder, &error).into());
@@ -129,7 +128,7 @@ fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> RecordError {
     }
 }
 
-/// What is in a folder, sorted; nothing where there is none.
+/// Returns the entries of a directory, sorted; none if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -159,7 +158,7 @@ fn print(comparison: &Comparison, tests: usize, output: OutputArg, report: &Repo
         report.line(&unused_text(unused));
     }
     report.line(&format!(
-        "{} missing, {} never requested, in what {} recorded",
+        "{} missing, {} never requested, in the records of {}",
         comparison.missing.len(),
         comparison.unused.len(),
         counted(tests, "test")
@@ -168,7 +167,7 @@ fn print(comparison: &Comparison, tests: usize, output: OutputArg, report: &Repo
 
 fn missing_text(missing: &Missing) -> String {
     let what = format!(
-        "error: {} of {} is requested and not granted ({})",
+        "error: {} of {} is requested but not granted ({})",
         missing.verbs.join(", "),
         qualified(&missing.group, &missing.resource),
         missing.test
@@ -184,14 +183,14 @@ fn missing_text(missing: &Missing) -> String {
 
 fn unused_text(unused: &Unused) -> String {
     format!(
-        "{}: warning: {} of {} is granted and never requested\n    fix: take it out, or test what needs it",
+        "{}: warning: {} of {} is granted but never requested\n    fix: remove it, or add a test that needs it",
         unused.place,
         unused.verbs.join(", "),
         qualified(&unused.group, &unused.resource)
     )
 }
 
-/// `deployments.apps`; the core group has no name.
+/// Returns `deployments.apps`; the core group is omitted.
 fn qualified(group: &str, resource: &str) -> String {
     match group {
         "" | "core" => resource.to_owned(),

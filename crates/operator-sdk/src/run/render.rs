@@ -1,4 +1,4 @@
-//! The kustomize tree of the project, rendered; and the one file that installs it.
+//! Renders the project's kustomize tree, and the single file that installs it.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +16,10 @@ use crate::plan::Plan;
 use crate::project::{Project, ProjectError};
 use crate::report::Report;
 
-/// The image that the scaffolded manifests name.
+/// The image of the scaffolded manifests.
 pub(crate) const PLACEHOLDER: &str = "controller";
 
-/// A tree could not be rendered.
+/// A tree that could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RenderError {
     #[error("{directory} cannot be rendered: {error}")]
@@ -30,9 +30,9 @@ pub(crate) enum RenderError {
         what: String,
         reason: String,
     },
-    #[error("{0} has nothing in it")]
+    #[error("{0} contains no objects")]
     Empty(String),
-    #[error("{0:?} is no name of a namespace")]
+    #[error("{0:?} is not a valid namespace name")]
     Namespace(String),
     #[error(transparent)]
     Image(#[from] ReferenceError),
@@ -45,17 +45,17 @@ impl Hinted for RenderError {
             Self::Build {
                 error: BuildError::Missing(_),
                 ..
-            } => "add a kind with `operator-sdk create api`, and write the manifests with `operator-sdk generate manifests`"
+            } => "add a kind with `operator-sdk create api`, and generate the manifests with `operator-sdk generate manifests`"
                 .to_owned(),
-            Self::Build { .. } => "correct the file; `kubectl kustomize` says more about it".to_owned(),
-            Self::Kubectl { .. } => "install kubectl, or write the tree without that feature of kustomize".to_owned(),
-            Self::Empty(_) => "name another directory with `--kustomization`".to_owned(),
-            Self::Namespace(_) => "use lower case letters, digits and `-`, such as `--namespace my-operator`".to_owned(),
+            Self::Build { .. } => "correct the file; `kubectl kustomize` shows more details".to_owned(),
+            Self::Kubectl { .. } => "install kubectl, or avoid that feature of kustomize".to_owned(),
+            Self::Empty(_) => "use another directory with `--kustomization`".to_owned(),
+            Self::Namespace(_) => "use lower-case letters, digits and `-`, such as `--namespace my-operator`".to_owned(),
         })
     }
 }
 
-/// Tells whether a workload still has the image that the scaffold names.
+/// Returns true if a workload still has the image of the scaffold.
 pub(crate) fn has_placeholder_image(object: &Value) -> bool {
     let containers = object
         .pointer("/spec/template/spec/containers")
@@ -67,7 +67,7 @@ pub(crate) fn has_placeholder_image(object: &Value) -> bool {
         .any(|container| [PLACEHOLDER, &latest].contains(&container["image"].as_str().unwrap_or_default()))
 }
 
-/// The objects of a directory of the project, in the order in which they are created.
+/// Returns the objects of a directory of the project in creation order.
 pub(crate) fn render(root: &Path, directory: &str, overrides: &Overrides) -> Result<Vec<Value>, RenderError> {
     if let Some(namespace) = &overrides.namespace {
         check_namespace(namespace)?;
@@ -91,7 +91,7 @@ pub(crate) fn render(root: &Path, directory: &str, overrides: &Overrides) -> Res
     Ok(objects)
 }
 
-/// A DNS label.
+/// Checks that a namespace name is a DNS label.
 fn check_namespace(name: &str) -> Result<(), RenderError> {
     let inner =
         |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
@@ -104,7 +104,7 @@ fn check_namespace(name: &str) -> Result<(), RenderError> {
     }
 }
 
-/// kubectl has the whole of kustomize.
+/// Renders with kubectl, which has all features of kustomize.
 fn with_kubectl(root: &Path, directory: &str, what: &str) -> Result<Vec<Value>, RenderError> {
     let failed = |reason: String| RenderError::Kubectl {
         directory: directory.to_owned(),
@@ -123,7 +123,7 @@ fn with_kubectl(root: &Path, directory: &str, what: &str) -> Result<Vec<Value>, 
     serde_saphyr::from_multiple(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// Returns the changes that `--image` and `--namespace` ask for.
+/// Returns the changes for `--image` and `--namespace`.
 pub(crate) fn overrides(image: Option<&str>, namespace: Option<&str>) -> Result<Overrides, RenderError> {
     let image = image.filter(|image| !image.is_empty());
     if let Some(image) = image {
@@ -151,7 +151,7 @@ pub(crate) fn installer(args: &InstallerArgs, report: &Report) -> Result<(), Fai
     let mut plan = Plan::default();
     plan.put(&args.output, before.as_deref(), render::documents(&objects));
     if plan.is_empty() {
-        report.line(&format!("Nothing has changed: {} is up to date.", args.output));
+        report.line(&format!("No changes: {} is up to date.", args.output));
         return Ok(());
     }
     finish(&project.root, &plan, args.dry_run, report)

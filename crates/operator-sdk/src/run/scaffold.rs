@@ -1,4 +1,4 @@
-//! `init` and `create api`: read the project, plan, apply.
+//! `init`, `create`, `edit` and `delete`: reads the project, plans and applies the changes.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) fn init(args: &InitArgs, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `operator-sdk init` in `root`, without a word.
+/// `operator-sdk init` in `root`, without output.
 pub(crate) fn init_in(root: &Path, args: &InitArgs) -> Result<Applied, Failure> {
     Ok(apply::apply(root, &plan_init(root, args)?)?)
 }
@@ -84,7 +84,7 @@ pub(crate) fn edit(args: &EditArgs, report: &Report) -> Result<(), Failure> {
     let source = sdk_source(&root, &args.sdk)?;
     let plan = plan::edit::plan(args, &project, head.as_ref(), source.as_ref())?;
     if plan.is_empty() {
-        report.line("Nothing has changed: the project is so already.");
+        report.line("No changes: the project already has these settings.");
         return Ok(());
     }
     finish(&root, &plan, args.dry_run, report)
@@ -105,11 +105,11 @@ pub(crate) fn create_webhook(args: &CreateWebhookArgs, report: &Report) -> Resul
     if !args.dry_run {
         if args.parts.conversion {
             report.line(&format!(
-                "Objects of {} are stored in {}, the version that the others are converted through",
+                "Objects of {} are stored in {}, the hub version of the conversion",
                 args.kind.kind, args.kind.version
             ));
         }
-        report.line("Next: write what the webhooks do, then operator-sdk generate manifests");
+        report.line("Next: implement the webhooks, then operator-sdk generate manifests");
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ pub(crate) fn delete_webhook(args: &DeleteWebhookArgs, report: &Report) -> Resul
     remove(&root, &plan, &args.consent, report)
 }
 
-/// Carries out a plan that removes files, with the user's consent.
+/// Applies a plan that removes files, after confirmation.
 fn remove(root: &Path, plan: &Plan, consent: &ConsentArgs, report: &Report) -> Result<(), Failure> {
     let files: Vec<&str> = plan
         .changes
@@ -143,7 +143,7 @@ fn remove(root: &Path, plan: &Plan, consent: &ConsentArgs, report: &Report) -> R
     finish(root, plan, consent.dry_run, report)
 }
 
-/// Warns of files that are removed or written again, and that git cannot restore.
+/// Warns of removed or overwritten files that git cannot restore.
 fn warn_of_uncommitted(root: &Path, files: &[&str], report: &Report) {
     let files: Vec<&str> = files
         .iter()
@@ -153,16 +153,13 @@ fn warn_of_uncommitted(root: &Path, files: &[&str], report: &Report) {
     let changed = git::uncommitted(root, &files);
     if !changed.is_empty() {
         report.warning(
-            &format!(
-                "changes that git has not committed are lost in {}",
-                changed.join(", ")
-            ),
-            Some("commit them before such a command, to have a way back"),
+            &format!("uncommitted changes are lost in {}", changed.join(", ")),
+            Some("commit changes before such a command, so that they can be restored"),
         );
     }
 }
 
-/// Returns true if a file is written again and lines of it go. A file that only gets more lines keeps what the user wrote.
+/// Returns true if a file is overwritten and lines are removed. Otherwise all lines of the user are kept.
 fn loses_lines(change: &plan::Change) -> bool {
     let Some(before) = &change.before else {
         return false;
@@ -192,7 +189,7 @@ pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Fa
     Ok(())
 }
 
-/// Warns if the group of a kind of the project ends with the domain, which is appended to it.
+/// Warns if the given group ends with the domain of the project, which is appended to it.
 fn warn_of_domain(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
     let domain = Project::read(root)?.config.domain;
     let is_ours = args.external.external_api_path.is_none() && args.resource != Some(false);
@@ -207,12 +204,12 @@ fn warn_of_domain(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<
     Ok(())
 }
 
-/// `operator-sdk create api` in `root`, without a word.
+/// `operator-sdk create api` in `root`, without output.
 pub(crate) fn create_api_in(root: &Path, args: &CreateApiArgs) -> Result<Applied, Failure> {
     Ok(apply::apply(root, &plan_create_api(root, args)?)?)
 }
 
-/// Whether the type and the controller are wanted, asked of a person who did not say; others get what is usual.
+/// Sets whether to write the type and the controller: asks on a terminal, else uses the defaults.
 fn asked(args: &CreateApiArgs) -> Result<CreateApiArgs, Failure> {
     let mut args = args.clone();
     let ours = args.external.external_api_path.is_none();

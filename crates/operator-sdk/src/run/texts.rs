@@ -1,12 +1,12 @@
-//! Every text of a directory, for commands that look at more than the tree of a project.
+//! All text files of a directory, for commands that read more than the tree of a project.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Folders that hold no text of the project.
+/// Directories without text files of the project.
 const SKIPPED: [&str; 4] = [".git", "target", "vendor", ".operator-sdk"];
 
-/// Texts by their path relative to `root`, with `/` between. What is no text, and what cannot be read, is left out.
+/// Returns texts by their path relative to `root`, with `/` as separator. Binary and unreadable files are omitted.
 pub(crate) fn of(root: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     collect(root, root, &mut files);

@@ -1,4 +1,4 @@
-//! `upgrade`: the scaffold of an earlier version, that of this one, and the user's tree become one.
+//! `upgrade`: merges the scaffold of an earlier version, the scaffold of this version, and the user's files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::project::{Project, layout};
 use crate::record::{self, Record, RecordError};
 use crate::report::Report;
 
-/// What the source makes, or cargo: no part of the scaffold.
+/// Files that are generated from the source or by cargo: not part of the scaffold.
 const GENERATED: [&str; 5] = [
     ".cargo/",
     "Cargo.lock",
@@ -26,20 +26,20 @@ const GENERATED: [&str; 5] = [
     "config/webhook/manifests.yaml",
 ];
 
-/// Set for the commands that are replayed: they do not record themselves.
+/// Set for replayed commands, which are not recorded.
 const REPLAY: &str = "OPERATOR_SDK_REPLAY";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpgradeError {
-    #[error("the project does not know what was scaffolded: {} is missing", record::PATH)]
+    #[error("the project has no record of its scaffold: {} is missing", record::PATH)]
     NoRecord,
     #[error("{0}")]
     Record(#[from] RecordError),
-    #[error("cannot write the scaffold of this version: `{command}` failed: {reason}")]
+    #[error("cannot create the scaffold of this version: `{command}` failed: {reason}")]
     Replay { command: String, reason: String },
     #[error("the project has changes that are not committed: {0}")]
     Uncommitted(String),
-    #[error("the project was made by version {0}, and this is version {1}")]
+    #[error("the project was created by version {0}, and this is version {1}")]
     Newer(String, &'static str),
 }
 
@@ -47,20 +47,26 @@ impl Hinted for UpgradeError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoRecord | Self::Record(_) => {
-                "take it back from version control; without it, scaffold anew beside the project and compare by hand"
+                "restore it from version control; without it, scaffold a new project and compare by hand"
                     .to_owned()
             }
-            Self::Replay { .. } => format!("the commands are in {}: correct the one that no longer works", record::PATH),
-            Self::Uncommitted(_) => "commit them first, so that the upgrade can be looked at and taken back, or use `--force`".to_owned(),
+            Self::Replay { .. } => format!(
+                "the commands are in {}: correct the one that no longer works",
+                record::PATH
+            ),
+            Self::Uncommitted(_) => {
+                "commit them first, so that the upgrade can be reviewed and undone, or use `--force`"
+                    .to_owned()
+            }
             Self::Newer(..) => "use that version, or a later one".to_owned(),
         })
     }
 }
 
-/// Commands that scaffold.
+/// Commands that scaffold files.
 const SCAFFOLDING: [&str; 4] = ["init", "create", "edit", "delete"];
 
-/// Checks before a command that scaffolds that it can be added to the record.
+/// Checks that a scaffolding command can be added to the record, before it runs.
 pub(crate) fn check_record(line: &[OsString]) -> Result<(), Failure> {
     let scaffolds = line
         .first()
@@ -72,12 +78,12 @@ pub(crate) fn check_record(line: &[OsString]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The PROJECT file here, if there is one.
+/// Returns the PROJECT file of the current directory, if there is one.
 pub(crate) fn project_text() -> Option<String> {
     std::fs::read_to_string(layout::PROJECT).ok()
 }
 
-/// The command line that was done here, if it scaffolds. `before` is the PROJECT file from before it.
+/// Records the command line if it scaffolds files. `before` is the previous PROJECT file.
 pub(crate) fn remember(line: &[OsString], before: Option<&str>, report: &Report) -> Result<(), Failure> {
     let words: Option<Vec<String>> = line.iter().map(|word| word.to_str().map(str::to_owned)).collect();
     let words = words.unwrap_or_default();
@@ -87,14 +93,14 @@ pub(crate) fn remember(line: &[OsString], before: Option<&str>, report: &Report)
     if !scaffolds || words.iter().any(|word| word == "--dry-run") {
         return Ok(());
     }
-    // Somebody who was asked may have said no.
+    // The user may have declined the confirmation.
     if words.first().is_some_and(|word| word == "delete") && project_text().as_deref() == before {
         return Ok(());
     }
     remember_in(&current_directory()?, &words, report)
 }
 
-/// Keeps a command line that was done in `root`, and what is scaffolded with it.
+/// Records a command line in `root`, with the scaffolded files.
 pub(crate) fn remember_in(root: &Path, words: &[String], report: &Report) -> Result<(), Failure> {
     if std::env::var_os(REPLAY).is_some() {
         return Ok(());
@@ -103,7 +109,7 @@ pub(crate) fn remember_in(root: &Path, words: &[String], report: &Report) -> Res
     let mut record = match recorded(root)? {
         Some(record) => record,
         None if begins => Record::default(),
-        // A project from before the record: half of one would be wrong.
+        // A project without a record: an incomplete one would be wrong.
         None => return Ok(()),
     };
     let mut words = portable(&absolute(root, words));
@@ -118,14 +124,14 @@ pub(crate) fn remember_in(root: &Path, words: &[String], report: &Report) -> Res
     // The command itself has succeeded.
     if let Err(failure) = keep(root, record) {
         report.progress(&format!(
-            "warning: `upgrade` will not know of this command: {}",
+            "warning: this command is not recorded for `upgrade`: {}",
             failure.message
         ));
     }
     Ok(())
 }
 
-/// The project has got another domain, as if it had been made with it.
+/// Changes the domain in the record, as if the project had been created with it.
 pub(crate) fn set_domain(root: &Path, domain: &str) -> Result<(), Failure> {
     let Some(mut record) = recorded(root)? else {
         return Ok(());
@@ -140,7 +146,7 @@ fn recorded(root: &Path) -> Result<Option<Record>, UpgradeError> {
     Ok(Record::read(root)?)
 }
 
-/// Names the project in its `init`, whose default is the name of the directory: a clone may have another one.
+/// Adds the project name to `init`: its default is the name of the directory, which may differ in a clone.
 fn named(root: &Path, mut commands: Vec<Vec<String>>) -> Vec<Vec<String>> {
     const FLAG: &str = "--project-name";
     let Some(init) = commands
@@ -180,7 +186,7 @@ fn change_record(plan: &mut Plan, root: &Path, record: &Record) -> Result<(), Up
     Ok(())
 }
 
-/// Removes where the SDK is on this machine: the record is committed.
+/// Removes the path of the SDK on this machine, because the record is committed.
 fn portable(words: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     let mut words = words.iter();
@@ -194,7 +200,7 @@ fn portable(words: &[String]) -> Vec<String> {
     out
 }
 
-/// Files that a command reads are named so that it can be done elsewhere.
+/// Makes paths absolute, so that the command can run in another directory.
 fn absolute(root: &Path, words: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for word in words {
@@ -210,7 +216,7 @@ fn absolute(root: &Path, words: &[String]) -> Vec<String> {
     out
 }
 
-/// What this version writes for the commands, in a directory of the project's name.
+/// Returns the files that this version writes for the commands, in a directory with the project's name.
 fn scaffold(root: &Path, commands: &[Vec<String>]) -> Result<BTreeMap<String, String>, Failure> {
     let whole = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let name = whole
@@ -268,7 +274,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     keep_checkout(&mut outcome.plan, &project)?;
     if outcome.plan.is_empty() {
         report.line(&format!(
-            "Nothing has changed: the project is what version {current} scaffolds."
+            "No changes: the project matches the scaffold of version {current}."
         ));
         return Ok(());
     }
@@ -286,7 +292,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     finish(root, &outcome.plan, args.dry_run, report)?;
     for path in &outcome.removed {
         report.line(&format!(
-            "`{path}` is no longer scaffolded; it stays, and is yours to delete"
+            "`{path}` is no longer scaffolded; delete it if you do not need it"
         ));
     }
     for (path, count) in &outcome.conflicts {
@@ -296,12 +302,12 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     }
     if !args.dry_run {
         report
-            .line("Next: look at the changes (git diff), then operator-sdk generate manifests && cargo test");
+            .line("Next: review the changes (git diff), then operator-sdk generate manifests && cargo test");
     }
     Ok(())
 }
 
-/// Directs cargo to the checkout that Cargo.toml named by a path, as `init` does: Cargo.toml names a version from now on.
+/// Configures cargo for the checkout that Cargo.toml named by path, as `init` does: Cargo.toml then names a version.
 fn keep_checkout(plan: &mut Plan, project: &Project) -> Result<(), Failure> {
     let manifest = project.tree.get(layout::CARGO).unwrap_or_default();
     let planned = plan.planned(layout::CARGO).flatten();
@@ -315,7 +321,7 @@ fn keep_checkout(plan: &mut Plan, project: &Project) -> Result<(), Failure> {
     Ok(sdk::direct(plan, &project.tree, &source)?)
 }
 
-/// What an upgrade does to a tree.
+/// The result of an upgrade for a tree.
 #[derive(Default)]
 struct Outcome {
     plan: Plan,
@@ -337,10 +343,10 @@ fn merged(root: &Path, record: &Record, theirs: &BTreeMap<String, String>) -> Re
         let ours = read(&root.join(path))?;
         let after = match (base, &ours) {
             _ if path == layout::PROJECT => project_file(ours.as_deref().unwrap_or_default(), new),
-            // It is new: an own file in its place is compared with it.
+            // A new file: an existing one of the user is merged with it.
             (None, Some(ours)) => merge::merge("", ours, new, sides),
             (None, None) => whole(new),
-            // The user has deleted it.
+            // The user has deleted the file.
             (Some(_), None) => continue,
             (Some(base), Some(ours)) => merge::merge(base, ours, new, sides),
         };
@@ -364,7 +370,7 @@ fn whole(text: &str) -> merge::Merged {
     }
 }
 
-/// PROJECT says what the project holds, which the user's commands have made: only the version of the tool is new.
+/// Merges PROJECT: its content comes from the user's commands, so only the version of the tool is updated.
 fn project_file(ours: &str, theirs: &str) -> merge::Merged {
     let is_version = |line: &&str| line.starts_with("cliVersion:");
     let version = theirs.lines().find(is_version);
@@ -386,7 +392,7 @@ fn read(path: &Path) -> Result<Option<String>, UpgradeError> {
     }
 }
 
-/// In a repository everything has to be committed; without one there is nothing to ask.
+/// Checks that all files are committed, if the project is in a repository.
 fn committed(root: &Path) -> Result<(), UpgradeError> {
     let output = Command::new("git")
         .args(["status", "--porcelain", "--", "."])
@@ -403,7 +409,7 @@ fn committed(root: &Path) -> Result<(), UpgradeError> {
     Err(UpgradeError::Uncommitted(shown))
 }
 
-/// Returns true if a version is after another, number by number.
+/// Returns true if a version is newer than another; parts compare as numbers.
 fn is_newer(version: &str, than: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         text.split(['.', '-'])

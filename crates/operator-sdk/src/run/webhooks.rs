@@ -1,4 +1,4 @@
-//! The webhooks of an operator on this machine, registered in a cluster by URL while it runs.
+//! Registers the webhooks of an operator on this machine in a cluster, by URL, while it runs.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::process::api::{Api, ApiError};
 use crate::process::tls;
 use crate::report::Report;
 
-/// How long the operator may take until it listens.
+/// The time limit for the operator to listen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A name that the cluster reaches this machine by, if nobody says another.
+/// The default address of this machine, as seen from the cluster.
 pub(crate) const THIS_MACHINE: &str = "127.0.0.1";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebhookError {
-    #[error("no port is free for webhooks: {0}")]
+    #[error("no free port for webhooks: {0}")]
     Port(std::io::Error),
     #[error("the operator does not serve its webhooks on port {0}")]
     Silent(u16),
@@ -33,16 +33,16 @@ pub(crate) enum WebhookError {
 impl Hinted for WebhookError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Port(_) => "end programs that listen on this machine".to_owned(),
+            Self::Port(_) => "stop programs that listen on this machine".to_owned(),
             Self::Silent(_) => {
-                "its `operator` has to add the webhooks; ENABLE_WEBHOOKS is `true` here".to_owned()
+                "check that `operator()` adds the webhooks; ENABLE_WEBHOOKS is set to `true`".to_owned()
             }
             Self::NoDefinition(_) => "install the kinds with `operator-sdk install` first".to_owned(),
         })
     }
 }
 
-/// What the operator serves, and where.
+/// The webhooks of the operator, with their address.
 pub(crate) struct Webhooks {
     name: String,
     host: String,
@@ -50,21 +50,22 @@ pub(crate) struct Webhooks {
     authority: String,
     described: Value,
     certificates: Scratch,
-    /// What is to be taken back.
+    /// The registrations to undo.
     registered: Vec<Registered>,
 }
 
 enum Registered {
-    /// A path that was created.
+    /// The path of a created object.
     Object(String),
-    /// The conversion that a definition had before.
+    /// The previous conversion of a CRD.
     Conversion { path: String, before: Value },
 }
 
 // === impl Webhooks ===
 
 impl Webhooks {
-    /// Prepares the webhooks that an operator describes (the JSON of `<operator> manifests`); `None` if it has none.
+    /// Prepares the webhooks of an operator's description (the JSON of `<operator> manifests`); `None` if it has no
+    /// webhooks.
     pub(crate) fn prepare(
         project: &str,
         host: Option<&str>,
@@ -89,8 +90,8 @@ impl Webhooks {
         }))
     }
 
-    /// Returns the operator's flags for its webhook server. Only a cluster elsewhere needs more than the loopback
-    /// interface.
+    /// Returns the operator's flags for its webhook server, which listens on the loopback interface unless the cluster
+    /// is elsewhere.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             format!("--webhook-cert-path={}", self.certificates.path().display()),
@@ -102,7 +103,7 @@ impl Webhooks {
         arguments
     }
 
-    /// Registers the webhooks, once the operator listens.
+    /// Registers the webhooks after the operator listens.
     pub(crate) async fn register(&mut self, api: &Api, report: &Report) -> Result<(), Failure> {
         self.listening().await?;
         for (list, kind, plural) in [
@@ -127,7 +128,7 @@ impl Webhooks {
             let name = format!("{}-local", self.name);
             let collection = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
             let path = format!("{collection}/{name}");
-            // What a run left behind that could not end cleanly.
+            // Left by a run that did not end cleanly.
             api.remove(&path).await?;
             let object = json!({
                 "apiVersion": "admissionregistration.k8s.io/v1",
@@ -163,14 +164,14 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Takes back what was registered; the first error is told after all was tried.
+    /// Undoes all registrations, and returns the first error.
     pub(crate) async fn unregister(&mut self, api: &Api) -> Result<(), ApiError> {
         let mut outcome = Ok(());
         for registered in self.registered.drain(..).rev() {
             let taken = match registered {
                 Registered::Object(path) => api.remove(&path).await.map(drop),
                 Registered::Conversion { path, before } => {
-                    // A merge patch would keep the webhook beside the strategy None.
+                    // A merge patch would keep the webhook next to the strategy None.
                     let webhook = before.get("webhook").cloned().unwrap_or_default();
                     let patch =
                         json!({"spec": {"conversion": {"strategy": before["strategy"], "webhook": webhook}}});
@@ -205,7 +206,7 @@ impl Webhooks {
 
     async fn listening(&self) -> Result<(), WebhookError> {
         let connect = async {
-            // Whether somebody listens can only be tried.
+            // Only a connection shows whether the operator listens.
             while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
                 .await
                 .is_err()

@@ -1,4 +1,4 @@
-//! Permissions as they are written: `#[rbac]` attributes, and markers in comments.
+//! RBAC rules in source: `#[rbac]` attributes, and markers in comments.
 
 use operator_manifests::rbac::Rule;
 use operator_manifests::rbac::marker::{self, MarkerError};
@@ -9,7 +9,7 @@ use syn::{Attribute, ItemFn, LitStr, ReturnType, Visibility};
 
 use super::{Bytes, Place, SourceFile, Sources};
 
-/// A rule and where it is written.
+/// A rule and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WrittenRule {
     pub(crate) rule: Rule,
@@ -19,7 +19,7 @@ pub(crate) struct WrittenRule {
     pub(crate) bytes: Bytes,
 }
 
-/// How a rule is written.
+/// The syntax of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Attribute,
@@ -34,11 +34,11 @@ pub(crate) struct Site {
     pub(crate) place: Place,
     /// The offset of its first attribute.
     pub(crate) start: usize,
-    /// How many rules it has.
+    /// The number of its rules.
     pub(crate) rules: usize,
 }
 
-/// A marker that is none.
+/// An invalid marker.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {error}")]
 pub(crate) struct InvalidMarker {
@@ -46,7 +46,7 @@ pub(crate) struct InvalidMarker {
     error: MarkerError,
 }
 
-/// The rules of attributes. One that no compiler takes is none.
+/// Returns the rules of attributes. Invalid attributes are skipped: the compiler reports them.
 pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
     let found = functions(sources).into_iter().flat_map(|(file, function)| {
         let attributes = function.attrs.iter().filter(|attribute| is_rbac(attribute));
@@ -64,7 +64,7 @@ pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
     found.collect()
 }
 
-/// The functions that return a controller or have rules, those with most rules first.
+/// Returns the functions that return a controller or have rules, those with the most rules first.
 pub(crate) fn sites(sources: &Sources) -> Vec<Site> {
     let sites = functions(sources).into_iter().filter_map(|(file, function)| {
         let rules = function
@@ -85,7 +85,7 @@ pub(crate) fn sites(sources: &Sources) -> Vec<Site> {
     sites
 }
 
-/// The offset of the first rule of a function, or of what follows its documentation.
+/// Returns the offset of the first rule of a function, or of the item after its documentation.
 fn start_of(function: &ItemFn) -> usize {
     let mut attributes = function.attrs.iter();
     let span = match (attributes.find(|attribute| is_rbac(attribute)), &function.vis) {
@@ -107,7 +107,7 @@ fn returns_controller(function: &ItemFn) -> bool {
     name.is_some_and(|name| name.ident == "Controller")
 }
 
-/// The rules of markers in comments.
+/// Returns the rules of markers in comments.
 pub(crate) fn markers(sources: &Sources) -> Result<Vec<WrittenRule>, InvalidMarker> {
     let mut rules = Vec::new();
     for file in sources.files() {
@@ -135,7 +135,7 @@ pub(crate) fn markers(sources: &Sources) -> Result<Vec<WrittenRule>, InvalidMark
     Ok(rules)
 }
 
-/// A rule as an attribute, laid out as rustfmt does behind so much space.
+/// Returns a rule as an attribute, laid out as rustfmt does at this indentation.
 pub(crate) fn attribute(rule: &Rule, indent: &str) -> String {
     let arguments = arguments(rule, "resource_names").into_iter();
     let arguments: Vec<String> = arguments
@@ -149,17 +149,17 @@ pub(crate) fn attribute(rule: &Rule, indent: &str) -> String {
     format!("#[rbac(\n{indent}    {lines}\n{indent})]")
 }
 
-/// The widest attribute that rustfmt leaves on one line: 70 characters of arguments.
+/// The widest attribute on one line in rustfmt: 70 characters of arguments.
 const ATTRIBUTE_WIDTH: usize = 70 + "#[rbac()]".len();
 
-/// A rule as a marker.
+/// Returns a rule as a marker.
 pub(crate) fn comment(rule: &Rule) -> String {
     let arguments = arguments(rule, "resourceNames").into_iter();
     let arguments: Vec<String> = arguments.map(|(name, value)| format!("{name}={value}")).collect();
     format!("// {}{}", marker::PREFIX, arguments.join(","))
 }
 
-/// The arguments that say a rule, of which one has a name of its own in each form.
+/// Returns the arguments of a rule; the name of one of them differs between the two forms.
 fn arguments<'a>(rule: &Rule, resource_names: &'a str) -> Vec<(&'a str, String)> {
     let groups: Vec<String> = rule.api_groups.iter().map(|group| group_name(group)).collect();
     let mut arguments = vec![
@@ -226,7 +226,7 @@ fn rule_of(attribute: &Attribute) -> Option<Rule> {
     parsed.ok().map(|()| rule)
 }
 
-/// The bytes of literals of several lines: what looks like a comment in them is text.
+/// Returns the bytes of multi-line literals, in which comment markers are text.
 fn texts_of_lines(file: &SourceFile) -> Vec<Bytes> {
     if file.syntax.is_none() || !file.text.contains(marker::PREFIX) {
         return Vec::new();

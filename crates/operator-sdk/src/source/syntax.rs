@@ -1,13 +1,13 @@
-//! Reading Rust source that may be anything: the parser of `syn` calls itself for each bracket, and a stack has an end.
+//! Parsing of untrusted Rust source: `syn` recurses for each bracket, so nesting is limited before parsing.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// As deep as brackets may be nested; rustc itself stops at 128 in types and expressions.
+/// The maximum nesting of brackets; rustc itself stops at 128 in types and expressions.
 const DEPTH: usize = 200;
 
-/// The syntax tree of a file.
+/// Returns the syntax tree of a file.
 pub(crate) fn parse(text: &str) -> syn::Result<syn::File> {
-    // What is no token is told by the parser, with its place.
+    // The parser reports invalid tokens, with their position.
     if let Ok(tokens) = text.parse::<TokenStream>()
         && is_deeper(tokens, DEPTH)
     {

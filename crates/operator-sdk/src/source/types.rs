@@ -1,4 +1,4 @@
-//! Types as they are written: the line of each type and field, and what serde is told of them.
+//! Rust types in source: the line of each type and field, and their serde attributes.
 
 use proc_macro2::TokenStream;
 use syn::visit::{self, Visit};
@@ -13,7 +13,7 @@ use super::{Place, SourceFile, Sources};
 #[derive(Clone, Debug)]
 pub(crate) struct TypeSource {
     pub(crate) name: String,
-    /// The kind that a `kube` attribute makes of it.
+    /// The kind of the `kube` attribute.
     kind: Option<String>,
     pub(crate) place: Place,
     pub(crate) fields: Vec<FieldSource>,
@@ -22,27 +22,27 @@ pub(crate) struct TypeSource {
 /// A field, or a variant of an enum.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldSource {
-    /// As it is in Rust.
+    /// The name in Rust.
     pub(crate) name: String,
-    /// As it is in JSON.
+    /// The name in JSON.
     pub(crate) json: String,
     pub(crate) place: Place,
-    /// What serde does with it that an API server does not expect.
+    /// A serialization that an API server does not expect.
     pub(crate) remark: Option<Remark>,
 }
 
-/// What a schema does not show.
+/// A property that a schema does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remark {
     /// An `Option` in an `Option`.
     NestedOption,
-    /// Required by the definition, and not always written.
+    /// Required by the CRD, but not always serialized.
     RequiredButSkipped,
-    /// `None` is written as null.
+    /// `None` is serialized as null.
     WritesNull,
 }
 
-/// All types of the sources.
+/// Returns all types of the source.
 pub(crate) fn types(sources: &Sources) -> Vec<TypeSource> {
     let mut all = Vec::new();
     for file in sources.files() {
@@ -54,7 +54,8 @@ pub(crate) fn types(sources: &Sources) -> Vec<TypeSource> {
     all
 }
 
-/// The type of a name in a schema. Of several, the one whose module is nearest to that of `near`, the path of a type.
+/// Returns the type with a name in a schema. Of several, returns the one whose module is nearest to that of `near`, the
+/// path of a type.
 pub(crate) fn find<'a>(types: &'a [TypeSource], name: &str, near: &str) -> Option<&'a TypeSource> {
     // Generic types have their arguments in their names.
     let plain = name.split("_for_").next().unwrap_or(name);
@@ -173,7 +174,7 @@ fn inner_of_option(type_: &Type) -> Option<&Type> {
     }
 }
 
-/// The arguments of attributes of one name: `word`, `word = value` or `word(...)`.
+/// The arguments of attributes with one name: `word`, `word = value` or `word(...)`.
 struct Words(Vec<(String, Option<String>)>);
 
 impl Words {
@@ -183,7 +184,7 @@ impl Words {
             .iter()
             .filter(|attribute| attribute.path().is_ident(name))
         {
-            // What cannot be read here is the compiler's to judge.
+            // The compiler reports arguments that cannot be parsed here.
             let _ = attribute.parse_nested_meta(|meta| {
                 let word = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
                 let mut value = None;
@@ -212,7 +213,7 @@ impl Words {
     }
 }
 
-/// What serde and schemars are told.
+/// The arguments of serde and schemars attributes.
 struct Serde {
     words: Words,
     schemars: Words,
@@ -242,7 +243,7 @@ impl Serde {
         self.words.0.iter().any(|(there, _)| there == word)
     }
 
-    /// schemars goes before serde, where both are told.
+    /// Returns a value; schemars takes precedence over serde.
     fn value(&self, word: &str) -> Option<&str> {
         self.schemars.value(word).or_else(|| self.words.value(word))
     }
@@ -256,7 +257,7 @@ impl Serde {
     }
 }
 
-/// A name in one of serde's cases. Fields are in `snake_case` before, and variants in `PascalCase`.
+/// Converts a name to one of serde's cases. Fields are given in `snake_case`, variants in `PascalCase`.
 fn in_case(name: &str, case: &str, is_variant: bool) -> String {
     let snake = match is_variant {
         true => crate::names::snake_case(name),

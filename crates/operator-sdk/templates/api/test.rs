@@ -1,4 +1,4 @@
-{{ header }}//! The {{ kind }} operator on a control plane of its own, inside this process.
+{{ header }}//! Tests the {{ kind }} controller on a control plane in this process.
 
 use kube::Api;
 use kube::api::PostParams;
@@ -7,7 +7,7 @@ use operator_runtime::prelude::*;
 
 use {{ crate_name }}::{{ api_path }}::{{ kind }};
 
-/// What config/ shows to users is what the operator is tried with.
+/// The sample in config/.
 const SAMPLE: &str = "{{ sample }}";
 
 #[tokio::test]

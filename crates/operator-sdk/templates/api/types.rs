@@ -1,4 +1,4 @@
-{{ header }}//! The `{{ kind }}` kind: what a user may ask for, and what the operator answers.
+{{ header }}//! The `{{ kind }}` kind: its desired state (spec) and its observed state (status).
 
 use kube::CustomResource;
 use operator_runtime::Conditions;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The desired state of {{ kind }}.
 ///
-/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+/// Run `operator-sdk generate manifests` after a change, to update the CRD.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "{{ api_group }}",
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct {{ kind }}Spec {
-    /// An example field: replace it with what the kind is about.
+    /// An example field: replace it with the fields of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foo: Option<String>,
 }
@@ -34,7 +34,7 @@ pub struct {{ kind }}Spec {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct {{ kind }}Status {
-    /// What the operator has seen so far, by type: Available, Progressing or Degraded.
+    /// The current conditions, by type: Available, Progressing or Degraded.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }

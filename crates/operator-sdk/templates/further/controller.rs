@@ -1,7 +1,7 @@
 {{ header }}{% if foreign %}
 //! Reconciles {{ kind }} objects, a kind that this operator does not define.
 {% else %}
-//! Reconciles {{ kind }} objects, beside the other controllers of the kind.
+//! Reconciles {{ kind }} objects, in addition to the other controllers of the kind.
 {% endif %}
 
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub fn controller() -> Controller<{{ kind }}> {
 {% endif %}
 }
 
-/// Reacts to one {{ kind }}. It is called after every change of the object, and again after an error.
+/// Reconciles one {{ kind }}. It is called after every change of the object, and again after an error.
 {{ signature("async fn reconcile(", ["object: Arc<" ~ kind ~ ">", "ctx: Context<" ~ kind ~ ">"], ") -> Result<Action> {") }}
-    // TODO: others write to the object too, so apply objects of your own:
+    // TODO: other controllers write to the object too, so apply your own objects:
     //     ctx.apply_owned(config_map_for(&object)).await?;
     let _ = (object, ctx);
     Ok(Action::done())

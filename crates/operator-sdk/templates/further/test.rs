@@ -1,11 +1,11 @@
-{{ header }}//! The {{ kind }} controller on a control plane of its own, inside this process.
+{{ header }}//! Tests the {{ kind }} controller on a control plane in this process.
 
 use operator_envtest::TestEnv;
 use operator_runtime::prelude::*;
 
 {% if external %}
 #[tokio::test]
-#[ignore = "name the file with the definition of {{ kind }} in `crd_path` below"]
+#[ignore = "set the file with the CRD of {{ kind }} in `crd_path` below"]
 async fn the_operator_watches() -> Result<()> {
     let env = TestEnv::builder()
         .crd_path("config/crd/external")
@@ -31,8 +31,8 @@ async fn the_operator_watches() -> Result<()> {
     {{ crate_name }}::operator().add_to(&manager)?;
     tokio::spawn(manager.clone().run_until(std::future::pending()));
 
-    // The caches are filled before controllers begin; create an object here, and see what the
-    // controller does about it.
+    // The caches are synced before controllers start. Create an object here, and check what the
+    // controller does.
     manager.elected().await;
     env.stop().await;
     Ok(())

@@ -1,4 +1,4 @@
-{{ header }}//! The {{ kind }} operator on a control plane of its own, inside this process.
+{{ header }}//! Tests the {{ kind }} controller on a control plane in this process.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -7,7 +7,7 @@ use operator_envtest::TestEnv;
 use operator_runtime::prelude::*;
 
 {{ imports(crate_name ~ "::" ~ api_path, [kind, kind ~ "Spec"]) }}
-/// A control plane with the definition installed and the operator running.
+/// Starts a control plane with the CRD and the operator.
 async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
@@ -53,12 +53,12 @@ async fn an_object_becomes_a_deployment_of_its_size() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_size_out_of_range_is_refused() -> Result<()> {
+async fn a_size_out_of_range_is_rejected() -> Result<()> {
     let env = start().await?;
     let objects: Api<{{ kind }}> = Api::default_namespaced(env.client());
     for size in [0, {{ image.size_max + 1 }}] {
-        let refused = objects.create(&PostParams::default(), &sample(size)).await;
-        let message = refused.expect_err("the size is out of range").to_string();
+        let rejected = objects.create(&PostParams::default(), &sample(size)).await;
+        let message = rejected.expect_err("the size is out of range").to_string();
         assert!(message.contains("spec.size"), "{message}");
     }
     env.stop().await;
@@ -66,7 +66,7 @@ async fn a_size_out_of_range_is_refused() -> Result<()> {
 }
 
 #[test]
-fn the_definition_names_the_kind() {
+fn the_crd_has_the_name_of_the_kind() {
     let name = "{{ plural }}.{{ api_group }}";
     assert_eq!({{ kind }}::crd_name(), name);
 }

@@ -1,4 +1,4 @@
-{{ header }}//! The `{{ kind }}` kind: what a user may ask for, and what the operator answers.
+{{ header }}//! The `{{ kind }}` kind: its desired state (spec) and its observed state (status).
 
 use kube::CustomResource;
 use operator_runtime::Conditions;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The desired state of {{ kind }}.
 ///
-/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+/// Run `operator-sdk generate manifests` after a change, to update the CRD.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "{{ api_group }}",
@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct {{ kind }}Spec {
-    /// How many instances run.
+    /// The number of instances.
     #[schemars(range(min = 1, max = {{ image.size_max }}))]
     pub size: i32,
 }
@@ -43,10 +43,10 @@ pub struct {{ kind }}Spec {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct {{ kind }}Status {
-    /// What the operator has seen so far, by type: Available, Progressing or Degraded.
+    /// The current conditions, by type: Available, Progressing or Degraded.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
-    /// The names of the pods that run the instances.
+    /// The names of the pods of the instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }

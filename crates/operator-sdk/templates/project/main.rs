@@ -1,4 +1,4 @@
-{{ header }}//! Runs the operator; with the argument `manifests` it prints what the operator needs from a cluster.
+{{ header }}//! Runs the operator; with the argument `manifests` it prints the operator's manifests.
 
 use std::process::ExitCode;
 

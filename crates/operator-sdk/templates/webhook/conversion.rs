@@ -1,4 +1,4 @@
-{{ header }}//! Conversion of {{ kind }} between version {{ version }} and {{ hub_version }}, through which all versions are converted.
+{{ header }}//! Conversion of {{ kind }} between version {{ version }} and the hub version {{ hub_version }}.
 
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::Convertible;
@@ -12,10 +12,10 @@ use crate::{{ api_path }}::{{ kind }};
 impl Convertible for {{ kind }} {
     type Hub = hub::{{ kind }};
 
-    /// From {{ version }} to {{ hub_version }}.
+    /// Converts from {{ version }} to {{ hub_version }}.
     ///
-    /// TODO: convert what has another name or form there, and keep what has no place in an annotation:
-    /// nothing may be lost on the way there and back. The test says whether something is.
+    /// TODO: convert fields with another name or type, and keep fields that the hub does not have in an annotation:
+    /// a round trip must not lose data. A test checks that.
     fn convert_to(self) -> Result<Self::Hub> {
         Ok(hub::{{ kind }} {
             metadata: self.metadata,
@@ -24,7 +24,7 @@ impl Convertible for {{ kind }} {
         })
     }
 
-    /// From {{ hub_version }} to {{ version }}.
+    /// Converts from {{ hub_version }} to {{ version }}.
     fn convert_from(hub: Self::Hub) -> Result<Self> {
         Ok(Self {
             metadata: hub.metadata,
@@ -34,7 +34,7 @@ impl Convertible for {{ kind }} {
     }
 }
 
-/// Carries over the fields that have the same name and form in both versions.
+/// Copies the fields that have the same name and type in both versions.
 fn same_fields<T: DeserializeOwned>(from: &impl Serialize) -> Result<T> {
     Ok(serde_json::from_value(serde_json::to_value(from)?)?)
 }

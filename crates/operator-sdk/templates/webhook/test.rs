@@ -1,5 +1,5 @@
 {% if foreign %}
-{{ header }}//! The webhooks of {{ kind }}, asked as the API server asks them.
+{{ header }}//! Tests the webhooks of {{ kind }} by direct calls.
 
 {% if api_path < "operator_runtime" %}
 use {{ api_path }}::{{ kind }};
@@ -9,12 +9,12 @@ use operator_runtime::prelude::*;
 use {{ api_path }}::{{ kind }};
 {% endif %}
 
-/// An object as a user may write it.
+/// Returns an object as a user may write it.
 fn sample() -> {{ kind }} {
     {{ kind }}::default()
 }
 {% else %}
-{{ header }}//! The webhooks of {{ kind }}, asked by an API server that runs inside this process.
+{{ header }}//! Tests the webhooks of {{ kind }} through an API server in this process.
 
 use kube::Api;
 use kube::api::PostParams;
@@ -24,16 +24,16 @@ use operator_runtime::prelude::*;
 
 use {{ crate_name }}::{{ api_path }}::{{ kind }};
 
-/// What config/ shows to users is what the webhooks are tried with.
+/// The sample in config/, which the tests send to the webhooks.
 const SAMPLE: &str = "{{ sample }}";
 
-/// A control plane with the kinds, the operator, and what the API server asks it.
+/// Starts a control plane with the CRDs, the operator and its webhooks.
 async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    // An authority for this test alone. On a cluster the operator makes its own, or cert-manager does.
+    // An authority for this test. On a cluster, the operator or cert-manager creates one.
     let certificates = Certificates::self_signed(["127.0.0.1"])?;
     let options = ManagerOptions {
         webhook_bind_address: "127.0.0.1:0".to_owned(),
@@ -43,7 +43,7 @@ async fn start() -> Result<TestEnv> {
     let manager = Manager::new("{{ project_name }}", options).await?;
     {{ crate_name }}::operator().add_to(&manager)?;
 
-    // What the manifests in config/ tell a cluster, with the address and the authority of this test.
+    // The webhook configurations in config/, with the address and the authority of this test.
     let address = manager
         .webhook_address()
         .expect("the operator has webhooks");
@@ -53,7 +53,7 @@ async fn start() -> Result<TestEnv> {
     Ok(env)
 }
 
-/// An object as a user may write it.
+/// Returns an object as a user may write it.
 fn sample() -> Result<{{ kind }}> {
     Ok(operator_envtest::read_object(SAMPLE)?)
 }

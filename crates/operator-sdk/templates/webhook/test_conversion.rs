@@ -16,7 +16,7 @@ async fn {{ version }}_is_served_too() -> Result<()> {
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     let name = stored.metadata.name.unwrap_or_default();
 
-    // What is stored in {{ hub_version }} is converted for the reader, and back when it is written.
+    // Objects are stored in {{ hub_version }}, converted when they are read, and converted back when they are written.
     let spokes: Api<Spoke> = {{ "Api::default_namespaced" if namespaced else "Api::all" }}(env.client());
     let changed = env
         .update(&spokes, &name, |object| {

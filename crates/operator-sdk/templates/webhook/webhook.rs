@@ -1,4 +1,4 @@
-{{ header }}//! What the API server asks about {{ kind }} objects of version {{ version }}, before it takes them.
+{{ header }}//! The webhooks for {{ kind }} objects of version {{ version }}.
 
 {% if foreign and api_path < "operator_runtime" %}
 use {{ api_path }}::{{ kind }};
@@ -11,12 +11,12 @@ use {{ api_path }}::{{ kind }};
 use crate::{{ api_path }}::{{ kind }};
 {% endif %}
 
-/// Answers the API server.
+/// Handles admission requests of the API server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct {{ kind }}Webhook;
 
-/// The webhooks of {{ kind }}. What serves them and what tells the API server about them is made from
-/// this alone. Implement `options` of `Defaulter` or `Validator` to change the settings.
+/// Returns the webhooks of {{ kind }}. The webhook server and the webhook configurations are derived from
+/// them. Implement `options` of `Defaulter` or `Validator` to change the settings.
 pub fn webhook() -> Webhook<{{ kind }}> {
     Webhook::new()
 }

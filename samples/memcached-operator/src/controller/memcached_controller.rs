@@ -45,7 +45,7 @@ async fn reconcile(object: Arc<Memcached>, ctx: Context<Memcached>) -> Result<Ac
     let [available, ..] = &conditions;
     let status = object.status.as_ref();
     if available.is_true() && !status.is_some_and(|status| status.conditions.is_true("Available")) {
-        ctx.event().normal("Available", "all instances run");
+        ctx.event().normal("Available", "all instances are running");
     }
     ctx.update_status(|status| {
         status.nodes = pods.iter().map(|pod| pod.name_any()).collect();
@@ -55,7 +55,7 @@ async fn reconcile(object: Arc<Memcached>, ctx: Context<Memcached>) -> Result<Ac
     Ok(Action::done())
 }
 
-/// The object that a pod belongs to. A ReplicaSet owns the pod, so a label names the object.
+/// Returns the request for the object of a pod. A ReplicaSet owns the pod, so a label has the name of the object.
 fn object_of(pod: &Pod) -> Option<Request> {
     let name = pod.labels().get(INSTANCE)?;
     Some(Request::namespaced(&pod.namespace()?, name))
@@ -69,7 +69,7 @@ fn labels_for(object: &Memcached) -> BTreeMap<String, String> {
     ])
 }
 
-/// The desired Deployment. The API server sets defaults for the fields that it omits.
+/// Returns the desired Deployment. The API server sets defaults for the omitted fields.
 fn deployment_for(object: &Memcached) -> Deployment {
     let labels = labels_for(object);
     Deployment {
@@ -97,7 +97,7 @@ fn deployment_for(object: &Memcached) -> Deployment {
     }
 }
 
-/// The pod of one instance. The `restricted` Pod Security Standard allows it.
+/// Returns the pod of one instance, which meets the `restricted` Pod Security Standard.
 fn pod_spec() -> PodSpec {
     PodSpec {
         security_context: Some(PodSecurityContext {

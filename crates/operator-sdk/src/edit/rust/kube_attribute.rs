@@ -1,4 +1,4 @@
-//! The `kube` attribute of a type: whether objects are stored in its version.
+//! The `kube` attribute of a type: the `storage` argument.
 
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -7,11 +7,11 @@ use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, Token};
 use super::{RustEditError, indent_at, insert, line_end};
 use crate::source::syntax;
 
-/// What the versions of a kind are told apart by, behind which `storage` goes.
+/// The arguments that identify a version of a kind; `storage` goes after them.
 const NAMES: [&str; 4] = ["group", "version", "kind", "plural"];
 
-/// Stores objects of a kind in the version of this file, or no longer: `storage = false` goes or comes. A file without
-/// the type stays as it is.
+/// Makes the version of this file the storage version of a kind, or not, by removing or adding `storage = false`. A
+/// file without the type is not changed.
 pub(crate) fn set_storage(source: &str, kind: &str, stored: bool) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let attributes = file.items.iter().filter_map(|item| match item {
@@ -60,7 +60,7 @@ fn text_of(arguments: &Punctuated<Meta, Token![,]>, name: &str) -> Option<String
     })
 }
 
-/// Behind an argument, on a line of its own where that one has one.
+/// Inserts after an argument, on a new line if that argument is on its own line.
 fn with_argument(source: &str, before: &Meta) -> String {
     let range = before.span().byte_range();
     let end = line_end(source, range.end);
@@ -72,7 +72,7 @@ fn with_argument(source: &str, before: &Meta) -> String {
     insert(source, range.end, ", storage = false")
 }
 
-/// Without an argument and its comma, and without its line where nothing else is on it.
+/// Removes an argument with its comma, and its line if nothing else is on it.
 fn without_argument(source: &str, argument: &Meta) -> String {
     let range = argument.span().byte_range();
     let before = source.get(..range.start).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `create api` is asked for, checked against the project.
+//! The arguments of `create api`, checked against the project.
 
 use operator_manifests::config::Kind;
 
@@ -9,10 +9,10 @@ use crate::project::layout::Place;
 use crate::project::{Config, Project, Resource, builtin, layout};
 use crate::template::{self, ApiValues, ImageValues};
 
-/// The most instances that a complete controller's type allows; the author changes it in the type.
+/// The default maximum of `size` in the type of a complete controller.
 const SIZE_MAX: i32 = 5;
 
-/// What is to be written.
+/// The parts to write.
 pub(crate) struct Wanted {
     pub(crate) api: ApiValues,
     pub(crate) place: Place,
@@ -23,13 +23,13 @@ pub(crate) struct Wanted {
     pub(crate) controller: bool,
 }
 
-/// Whose the kind is.
+/// The origin of a kind.
 enum Origin<'a> {
-    /// This project's.
+    /// A kind of this project.
     Own,
-    /// Kubernetes' own.
+    /// A kind of Kubernetes.
     Core(&'static builtin::Builtin),
-    /// Somebody else's, whose type is in this module.
+    /// A kind of another project, with its type in this module.
     External(&'a str),
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn checked(args: &CreateApiArgs, project: &Project) -> Result<Wanted,
     let (resource, controller) = parts(args, project, &origin);
     if !resource && !controller {
         return Err(PlanError::Usage(
-            "with `--resource=false --controller=false` there is nothing to write".to_owned(),
+            "`--resource=false --controller=false` leaves nothing to write".to_owned(),
             "omit one of them",
         ));
     }
@@ -100,15 +100,15 @@ fn origin_of<'a>(args: &'a CreateApiArgs, project: &Project) -> Result<Origin<'a
         None if args.resource.is_none() => Ok(Origin::Own),
         None => Err(PlanError::Usage(
             format!(
-                "Kubernetes has no kind {} in {}/{} that can be watched",
+                "Kubernetes has no watchable kind {} in {}/{}",
                 args.kind, args.group, args.version
             ),
-            "`kubectl api-resources` lists those that it has",
+            "list its kinds with `kubectl api-resources`",
         )),
     }
 }
 
-/// Whether the type and the controller are wanted: as said, or as is usual.
+/// Returns whether to write the type and the controller: as given, or by default.
 fn parts(args: &CreateApiArgs, project: &Project, origin: &Origin<'_>) -> (bool, bool) {
     let own = matches!(origin, Origin::Own);
     let reconciled = project.config.resources.iter().any(|resource| {
@@ -138,19 +138,19 @@ fn check_origin(
     if resource {
         return Err(PlanError::Usage(
             format!("the type of {} belongs to another project", args.kind),
-            "omit `--resource`, or choose another group for a kind of your own",
+            "omit `--resource`, or choose another group for your own kind",
         ));
     }
     if args.image.image.is_some() {
         return Err(PlanError::Usage(
-            "`--image` makes a controller for a kind of this project".to_owned(),
+            "`--image` needs a kind of this project".to_owned(),
             "omit `--image`",
         ));
     }
     Ok(())
 }
 
-/// A kind is written once, unless `--force`; its controller may follow later.
+/// Checks that the kind does not exist, unless `--force` is given; its controller may be added later.
 fn check_presence(
     args: &CreateApiArgs,
     there: Option<&Resource>,
@@ -176,7 +176,7 @@ fn check_presence(
     }
 }
 
-/// Modules are named after kinds: in a project of one group, two groups cannot have the same.
+/// Checks module names: in a project with a single group, two groups cannot have the same kind.
 fn check_same_name(args: &CreateApiArgs, project: &Project) -> Result<(), PlanError> {
     let module = names::snake_case(&args.kind);
     let clash = project.config.resources.iter().find(|resource| {
@@ -186,20 +186,20 @@ fn check_same_name(args: &CreateApiArgs, project: &Project) -> Result<(), PlanEr
     });
     let Some(other) = clash else { return Ok(()) };
     let hint = if other.group == args.group {
-        "choose another kind: the names of the two differ by capitals alone"
+        "choose another kind: the two names differ only in case"
     } else {
-        "choose another kind, or let groups have folders with `operator-sdk edit --multigroup`"
+        "choose another kind, or put kinds into directories by group with `operator-sdk edit --multigroup`"
     };
     Err(PlanError::Usage(
         format!(
-            "the project has a kind {} already, in {}/{}",
+            "the project already has a kind {}, in {}/{}",
             other.kind, other.group, other.version
         ),
         hint,
     ))
 }
 
-/// Two kinds of a group cannot share the name that paths of the API have.
+/// Checks that no other kind of the group has the plural, which is part of API paths.
 fn check_plural_is_free(args: &CreateApiArgs, config: &Config, plural: &str) -> Result<(), PlanError> {
     let mut others = config.resources.iter();
     let other =
@@ -208,10 +208,10 @@ fn check_plural_is_free(args: &CreateApiArgs, config: &Config, plural: &str) -> 
         None => Ok(()),
         Some(other) => Err(PlanError::Usage(
             format!(
-                "the plural \"{plural}\" is that of {} in {}/{}",
+                "the plural \"{plural}\" is already used by {} in {}/{}",
                 other.kind, other.group, other.version
             ),
-            "choose another, with `--plural`",
+            "choose another one with `--plural`",
         )),
     }
 }
@@ -242,7 +242,7 @@ fn values(
     let image = image_values(&args.image)?;
     if image.is_some() && !namespaced {
         return Err(PlanError::Usage(
-            "`--image` needs a kind that lives in namespaces, as its Deployment does".to_owned(),
+            "`--image` needs a namespace-scoped kind, because its Deployment is namespace-scoped".to_owned(),
             "omit `--namespaced=false`, or write the controller yourself without `--image`",
         ));
     }
@@ -275,7 +275,7 @@ fn values(
     Ok(api)
 }
 
-/// The values of a kind of this project.
+/// Returns the template values of a kind of this project.
 pub(crate) fn base_values(group: &str, version: &str, kind: &str, project: &Project) -> ApiValues {
     let config = &project.config;
     let place = Place::of(config, group, version, kind);
@@ -303,7 +303,7 @@ pub(crate) fn base_values(group: &str, version: &str, kind: &str, project: &Proj
     }
 }
 
-/// The file of the sample of a kind.
+/// Returns the path of the sample of a kind.
 fn sample_of(group: &str, version: &str, kind: &str) -> String {
     let kind = Kind {
         group: group.to_owned(),
@@ -333,14 +333,14 @@ fn plural(args: &CreateApiArgs, origin: &Origin<'_>, versions: &[&Resource]) -> 
     names::check_plural(&plural)?;
     match known.filter(|known| *known != plural) {
         Some(known) if versions.iter().any(|other| other.version != args.version) => Err(PlanError::Usage(
-            format!("the plural of {} is {known:?} in its other version", args.kind),
-            "omit `--plural`: all versions of a kind have the same",
+            format!("another version of {} has the plural {known:?}", args.kind),
+            "omit `--plural`: all versions of a kind have the same plural",
         )),
         _ => Ok(plural),
     }
 }
 
-/// All versions of a kind live in namespaces, or none does.
+/// Checks that all versions of a kind have the same scope.
 fn check_scope(args: &CreateApiArgs, versions: &[&Resource]) -> Result<(), PlanError> {
     let other = versions.iter().find(|other| {
         other.version != args.version && other.api.is_some() && other.namespaced() != args.namespaced
@@ -349,21 +349,21 @@ fn check_scope(args: &CreateApiArgs, versions: &[&Resource]) -> Result<(), PlanE
         None => Ok(()),
         Some(other) => Err(PlanError::Usage(
             format!(
-                "{} {} in version {}",
+                "{} is {} in version {}",
                 args.kind,
                 if other.namespaced() {
-                    "lives in namespaces"
+                    "namespace-scoped"
                 } else {
-                    "lives in no namespace"
+                    "cluster-scoped"
                 },
                 other.version
             ),
-            "give `--namespaced` the same value: all versions of a kind have one scope",
+            "give `--namespaced` the same value: all versions of a kind have the same scope",
         )),
     }
 }
 
-/// A port's name has at most 15 characters.
+/// Returns a port name, which has at most 15 characters.
 fn port_name(kind: &str) -> String {
     kind.to_lowercase().chars().take(15).collect()
 }
@@ -373,7 +373,7 @@ fn image_values(args: &ImageArgs) -> Result<Option<ImageValues>, PlanError> {
     let invalid = |text: &str| text.trim().is_empty() || text.chars().any(|c| c.is_control());
     if invalid(image) || image.contains(char::is_whitespace) {
         return Err(PlanError::Usage(
-            format!("the image {image:?} is no reference to an image"),
+            format!("the image {image:?} is not a valid image reference"),
             "use one such as `--image memcached:1.6.26-alpine3.19`",
         ));
     }
@@ -381,7 +381,7 @@ fn image_values(args: &ImageArgs) -> Result<Option<ImageValues>, PlanError> {
     if command.iter().flat_map(|command| command.split(',')).any(invalid) {
         return Err(PlanError::Usage(
             "the container's command has an empty word".to_owned(),
-            "write its words with single commas between: `--image-container-command \"memcached,-o,modern\"`",
+            "separate its words by single commas: `--image-container-command \"memcached,-o,modern\"`",
         ));
     }
     Ok(Some(ImageValues {

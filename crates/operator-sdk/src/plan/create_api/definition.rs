@@ -1,6 +1,6 @@
-//! The definition that the scaffolded type derives, known without building it.
+//! The CRD of the scaffolded type, computed without building the operator.
 //!
-//! `generate manifests` gives the same from the built operator: a test holds the two together.
+//! A test checks that `generate manifests` derives the same CRD from the built operator.
 
 use operator_manifests::crd::condition_schema;
 use serde_json::{Value, json};
@@ -48,14 +48,14 @@ fn columns(api: &ApiValues) -> Value {
 
 fn spec(api: &ApiValues) -> Value {
     let description = format!(
-        "The desired state of {}.\n\nRun `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.",
+        "The desired state of {}.\n\nRun `operator-sdk generate manifests` after a change, to update the CRD.",
         api.kind
     );
     match &api.image {
         Some(image) => json!({
             "description": description,
             "properties": {"size": {
-                "description": "How many instances run.",
+                "description": "The number of instances.",
                 "format": "int32",
                 "maximum": image.size_max,
                 "minimum": 1,
@@ -67,7 +67,7 @@ fn spec(api: &ApiValues) -> Value {
         None => json!({
             "description": description,
             "properties": {"foo": {
-                "description": "An example field: replace it with what the kind is about.",
+                "description": "An example field: replace it with the fields of the kind.",
                 "nullable": true,
                 "type": "string",
             }},
@@ -78,13 +78,13 @@ fn spec(api: &ApiValues) -> Value {
 
 fn status(api: &ApiValues) -> Value {
     let mut properties = json!({"conditions": {
-        "description": "What the operator has seen so far, by type: Available, Progressing or Degraded.",
+        "description": "The current conditions, by type: Available, Progressing or Degraded.",
         "items": condition_schema(),
         "type": "array",
     }});
     if api.image.is_some() {
         properties["nodes"] = json!({
-            "description": "The names of the pods that run the instances.",
+            "description": "The names of the pods of the instances.",
             "items": {"type": "string"},
             "type": "array",
         });

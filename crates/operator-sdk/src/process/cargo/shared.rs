@@ -1,8 +1,8 @@
 //! Target directories that several projects share.
 //!
-//! Cargo tells packages of one workspace layout apart by name, version and relative path alone. In a shared target
-//! directory two copies of a project are one package to it, and the build of one passes for a fresh build of the other
-//! if it is newer than the other's sources.
+//! Cargo distinguishes packages of one workspace layout only by name, version and relative path. In a shared target
+//! directory, two copies of a project are the same package, and the build of one is considered a fresh build of the
+//! other if it is newer than the other's sources.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Shared {
         Some(Self { name, root, profile })
     }
 
-    /// Has cargo compile the package again, unless the last build here was that of this project.
+    /// Makes cargo compile the package again, unless the last build here was that of this project.
     pub(super) fn prepare(&self) {
         let program = self.profile.join(&self.name);
         if fs::read_to_string(self.marker()).is_ok_and(|text| text == self.built(&program)) {
@@ -57,7 +57,7 @@ impl Shared {
         for folder in folders.filter(|entry| entry.file_name().to_str().is_some_and(ours)) {
             let files = fs::read_dir(folder.path()).into_iter().flatten();
             for file in files.filter_map(Result::ok) {
-                // Every source is newer than this. A file that is gone has no build to pass for.
+                // Makes every source newer than the build. A missing file has no build to invalidate.
                 if file.file_name().to_string_lossy().starts_with("dep-") {
                     let opened = File::options().append(true).open(file.path());
                     let _ = opened.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// Records that the last build here is that of this project. Without the record the next one compiles again.
+    /// Records that the last build here was that of this project. Without the record the next build compiles again.
     pub(super) fn record(&self, program: &Path) {
         let marker = self.marker();
         let folder = marker.parent().map_or(Ok(()), fs::create_dir_all);
@@ -77,7 +77,7 @@ impl Shared {
         self.profile.join(".operator-sdk").join(&self.name)
     }
 
-    /// Names this project and one build of its program.
+    /// Identifies this project and one build of its program.
     fn built(&self, program: &Path) -> String {
         let modified = program.metadata().and_then(|metadata| metadata.modified()).ok();
         let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());

@@ -1,4 +1,4 @@
-//! The credentials that `docker login` and `podman login` left behind.
+//! The credentials of `docker login` and `podman login`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ pub(super) struct Credentials {
     pub(super) password: String,
 }
 
-/// The name of Docker's registry in these files.
+/// The name of Docker Hub in these files.
 const DOCKER: &str = "https://index.docker.io/v1/";
 
-/// The credentials for a registry; `None` if there are none. The error is what is wrong with the file.
+/// Returns the credentials for a registry, if there are any. The error describes an invalid file.
 pub(super) fn find(registry: &str) -> Result<Option<Credentials>, String> {
     for path in files() {
         let text = match std::fs::read_to_string(&path) {
@@ -34,7 +34,7 @@ pub(super) fn find(registry: &str) -> Result<Option<Credentials>, String> {
     Ok(None)
 }
 
-/// Docker's file, then Podman's.
+/// Returns the paths of Docker's file, then Podman's.
 fn files() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = variable("HOME").map(PathBuf::from).unwrap_or_default();
@@ -82,7 +82,7 @@ fn decode(auth: &str, name: &str) -> Result<Credentials, String> {
     })
 }
 
-/// Asks a `docker-credential-…` program; it knows nothing of some registries, and that is no error.
+/// Calls a `docker-credential-…` program; a registry that it does not know is not an error.
 fn ask(helper: &str, name: &str) -> Result<Option<Credentials>, String> {
     let program = format!("docker-credential-{helper}");
     let failed = |error: std::io::Error| format!("cannot run {program}: {error}");

@@ -1,4 +1,4 @@
-//! `bundle build`: the image of a bundle directory, without a container engine.
+//! `bundle build`: builds the image of a bundle directory, without a container engine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::process::registry::Repository;
 use crate::report::Report;
 use crate::run::build::{ImageError, created, write};
 
-/// The directories of a bundle that become part of its image.
+/// The directories of a bundle that are part of its image.
 const PARTS: [&str; 3] = ["manifests/", "metadata/", "tests/"];
 
 /// `operator-sdk bundle build`.
@@ -32,7 +32,7 @@ pub(super) fn build(args: &BundleBuildArgs, report: &Report) -> Result<ExitCode,
     let default = (!args.push).then(|| PathBuf::from("bundle.tar"));
     if let Some(file) = args.output.clone().or(default) {
         write(&file, &image.layout(&reference.name, &reference.tag))?;
-        report.line(&format!("{} holds {}", file.display(), args.image));
+        report.line(&format!("wrote {} with {}", file.display(), args.image));
     }
     if args.push {
         crate::run::block_on(async {

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::BundleError;
 
-/// The name of these validators where no name of the program is needed.
+/// The name of these validators where the program's name is not needed.
 const NAME: &str = "external";
 
-/// Runs programs, with `:` between their paths, on a bundle.
+/// Runs programs (paths separated by `:`) on a bundle.
 pub(super) fn run(programs: &str, place: &str) -> Result<Vec<Finding>, BundleError> {
     let mut findings = Vec::new();
     for program in programs.split(':').filter(|program| !program.is_empty()) {
@@ -36,7 +36,7 @@ pub(super) fn run(programs: &str, place: &str) -> Result<Vec<Finding>, BundleErr
     Ok(findings)
 }
 
-/// Reads a result, or several in a stream.
+/// Reads one result, or a stream of several.
 fn parse(text: &str) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     let mut any = false;

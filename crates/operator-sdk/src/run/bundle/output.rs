@@ -22,14 +22,14 @@ pub(super) fn list(report: &Report) {
     }
 }
 
-/// A message of the command: level, text, and the position where there is one.
+/// A message of the command: level, text, and optional position.
 struct Message<'a> {
     level: Level,
     text: String,
     finding: Option<&'a Finding>,
 }
 
-/// Prints findings: those about the format as one message, the others each.
+/// Prints findings: those about the format as one message, the others individually.
 pub(super) fn print(files: &Files, findings: &[Finding], output: BundleOutputArg, report: &Report) {
     let is_format = |finding: &&Finding| finding.validator == "format";
     let format: Vec<&str> = findings
@@ -100,7 +100,7 @@ fn json_alpha1(messages: &[Message<'_>], passed: bool) -> Value {
     json!({"passed": passed, "outputs": outputs})
 }
 
-/// Writes the document of operator-sdk, which is indented by four and has `passed` first.
+/// Writes the JSON document of operator-sdk, indented by four spaces and with `passed` first.
 fn indented(document: &Value) -> String {
     let passed = &document["passed"];
     let outputs = match document["outputs"].as_array() {

@@ -17,10 +17,10 @@ use crate::report::Report;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Definitions by their names.
+/// CRDs by name.
 type Definitions = BTreeMap<String, Value>;
 
-/// What changed of one definition.
+/// The changes of one CRD.
 struct Changed {
     name: String,
     changes: Vec<Change>,
@@ -31,7 +31,7 @@ pub(crate) fn diff(args: &DiffArgs, report: &Report) -> Result<ExitCode, Failure
     let kubeconfig = args.kubeconfig.as_deref();
     let mut old = definitions(&args.old, kubeconfig)?;
     let mut new = definitions(&args.new, kubeconfig)?;
-    // A cluster has definitions of others too: what the other side does not know is none of its business.
+    // A cluster also has CRDs of other projects: those that the other side does not have are ignored.
     if args.old == "cluster" {
         old.retain(|name, _| new.contains_key(name));
     } else if args.new == "cluster" {
@@ -113,7 +113,7 @@ fn as_json(changed: &Changed) -> Value {
     json!({"name": changed.name, "changes": changes})
 }
 
-/// The definitions of one side.
+/// Returns the CRDs of one side.
 fn definitions(side: &str, kubeconfig: Option<&Path>) -> Result<Definitions, Failure> {
     if side == "cluster" {
         return in_cluster(kubeconfig);

@@ -1,4 +1,4 @@
-//! Findings as they are printed: where, how bad, what, and what to do.
+//! Findings and their output: position, severity, message and fix.
 
 use apimachinery::yaml::Place;
 use serde::Serialize;
@@ -45,7 +45,7 @@ impl Finding {
         }
     }
 
-    /// A file that is no YAML, at the line that the parser names.
+    /// Returns a finding for invalid YAML, at the line that the parser reports.
     pub(crate) fn unreadable(file: &str, error: &SourceError) -> Self {
         let message = match error {
             SourceError::Yaml { reason, .. } => reason.clone(),
@@ -63,7 +63,7 @@ impl Finding {
             rule: "yaml".to_owned(),
             path: String::new(),
             message,
-            fix: Some("correct the file: nothing in it was looked at".to_owned()),
+            fix: Some("correct the file: none of its documents was checked".to_owned()),
         }
     }
 
@@ -89,7 +89,7 @@ impl Finding {
     }
 }
 
-/// Prints the findings about so many things, and says whether there are errors.
+/// Prints findings, and returns true if there are errors.
 pub(crate) fn print(
     findings: &[Finding],
     checked: (usize, &str),

@@ -41,18 +41,18 @@ fn findings_of(object: &Object) -> Vec<Finding> {
     let mut findings = duplicate_keys(object);
     if object.text("/apiVersion") != "apiextensions.k8s.io/v1" {
         let message = format!(
-            "apiVersion: {} is no longer served: a server has only apiextensions.k8s.io/v1",
+            "apiVersion: {} is no longer served: Kubernetes has only apiextensions.k8s.io/v1",
             object.text("/apiVersion")
         );
         let mut finding = Finding::at(object, "apiVersion", "error", "old-api-version", message);
-        finding.fix = Some("write the definition in apiextensions.k8s.io/v1".to_owned());
+        finding.fix = Some("convert the definition to apiextensions.k8s.io/v1".to_owned());
         findings.push(finding);
         return findings;
     }
     findings.extend(lint::lint(&object.value).into_iter().map(|found| {
         let path = found.path.as_str();
         let message = match found.rule {
-            // The server's own words begin with the path.
+            // The server's messages begin with the path.
             "invalid" => found.message.clone(),
             _ if path.is_empty() => found.message.clone(),
             _ => format!("{path}: {}", found.message),
@@ -66,7 +66,7 @@ fn findings_of(object: &Object) -> Vec<Finding> {
     findings
 }
 
-/// Keys that are set twice, of which a server takes the last.
+/// Reports duplicate keys, of which a server takes the last.
 pub(super) fn duplicate_keys(object: &Object) -> Vec<Finding> {
     let duplicates = object.duplicates().iter();
     let finding = |text: &String| {
@@ -78,7 +78,7 @@ pub(super) fn duplicate_keys(object: &Object) -> Vec<Finding> {
             line: line.parse().unwrap_or(1),
             column: 1,
             path: String::new(),
-            fix: Some("keep one of the two: a server takes the last".to_owned()),
+            fix: Some("remove one of them: a server takes the last".to_owned()),
             ..Finding::at(object, "", "warning", "duplicate-key", message.to_owned())
         }
     };

@@ -1,4 +1,4 @@
-//! Objects in files, with the places where they stand.
+//! Objects in files, with their positions.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::failure::Hinted;
 
-/// What files are read in a directory.
+/// The extensions of files that are read in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Files could not be read, or have nothing in them.
+/// Files that could not be read, or have no objects.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{file} is no YAML: {reason}")]
+    #[error("{file} is not valid YAML: {reason}")]
     Yaml { file: String, reason: String },
     #[error("no {what} found in {place}")]
     Nothing { what: &'static str, place: String },
@@ -26,8 +26,8 @@ pub(crate) enum SourceError {
 impl Hinted for SourceError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Read { .. } => "name a file or directory that exists and can be read".to_owned(),
-            Self::Yaml { .. } => "correct the file at the line that the message names".to_owned(),
+            Self::Read { .. } => "give a readable file or directory".to_owned(),
+            Self::Yaml { .. } => "correct the file at the reported line".to_owned(),
             Self::Nothing { .. } => {
                 "definitions are written by `operator-sdk generate manifests` to config/crd/bases".to_owned()
             }
@@ -35,31 +35,31 @@ impl Hinted for SourceError {
     }
 }
 
-/// One text with objects, and its name for people.
+/// A text with objects, and its display name.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     pub(crate) file: String,
     pub(crate) text: String,
 }
 
-/// An object, and where it is from.
+/// An object and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) file: String,
     pub(crate) value: Value,
     document: Rc<Document>,
-    /// The object's own place in its document: not the root where it is an item of a List.
+    /// The path of the object in its document: not the root if it is an item of a List.
     base: String,
 }
 
 impl Object {
-    /// Where a field of the object stands, by its path in the words of the API server.
+    /// Returns the position of a field by its path, as the API server writes it.
     pub(crate) fn place(&self, path: &str) -> Place {
         let pointer = pointer(&self.value, path);
         self.document.place(&format!("{}{pointer}", self.base))
     }
 
-    /// Keys that the document sets twice.
+    /// Returns the keys that the document sets twice.
     pub(crate) fn duplicates(&self) -> &[String] {
         &self.document.duplicates
     }
@@ -71,14 +71,14 @@ impl Object {
             .unwrap_or_default()
     }
 
-    /// Returns true if this is a CustomResourceDefinition, of whatever version.
+    /// Returns true if this is a CustomResourceDefinition of any version.
     pub(crate) fn is_definition(&self) -> bool {
         self.text("/kind") == "CustomResourceDefinition"
             && self.text("/apiVersion").starts_with("apiextensions.k8s.io/")
     }
 }
 
-/// The texts of files, and of all YAML and JSON files below directories, in the order of their names.
+/// Returns the texts of files, and of all YAML and JSON files below directories, ordered by name.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Text>, SourceError> {
     let mut files = Vec::new();
     for path in paths {
@@ -120,7 +120,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), SourceError> {
         let known = path
             .extension()
             .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
-        // A link to a directory may lead back to one that is being searched.
+        // Links to directories could lead to a loop.
         let is_directory = path.is_dir() && !path.is_symlink();
         if !hidden && (is_directory || known) {
             collect(&path, files)?;
@@ -129,7 +129,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), SourceError> {
     Ok(())
 }
 
-/// The objects of a text: one a document, or several where a document is a List.
+/// Returns the objects of a text: one per document, or the items of a List.
 pub(crate) fn objects(text: &Text) -> Result<Vec<Object>, SourceError> {
     let documents = yaml::documents(&text.text).map_err(|reason| SourceError::Yaml {
         file: text.file.clone(),
@@ -163,7 +163,7 @@ fn in_document(file: &str, document: &Rc<Document>) -> Vec<Object> {
     }
 }
 
-/// A field path such as `spec.list[0].labels[a.b/c]` as a JSON pointer, as far as the value has it.
+/// Converts a field path such as `spec.list[0].labels[a.b/c]` to a JSON pointer, as far as it exists in the value.
 fn pointer(value: &Value, path: &str) -> String {
     let mut pointer = String::new();
     let (mut node, mut rest) = (value, path);
@@ -180,7 +180,7 @@ fn pointer(value: &Value, path: &str) -> String {
     pointer
 }
 
-/// The first name of a path below a node, and what follows. Names may have dots in them: the longest that exists wins.
+/// Splits the first name off a path. Names may contain dots: the longest existing one wins.
 fn step<'p>(node: &Value, path: &'p str) -> Option<(String, &'p str)> {
     if let Value::Array(_) = node {
         let (index, tail) = path.strip_prefix('[')?.split_once(']')?;

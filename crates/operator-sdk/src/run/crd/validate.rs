@@ -13,18 +13,18 @@ use crate::args::{OutputArg, ValidateArgs};
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// One version of a definition, ready to judge objects.
+/// One version of a CRD, compiled for validation.
 struct Version {
     schema: Schema,
     has_status: bool,
     namespaced: bool,
 }
 
-/// What definitions say, by apiVersion and kind.
+/// Compiled CRDs by apiVersion and kind.
 #[derive(Default)]
 struct Definitions {
     versions: BTreeMap<(String, String), Version>,
-    /// The groups that have definitions: kinds and versions that are missing in them are mistakes.
+    /// The groups of the CRDs: other kinds and versions in them are errors.
     groups: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ fn definitions(args: &ValidateArgs, findings: &mut Vec<Finding>) -> Result<Defin
 }
 
 impl Definitions {
-    /// Takes a definition in; one that a server refuses is a finding of its own.
+    /// Adds a CRD; an invalid one is itself a finding.
     fn add(&mut self, object: &Object, findings: &mut Vec<Finding>) {
         let (group, kind) = (object.text("/spec/group"), object.text("/spec/names/kind"));
         self.groups.push(group.to_owned());
@@ -129,7 +129,7 @@ impl Definitions {
         }
     }
 
-    /// Returns true if the object is of a group that is defined here.
+    /// Returns true if a CRD defines the group of the object.
     fn concerns(&self, object: &Object) -> bool {
         let group = object
             .text("/apiVersion")
@@ -138,7 +138,7 @@ impl Definitions {
         self.groups.iter().any(|known| known == group)
     }
 
-    /// Judges an object as a server does; what it would store, if it accepts it.
+    /// Validates an object as a server does; returns the object to store if it is accepted.
     fn check(&self, object: &Object, strict: bool, findings: &mut Vec<Finding>) -> Option<Value> {
         let before = findings.len();
         let (api_version, kind) = (object.text("/apiVersion"), object.text("/kind"));
@@ -173,9 +173,9 @@ impl Version {
         for path in unknown {
             let message = format!("unknown field \"{path}\"");
             let (severity, fix) = if strict {
-                ("error", "correct the name, or add the field to the definition")
+                ("error", "correct the name, or add the field to the CRD")
             } else {
-                ("warning", "correct the name: the server drops the field")
+                ("warning", "correct the name: the server removes the field")
             };
             findings.push(Finding {
                 fix: Some(fix.to_owned()),
@@ -183,9 +183,9 @@ impl Version {
             });
         }
         if self.has_status && stored.get("status").is_some() {
-            let message = "status is dropped when an object is created".to_owned();
+            let message = "status is removed when an object is created".to_owned();
             findings.push(Finding {
-                fix: Some("leave it out: it is written through the status subresource".to_owned()),
+                fix: Some("omit it: it is written through the status subresource".to_owned()),
                 ..Finding::at(object, "status", "warning", "status-ignored", message)
             });
             if let Some(fields) = stored.as_object_mut() {
@@ -212,9 +212,9 @@ impl Version {
             return None;
         }
         let message =
-            "metadata.namespace: the kind is cluster-scoped, but the object names a namespace".to_owned();
+            "metadata.namespace: the kind is cluster-scoped, but the object has a namespace".to_owned();
         Some(Finding {
-            fix: Some("leave the namespace out".to_owned()),
+            fix: Some("omit the namespace".to_owned()),
             ..Finding::at(object, "metadata.namespace", "warning", "namespace", message)
         })
     }

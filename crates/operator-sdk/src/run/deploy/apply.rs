@@ -1,4 +1,4 @@
-//! Applying objects in the order in which they need each other.
+//! Applies objects in dependency order.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::process::api::ApplyOptions;
 use crate::process::objects::{Change, Effect, Objects, Place, name_of, plain, text};
 use crate::report::Report;
 
-/// How long a new kind may take until it is served; a server needs a moment.
+/// The time limit for a new kind to be served.
 const ESTABLISHED: Duration = Duration::from_secs(30);
 
 pub(super) struct Rollout<'a> {
@@ -43,7 +43,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Applies every object; kinds that nothing serves are an error before anything is written.
+    /// Applies all objects; kinds that are not served are an error before anything is written.
     pub(super) async fn apply(&mut self, objects: &[Value]) -> Result<(), Failure> {
         let brought: BTreeSet<(String, String)> = objects.iter().flat_map(kinds_of_definition).collect();
         for object in objects {
@@ -73,7 +73,7 @@ impl<'a> Rollout<'a> {
             after: object.clone(),
         };
         match place {
-            // The server cannot say more: the namespace or the kind would be made just before.
+            // The server cannot validate more: the namespace or the kind would only be created in a real run.
             _ if self.how.dry_run && (in_new_namespace || place.is_none()) => Ok(unasked()),
             None => Err(not_served(object).into()),
             Some(place) => {
@@ -102,14 +102,14 @@ impl<'a> Rollout<'a> {
                 what: format!("{} is not served", place.name),
                 seconds: ESTABLISHED.as_secs(),
                 state: "its condition Established is not True".to_owned(),
-                hint: "look at its conditions with `kubectl describe crd`",
+                hint: "check its conditions with `kubectl describe crd`",
             }
             .into()),
         }
     }
 
-    /// The object with the label of the project. A namespace gets it only from the deploy that makes it: it is then
-    /// ours to delete.
+    /// Returns the object with the label of the project. A namespace gets the label only if this deployment creates it:
+    /// it is then deleted with the deployment.
     async fn labelled(&mut self, object: &Value) -> Result<Value, Failure> {
         let mut object = object.clone();
         let is_ours = match (text(&object, "/kind"), self.objects.place(&object).await?) {
@@ -168,12 +168,15 @@ impl<'a> Rollout<'a> {
         timeout: Duration,
     ) -> Result<(), Failure> {
         let name = name_of(object);
-        let mut state = "it is not there".to_owned();
+        let mut state = "it does not exist".to_owned();
         let seen = self
             .objects
             .api()
             .follow(&place.collection, &place.name, |there| {
-                match there.map_or(Readiness::Waiting("it is not there".to_owned()), ready::readiness) {
+                match there.map_or(
+                    Readiness::Waiting("it does not exist".to_owned()),
+                    ready::readiness,
+                ) {
                     Readiness::Ready => Some(Ok(())),
                     Readiness::Failed(reason) => Some(Err(reason)),
                     Readiness::Waiting(now) => {
@@ -203,7 +206,7 @@ impl<'a> Rollout<'a> {
                     what: format!("{name} is not available"),
                     seconds: timeout.as_secs(),
                     state: join(&state, &pods),
-                    hint: "look at its pods with `kubectl describe`, or give it more time with `--timeout`",
+                    hint: "check its pods with `kubectl describe`, or allow more time with `--timeout`",
                 }
                 .into())
             }
@@ -232,7 +235,7 @@ fn group_of(object: &Value) -> &str {
         .map_or("", |(group, _)| group)
 }
 
-/// The kinds that a CustomResourceDefinition brings.
+/// Returns the kinds that a CustomResourceDefinition defines.
 fn kinds_of_definition(object: &Value) -> Option<(String, String)> {
     let is_definition = text(object, "/kind") == "CustomResourceDefinition";
     is_definition.then(|| {

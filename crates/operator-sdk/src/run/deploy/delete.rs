@@ -1,4 +1,4 @@
-//! Deleting what a deploy brought, and waiting until it is gone.
+//! Deletes the objects of a deployment, and waits until they are gone.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::process::objects::{Objects, Place, name_of, text};
 use crate::report::Report;
 use crate::run::prompt;
 
-/// Kinds that operators are deployed with; objects of other kinds are found if the tree has one of the kind.
+/// Kinds of deployed objects; objects of other kinds are found if the rendered tree has one of the kind.
 const KINDS: [(&str, &str); 21] = [
     ("v1", "Namespace"),
     ("v1", "ServiceAccount"),
@@ -40,7 +40,7 @@ const KINDS: [(&str, &str); 21] = [
     ("scheduling.k8s.io/v1", "PriorityClass"),
 ];
 
-/// Returns the API version in which the objects of a definition can be read.
+/// Returns the API version for reading the objects of a CRD.
 fn served_version(definition: &Value) -> Option<String> {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array)?;
     let version = versions.iter().find(|version| version["served"] == true)?;
@@ -62,7 +62,7 @@ pub(super) struct Removal<'a> {
 // === impl Removal ===
 
 impl Removal<'_> {
-    /// What has the label of the project, without the objects of the namespaces of another deploy.
+    /// Returns the objects with the label of the project, except those in the namespaces of other deployments.
     async fn labelled(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
         let mut kinds: Vec<(String, String)> = KINDS
             .iter()
@@ -96,7 +96,8 @@ impl Removal<'_> {
         Ok(found)
     }
 
-    /// What an earlier deploy brought and the tree no longer has; never what takes other objects with it.
+    /// Returns the objects of an earlier deployment that are no longer in the tree; never objects whose deletion
+    /// deletes others.
     pub(super) async fn left_over(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
         let there = identities(rendered);
         let mut left = self.labelled(rendered).await?;
@@ -116,8 +117,8 @@ impl Removal<'_> {
         Ok(self.objects.api().get(&place.path()).await?.is_some())
     }
 
-    /// The tree and everything with the label of the project, last things first. Of namespaces only those that a
-    /// deploy made.
+    /// Returns the objects of the tree and all objects with the label of the project, in deletion order. Only
+    /// namespaces that a deployment created are included.
     pub(super) async fn everything(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
         let labelled = self.labelled(rendered).await?;
         let ours = identities(&labelled);
@@ -135,14 +136,14 @@ impl Removal<'_> {
                 let name = text(object, "/metadata/name");
                 if !ours.contains(&identity(object)) || KEPT_NAMESPACES.contains(&name) {
                     let outcome = if self.exists(object).await? {
-                        "stays: no deploy of this project made it"
+                        "is kept: it was not created by a deployment of this project"
                     } else {
                         "not found"
                     };
                     self.report.progress(&format!("{} {outcome}", name_of(object)));
                     continue;
                 }
-                // The namespace of another deploy of this project.
+                // The namespace of another deployment of this project.
                 if !named.contains(&name) {
                     continue;
                 }
@@ -154,7 +155,7 @@ impl Removal<'_> {
         Ok(all)
     }
 
-    /// Reports which objects go with definitions, and at a terminal asks whether they may; false is no.
+    /// Reports the objects that are deleted with CRDs, and asks for confirmation on a terminal.
     pub(super) async fn confirmed(
         &mut self,
         definitions: &[Value],
@@ -189,7 +190,7 @@ impl Removal<'_> {
         Ok(confirmed)
     }
 
-    /// Deletes the objects in their order, then waits until all of them are gone.
+    /// Deletes the objects in order, then waits until all of them are gone.
     pub(super) async fn delete(&mut self, objects: &[Value]) -> Result<(), Failure> {
         let mut gone = Vec::new();
         for object in objects {
@@ -239,19 +240,19 @@ impl Removal<'_> {
         match tokio::time::timeout_at(deadline, gone).await {
             Ok(gone) => Ok(gone?),
             Err(_) => Err(DeployError::Timeout {
-                what: format!("{name} is not gone"),
+                what: format!("{name} is not deleted"),
                 seconds: self.timeout.as_secs(),
                 state: self.holders(object).await,
-                hint: "the operator that sets these finalizers has to run to end them; look at its log, or take them off by hand",
+                hint: "the operator that owns these finalizers must run to complete them: check its log, or remove the finalizers by hand",
             }
             .into()),
         }
     }
 
-    /// The objects that keep a definition from going.
+    /// Returns the objects that block the deletion of a CRD.
     async fn holders(&mut self, object: &Value) -> String {
         let Some(api_version) = served_version(object) else {
-            return "it is still there".to_owned();
+            return "it still exists".to_owned();
         };
         let kind = text(object, "/spec/names/kind");
         let left = self.objects.all(&api_version, kind).await.unwrap_or_default();
@@ -268,7 +269,7 @@ impl Removal<'_> {
             })
             .collect();
         if held.is_empty() {
-            "it is still there".to_owned()
+            "it still exists".to_owned()
         } else {
             held.join("; ")
         }

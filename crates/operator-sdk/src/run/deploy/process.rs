@@ -1,4 +1,4 @@
-//! `deploy --process`: the project's program in place of its image, on an embedded control plane.
+//! `deploy --process`: runs the project's program instead of its image, on an embedded control plane.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use crate::report::Report;
 
 /// The program of a project, and the image that it replaces.
 pub(super) struct LocalProcess {
-    /// The directory of the control plane's programs.
+    /// The directory with the control plane's programs.
     directory: PathBuf,
     program: PathBuf,
     pub(super) image: String,
@@ -28,7 +28,7 @@ pub(super) struct LocalProcess {
 // === impl LocalProcess ===
 
 impl LocalProcess {
-    /// Builds the program. `None`: a signal ended the build.
+    /// Builds the program; returns `None` if a signal ended the build.
     pub(super) fn build(project: &Project, args: &DeployArgs) -> Result<Option<Self>, Failure> {
         let cluster = &args.apply.cluster;
         let directory = api::processes_directory(cluster.kubeconfig.as_deref(), cluster.context.as_deref())?;
@@ -80,7 +80,7 @@ impl LocalProcess {
         Ok(())
     }
 
-    /// Prints where the operator runs, and how to read its log.
+    /// Prints where the operator runs, and the command that shows its log.
     pub(super) fn explain(&self, objects: &[Value], report: &Report) {
         if let Some(workload) = self.workload(objects) {
             report.progress(&format!(
@@ -102,7 +102,7 @@ impl LocalProcess {
     }
 }
 
-/// Names the image after the content of the program: a changed program rolls the pods out again.
+/// Returns an image name with a hash of the program: a changed program causes a rollout.
 fn image_of(project: &str, program: &Path) -> Result<String, BuildError> {
     let content = std::fs::read(program).map_err(|source| BuildError::Start {
         program: program.display().to_string(),

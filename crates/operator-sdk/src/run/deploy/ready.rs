@@ -1,4 +1,4 @@
-//! When a workload is available, and why it is not.
+//! Readiness of workloads, and the reason if one is not ready.
 
 use serde_json::Value;
 
@@ -8,9 +8,9 @@ use crate::process::objects::text;
 #[derive(Debug, PartialEq)]
 pub(super) enum Readiness {
     Ready,
-    /// What is missing.
+    /// The workload is progressing; the text is the reason.
     Waiting(String),
-    /// It will not become ready by itself.
+    /// The workload will not become ready without a change.
     Failed(String),
 }
 
@@ -21,7 +21,7 @@ pub(super) fn is_workload(object: &Value) -> bool {
 pub(super) fn readiness(object: &Value) -> Readiness {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     if number("/status/observedGeneration") < number("/metadata/generation") {
-        return Readiness::Waiting("the change is not yet seen".to_owned());
+        return Readiness::Waiting("the change is not yet observed".to_owned());
     }
     if let Some(reason) = gave_up(object) {
         return Readiness::Failed(reason);
@@ -43,11 +43,11 @@ pub(super) fn readiness(object: &Value) -> Readiness {
     };
     let old = number("/status/replicas") - updated;
     if updated < wanted {
-        Readiness::Waiting(format!("{updated} of {wanted} are updated"))
+        Readiness::Waiting(format!("{updated} of {wanted} replicas are updated"))
     } else if available < wanted {
-        Readiness::Waiting(format!("{available} of {wanted} are available"))
+        Readiness::Waiting(format!("{available} of {wanted} replicas are available"))
     } else if old > 0 && text(object, "/kind") == "Deployment" {
-        Readiness::Waiting(format!("{old} of the old ones are to end"))
+        Readiness::Waiting(format!("{old} old replicas are pending termination"))
     } else {
         Readiness::Ready
     }
@@ -61,7 +61,7 @@ fn gave_up(object: &Value) -> Option<String> {
     Some(text(exceeded, "/message").to_owned())
 }
 
-/// What the pods of a workload wait for; empty if nothing is known of it.
+/// Returns the states of the pods of a workload that are not ready.
 pub(super) async fn pods_of(api: &Api, workload: &Value) -> String {
     let labels = workload
         .pointer("/spec/selector/matchLabels")
@@ -82,7 +82,7 @@ pub(super) async fn pods_of(api: &Api, workload: &Value) -> String {
     states.take(3).collect::<Vec<_>>().join("; ")
 }
 
-/// One line about a pod that is not ready.
+/// Returns one line about a pod that is not ready.
 fn state_of(pod: &Value) -> Option<String> {
     let name = text(pod, "/metadata/name");
     let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
@@ -133,16 +133,19 @@ mod tests {
         let cases = [
             (
                 json!({"observedGeneration": 1}),
-                waiting("the change is not yet seen"),
+                waiting("the change is not yet observed"),
             ),
-            (json!({"observedGeneration": 2}), waiting("0 of 2 are updated")),
+            (
+                json!({"observedGeneration": 2}),
+                waiting("0 of 2 replicas are updated"),
+            ),
             (
                 json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 1}),
-                waiting("1 of 2 are available"),
+                waiting("1 of 2 replicas are available"),
             ),
             (
                 json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}),
-                waiting("1 of the old ones are to end"),
+                waiting("1 old replicas are pending termination"),
             ),
             (
                 json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}),

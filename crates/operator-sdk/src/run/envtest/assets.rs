@@ -1,4 +1,4 @@
-//! `envtest assets`: the directory that KUBEBUILDER_ASSETS names.
+//! `envtest assets`: creates the directory for KUBEBUILDER_ASSETS.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::args::AssetsArgs;
 use crate::failure::{Failure, Hinted};
 use crate::report::Report;
 
-/// Marks a directory whose programs may be replaced.
+/// Marks a directory with programs that may be replaced.
 const MARKER: &str = ".operator-sdk";
 
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +27,8 @@ enum AssetsError {
 impl Hinted for AssetsError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Write { .. } => "name a directory that you may write to".to_owned(),
-            Self::Foreign(_) => "name another directory: yours is not changed".to_owned(),
+            Self::Write { .. } => "use a writable directory".to_owned(),
+            Self::Foreign(_) => "use another directory: the existing one is not changed".to_owned(),
             Self::Program(_) => "start the program by its path".to_owned(),
         })
     }
@@ -47,7 +47,7 @@ fn put(directory: &Path) -> Result<PathBuf, AssetsError> {
         move |source| AssetsError::Write { path, source }
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
-    // Tests run in other directories than this one.
+    // Tests run in other directories.
     let directory = directory.canonicalize().map_err(failed(directory))?;
     let marker = directory.join(MARKER);
     if !marker.exists() {
@@ -68,17 +68,17 @@ fn put(directory: &Path) -> Result<PathBuf, AssetsError> {
     Ok(directory)
 }
 
-/// Makes a file under another name and renames it into its place, so that readers see the old one or the new one.
+/// Creates a file under a temporary name and renames it, so that readers see the old or the new one.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let made = make(&new).and_then(|()| fs::rename(&new, path));
-    // Renaming a file over another link of the same file leaves both.
+    // Renaming a file to another hard link of the same file keeps both.
     let _ = fs::remove_file(&new);
     made
 }
 
-/// Links the kubectl of the PATH; one that the user put there stays.
+/// Links the kubectl of the PATH; an existing one of the user is kept.
 fn link_kubectl(directory: &Path) -> io::Result<()> {
     let path = directory.join("kubectl");
     let theirs = path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
@@ -89,7 +89,7 @@ fn link_kubectl(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The first executable kubectl on a search path, other than in the directory itself.
+/// Returns the first executable kubectl on a search path outside the directory.
 fn executable(search: &OsStr, except: &Path) -> Option<PathBuf> {
     let folders = std::env::split_paths(search).filter(|folder| folder != except && folder.is_absolute());
     let mut paths = folders.map(|folder| folder.join("kubectl"));

@@ -1,4 +1,4 @@
-//! What envtest wants of etcd: an answer on its health.
+//! The health endpoint of etcd, for envtest.
 
 use std::convert::Infallible;
 
@@ -25,12 +25,12 @@ const fn flag(name: &'static str, type_: &'static str, help: &'static str) -> Fl
     Flag { name, type_, help }
 }
 
-const NOTHING: &str = "Accepted; it changes nothing here.";
+const NOTHING: &str = "Accepted without effect.";
 
-/// The flags that test environments pass, and those that their users add.
+/// The flags of test environments and of their users.
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
-    flag(CLIENT_URLS, "strings", "Where /health is answered, over HTTP."),
+    flag(CLIENT_URLS, "strings", "URLs that serve /health, over HTTP."),
     flag("advertise-client-urls", "strings", "Accepted; there are no other members."),
     flag("listen-peer-urls", "strings", "Accepted; there are no other members."),
     flag("data-dir", "string", "Accepted; nothing is stored."),
@@ -112,7 +112,7 @@ async fn serve(stream: TcpStream) {
     let service = service_fn(|request: http::Request<hyper::body::Incoming>| async move {
         Ok::<_, Infallible>(answer(request.uri().path()))
     });
-    // A connection that ends badly is the client's affair.
+    // A connection error is the client's problem.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)

@@ -1,4 +1,4 @@
-//! The embedded API server behind the flags of kube-apiserver. No controllers run, as beside a real one alone.
+//! The embedded API server with the flags of kube-apiserver. As with a real one, no controllers run.
 
 mod audit;
 mod flags;
@@ -52,7 +52,7 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     })
 }
 
-/// The value of a flag as `/flagz` shows it: a list in brackets.
+/// Returns the value of a flag as `/flagz` shows it: lists are in brackets.
 fn flag_text(given: &GoFlags, name: &str) -> String {
     let is_list = FLAGS
         .iter()
@@ -71,7 +71,7 @@ fn min_request_timeout(given: &GoFlags) -> Result<Duration, Failure> {
     Ok(Duration::from_secs(seconds.unwrap_or(1800)))
 }
 
-/// Refuses what would be ignored at somebody's peril, and says what is ignored.
+/// Rejects flags that would be unsafe to ignore, and warns of ignored ones.
 fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     for flag in given.names() {
         let reason = |table: &[(&str, &'static str)]| {
@@ -101,7 +101,7 @@ fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where addresses of services come from: the range of IPv4 of at most two.
+/// Returns the IPv4 range for service addresses, of at most two given ranges.
 fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, Failure> {
     const RANGE: &str = "service-cluster-ip-range";
     let ranges = given.value(RANGE).unwrap_or_default();
@@ -116,7 +116,7 @@ fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, F
     for range in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()) {
         if range.contains(':') {
             report.progress(&format!(
-                "warning: no service gets an address of {range}: there is no IPv6"
+                "warning: no service gets an address from {range}: IPv6 is not supported"
             ));
         } else {
             network = range.parse().map_err(|error| bad_value(RANGE, range, error))?;
@@ -125,7 +125,7 @@ fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, F
     Ok(network)
 }
 
-/// The authorizers in the order of their modes; without a mode everything is allowed.
+/// Returns the authorizers in the order of their modes; without a mode all requests are allowed.
 fn authorizers(given: &GoFlags) -> Result<Vec<Authorization>, Failure> {
     const MODE: &str = "authorization-mode";
     const POLICIES: &str = "authorization-policy-file";
@@ -144,7 +144,7 @@ fn authorizers(given: &GoFlags) -> Result<Vec<Authorization>, Failure> {
                 let policies = AbacPolicies::parse(&String::from_utf8_lossy(&text));
                 Authorization::Abac(policies.map_err(|why| bad_value(POLICIES, path, why))?)
             }
-            "Webhook" => return Err(bad_value(MODE, mode, "this mode is not there")),
+            "Webhook" => return Err(bad_value(MODE, mode, "this mode is not supported")),
             _ => return Err(bad_value(MODE, mode, "it is not a valid mode")),
         };
         if authorizers.contains(&authorizer) {
@@ -158,21 +158,21 @@ fn authorizers(given: &GoFlags) -> Result<Vec<Authorization>, Failure> {
     Ok(authorizers)
 }
 
-/// The plug-ins to turn off. What is on by default need not be turned on, and what is not is not there.
+/// Returns the plug-ins to disable. Plug-ins that are enabled by default need not be enabled; others are not supported.
 fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Failure> {
     const ENABLE: &str = "enable-admission-plugins";
     const DISABLE: &str = "disable-admission-plugins";
     let known = |flag, plugin: &str| {
         let row = flags::PLUGINS.iter().find(|(name, _)| *name == plugin);
-        row.ok_or_else(|| bad_value(flag, plugin, "there is no admission plug-in of that name"))
+        row.ok_or_else(|| bad_value(flag, plugin, "there is no admission plug-in with this name"))
     };
     for plugin in given.parts(ENABLE) {
         let (name, by_default) = known(ENABLE, plugin)?;
         if !by_default && !matches!(*name, "AlwaysAdmit" | "NodeRestriction") {
-            report.progress(&format!("warning: the admission plug-in {name} is not there"));
+            report.progress(&format!("warning: the admission plug-in {name} is not supported"));
         }
         if given.parts(DISABLE).any(|disabled| disabled == plugin) {
-            let why = format!("--{ENABLE} turns it on");
+            let why = format!("--{ENABLE} enables it");
             return Err(bad_value(DISABLE, plugin, why));
         }
     }
@@ -182,7 +182,7 @@ fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Fai
     Ok(given.parts(DISABLE).map(str::to_owned).collect())
 }
 
-/// What the server has to know of tokens: who signs them, and those that never change.
+/// Configures tokens: the signing keys, and static tokens.
 fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
     let mut issuers = given.parts(ISSUER);
     if let Some(issuer) = issuers.next() {
@@ -214,7 +214,7 @@ fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure
     Ok(builder)
 }
 
-/// The certificate that the server shows to the servers of extension APIs.
+/// Configures the client certificate for extension API servers.
 fn with_proxy_client(builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
     const CERTIFICATE: &str = "proxy-client-cert-file";
     const KEY: &str = "proxy-client-key-file";
@@ -255,7 +255,7 @@ fn address(given: &GoFlags) -> Result<SocketAddr, Failure> {
     Ok(SocketAddr::new(ip, port))
 }
 
-/// The certificate that the flags name; without one the server makes its own.
+/// Returns the certificate of the flags; without one the server creates its own.
 fn identity(given: &GoFlags) -> Result<Option<ServerIdentity>, Failure> {
     let Some((flag, certificate, key)) = certificate_files(given) else {
         return match given.value("client-ca-file") {
@@ -280,7 +280,7 @@ fn identity(given: &GoFlags) -> Result<Option<ServerIdentity>, Failure> {
     }))
 }
 
-/// Writes a certificate of its own authority and its key, as the real program does where there are none.
+/// Writes a self-signed certificate and its key, as kube-apiserver does if they are missing.
 fn make_certificate(certificate: &Path, key: &Path, address: SocketAddr) -> Result<(), Failure> {
     let names = [address.ip().to_string()];
     let made = ServerIdentity::self_signed(&names).map_err(ClusterError::Listen)?;
@@ -301,7 +301,7 @@ fn make_certificate(certificate: &Path, key: &Path, address: SocketAddr) -> Resu
     })
 }
 
-/// The flag that names the server's certificate, the certificate and its key.
+/// Returns the flag of the server's certificate, the certificate file and the key file.
 fn certificate_files(given: &GoFlags) -> Option<(&'static str, PathBuf, PathBuf)> {
     let files = given
         .value("tls-cert-file")
@@ -320,6 +320,6 @@ fn certificate_files(given: &GoFlags) -> Option<(&'static str, PathBuf, PathBuf)
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure {
         message: format!("cannot read {} of --{flag}: {error}", path.display()),
-        hint: Some(format!("put the file there, or correct --{flag}")),
+        hint: Some(format!("create the file, or correct --{flag}")),
     })
 }

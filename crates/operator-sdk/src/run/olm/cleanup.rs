@@ -23,14 +23,14 @@ pub(crate) fn cleanup(args: &CleanupArgs, report: &Report) -> Result<ExitCode, F
         tokio::select! {
             outcome = clean(&session, args) => outcome.map(|()| ExitCode::SUCCESS),
             () = ends.next() => {
-                report.progress("Interrupted: what was not deleted yet stays; the command can be run again.");
+                report.progress("Interrupted: the remaining objects are kept. The command can be run again.");
                 Ok(ExitCode::from(INTERRUPTED))
             }
         }
     })
 }
 
-/// What belongs to an operator.
+/// The objects of an operator.
 #[derive(Default)]
 struct Parts {
     subscription: String,
@@ -47,7 +47,7 @@ async fn clean(session: &Session<'_>, args: &CleanupArgs) -> Result<(), Failure>
         report.warning(&format!("Cleanup operator: package {package:?} not found"), None);
         return Ok(());
     }
-    // Definitions go while the operator still runs, so that it serves the finalizers of their objects.
+    // CRDs are deleted while the operator runs, so that it completes the finalizers of their objects.
     let delete_definitions = args.delete_all || args.delete_crds;
     let mut order: Vec<(Resource, &str, bool)> = vec![(SUBSCRIPTION, &parts.subscription, false)];
     if delete_definitions {
@@ -113,7 +113,7 @@ async fn find(session: &Session<'_>, package: &str) -> Result<Parts, Failure> {
     let mut catalog = format!("{package}-catalog");
     if let Some(found) = found {
         text(found, "/metadata/name").clone_into(&mut parts.subscription);
-        // A catalog of another namespace serves others as well.
+        // A catalog of another namespace also serves other operators.
         catalog = match text(found, "/spec/sourceNamespace") == session.namespace {
             true => text(found, "/spec/source").to_owned(),
             false => String::new(),

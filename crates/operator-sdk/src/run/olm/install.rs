@@ -1,4 +1,4 @@
-//! `run bundle`: a catalog of one bundle, a Subscription, and the installation of the operator.
+//! `run bundle`: creates a catalog with one bundle and a Subscription, and waits for the installation of the operator.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,16 +22,16 @@ use crate::report::Report;
 use crate::run::catalog::render_bundle;
 use crate::run::cluster::ready_line;
 
-/// The channel of the catalog that `run bundle` makes.
+/// The channel of the catalog of `run bundle`.
 pub(super) const CHANNEL: &str = "operator-sdk-run-bundle";
-/// The name of the OperatorGroup that `run bundle` makes.
+/// The name of the OperatorGroup of `run bundle`.
 pub(super) const GROUP: &str = "operator-sdk-og";
-/// The annotations of a CatalogSource that `run bundle` made.
+/// The annotations of a CatalogSource that `run bundle` created.
 pub(super) const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 pub(super) const POD_NAME: &str = "operators.operatorframework.io/registry-pod-name";
 const INDEX_IMAGE: &str = "operators.operatorframework.io/index-image";
 
-/// A bundle directory, rendered.
+/// A rendered bundle directory.
 pub(super) struct Source {
     pub(super) loaded: Bundle,
     pub(super) rendered: catalog::Bundle,
@@ -50,7 +50,7 @@ impl Source {
         self.loaded.csv_manifest().value()
     }
 
-    /// The names of the definitions that the operator owns.
+    /// Returns the names of the CRDs that the operator owns.
     fn owned(&self) -> Vec<String> {
         let owned = self.loaded.csv_list("/spec/customresourcedefinitions/owned");
         owned
@@ -131,12 +131,12 @@ fn embedded(args: &RunBundleArgs, source: &Source, report: &Report) -> Result<Ex
         };
         if matches!(outcome, Ok(code) if code == ExitCode::SUCCESS) {
             report.warning(
-                "the pods of the control plane are simulated: the operator is installed, but its image does not run",
+                "the pods of the control plane are simulated: the operator is installed, but its image is not run",
                 Some("run the operator on this machine with `operator-sdk run local --kubeconfig FILE`"),
             );
             report.line(&ready_line(&cluster));
             ends.next().await;
-            report.progress("The control plane ends.");
+            report.progress("Stopping the control plane.");
         }
         cluster.shutdown().await;
         outcome
@@ -168,7 +168,8 @@ async fn install(
     validate(&catalog).map_err(OlmError::Catalog)?;
     report.progress("Generated a valid File-Based Catalog");
     let name = format!("{package}-catalog");
-    // What OLM makes of the bundle goes before its catalog, and definitions only if they are new.
+    // Recorded for the rollback: objects that OLM creates are deleted before the catalog, and CRDs only if they are
+    // new.
     for definition in source.owned() {
         if session.get(DEFINITION, &definition).await?.is_none() {
             session.delete_on_failure(DEFINITION, &definition);
@@ -212,7 +213,7 @@ fn exists(session: &Session<'_>, word: &'static str, name: &str) -> Failure {
     .into()
 }
 
-/// Returns the OperatorGroup to create, or checks the one of the namespace.
+/// Returns the OperatorGroup to create, or checks the existing one of the namespace.
 async fn group(session: &Session<'_>, is_chosen: bool, mode: &InstallMode) -> Result<Option<Value>, Failure> {
     let groups = session.list(OPERATOR_GROUP).await?;
     match groups.as_slice() {
@@ -294,7 +295,7 @@ async fn serve(
     Ok(source)
 }
 
-/// The value of the annotation with the bundles of a catalog.
+/// Returns the value of the annotation with the bundles of a catalog.
 pub(super) fn injected(bundles: &[String]) -> String {
     let all: Vec<Value> = bundles
         .iter()
@@ -303,7 +304,7 @@ pub(super) fn injected(bundles: &[String]) -> String {
     json!(all).to_string()
 }
 
-/// Creates the pod that serves a catalog, and waits until it runs.
+/// Creates the pod that serves a catalog, and waits until it is running.
 pub(super) async fn start_pod(
     session: &mut Session<'_>,
     source: &Value,
@@ -380,7 +381,7 @@ pub(super) async fn approve(session: &Session<'_>, subscription: &str, before: &
     Ok(())
 }
 
-/// The condition of a Subscription that keeps it from progress.
+/// Returns the condition of a Subscription that blocks its progress.
 fn problem(subscription: &Value) -> Option<String> {
     let conditions = subscription
         .pointer("/status/conditions")
@@ -441,7 +442,7 @@ pub(super) async fn succeeded(session: &Session<'_>, subscription: &str, csv: &s
     }
 }
 
-/// Waits until the InstallPlan of a Subscription fails; it does not return otherwise.
+/// Waits until the InstallPlan of a Subscription fails; otherwise does not return.
 async fn failed_plan(session: &Session<'_>, subscription: &str) -> Result<OlmError, Failure> {
     let found = session.get(SUBSCRIPTION, subscription).await?.unwrap_or_default();
     let name = text(&found, "/status/installPlanRef/name").to_owned();
@@ -460,12 +461,12 @@ async fn failed_plan(session: &Session<'_>, subscription: &str) -> Result<OlmErr
         .await;
     match message {
         Ok(message) => Ok(OlmError::Plan { name, message }),
-        // The other wait reports that the time is over.
+        // The other wait reports the timeout.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// What is known about the reason why an operator is not installed.
+/// Returns the known causes of a failed installation.
 async fn causes(session: &Session<'_>, csv: &str) -> Result<Vec<String>, Failure> {
     let mut causes = Vec::new();
     let Some(found) = session.get(CSV, csv).await? else {

@@ -30,7 +30,7 @@ pub(crate) fn manage(command: &OlmCommand, report: &Report) -> Result<ExitCode, 
         tokio::select! {
             outcome = work => outcome.map(|()| ExitCode::SUCCESS),
             () = ends.next() => {
-                report.progress("Interrupted: `operator-sdk olm uninstall` removes what there is.");
+                report.progress("Interrupted: remove the created objects with `operator-sdk olm uninstall`.");
                 Ok(ExitCode::from(INTERRUPTED))
             }
         }
@@ -45,9 +45,9 @@ fn fault(message: String, hint: &'static str) -> Failure {
     OlmError::Manage(message, hint).into()
 }
 
-/// The objects of a file, or of the YAML files of a directory, in the order in which they need each other.
+/// Returns the objects of a file, or of the YAML files of a directory, in dependency order.
 fn read(path: &Path) -> Result<Vec<Value>, Failure> {
-    const HINT: &str = "name the directory with crds.yaml and olm.yaml of a release of OLM";
+    const HINT: &str = "give the directory with crds.yaml and olm.yaml of a release of OLM";
     let unreadable = |reason: String| fault(format!("cannot read {}: {reason}", path.display()), HINT);
     let mut files = vec![path.to_owned()];
     if path.is_dir() {
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     Ok(objects)
 }
 
-/// The parts that every release has.
+/// Returns the objects that every release has.
 fn parts(namespace: &str) -> Vec<Value> {
     let crds = [
         "catalogsources",
@@ -119,7 +119,7 @@ fn is_definition(object: &Value) -> bool {
     text(object, "/kind") == "CustomResourceDefinition"
 }
 
-/// The installed object, or the reason why there is none.
+/// Returns the installed object, or the reason why it is missing.
 async fn found(objects: &mut Objects, object: &Value) -> Result<Option<Value>, Failure> {
     let Some(place) = objects.place(object).await? else {
         return Ok(None);
@@ -137,7 +137,7 @@ async fn install(args: &OlmInstallArgs, report: &Report) -> Result<(), Failure> 
             return Err(fault(
                 "detected existing OLM resources: OLM must be completely uninstalled before installation"
                     .to_owned(),
-                "look at them with `operator-sdk olm status`, or remove them with `operator-sdk olm uninstall`",
+                "check them with `operator-sdk olm status`, or remove them with `operator-sdk olm uninstall`",
             ));
         }
     }
@@ -210,16 +210,16 @@ async fn create(objects: &mut Objects, object: &Value, report: &Report) -> Resul
                 "the cluster does not serve {kind} of {}",
                 text(object, "/apiVersion")
             ),
-            "install the definitions of the release with crds.yaml in the directory of `--manifests`",
+            "install the CRDs of the release with crds.yaml in the directory of `--manifests`",
         ));
     };
-    // Definitions are larger than the annotation of other ways to apply may be; create and apply are the same here.
+    // CRDs exceed the size limit of the annotation of client-side apply; here, server-side apply creates them.
     objects.apply(&place, object, ApplyOptions::default()).await?;
     report.progress(&format!("  {kind} {name:?} created"));
     Ok(())
 }
 
-/// Waits until an object is as wanted; the reason why it is not is part of the error.
+/// Waits until `check` accepts an object; the error has the last reason for a rejection.
 async fn wait(
     objects: &mut Objects,
     object: &Value,
@@ -252,7 +252,7 @@ async fn wait(
     }
 }
 
-/// The version of the installed package server.
+/// Returns the version of the installed package server.
 async fn version(objects: &mut Objects, all: &[Value]) -> Result<Option<String>, Failure> {
     for csv in all
         .iter()
@@ -266,7 +266,7 @@ async fn version(objects: &mut Objects, all: &[Value]) -> Result<Option<String>,
     Ok(None)
 }
 
-/// Prints the table of the objects; returns those that are missing.
+/// Prints the table of the objects, and returns the missing ones.
 async fn table(objects: &mut Objects, all: &[Value], report: &Report) -> Result<Vec<String>, Failure> {
     let mut rows = vec![["NAME", "NAMESPACE", "KIND", "STATUS"].map(str::to_owned)];
     let mut missing = Vec::new();
@@ -334,7 +334,7 @@ async fn status(args: &OlmStatusArgs, report: &Report) -> Result<(), Failure> {
     if !missing.is_empty() {
         return Err(fault(
             format!("the OLM installation has resource errors: {}", missing.join(", ")),
-            "install OLM anew with `operator-sdk olm uninstall` and `operator-sdk olm install`",
+            "reinstall OLM with `operator-sdk olm uninstall` and `operator-sdk olm install`",
         ));
     }
     report.progress(&format!("Successfully got OLM status for version {version:?}"));
@@ -348,7 +348,7 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
     let version = match checked_version(&mut objects, &all, args.status.version.as_deref()).await {
         Ok(version) => version,
         Err(failure) => {
-            // A half-deleted installation has no package server; its rest is deleted all the same.
+            // A partially deleted installation has no package server; the remaining objects are deleted anyway.
             let mut left = false;
             for object in &all {
                 left |= found(&mut objects, object).await?.is_some();
@@ -360,7 +360,7 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
         }
     };
     report.progress(&format!("Uninstalling resources for version {version:?}"));
-    // Custom resources and definitions go first, while the controllers of OLM still run; namespaces go last.
+    // Custom resources and CRDs are deleted first, while the controllers of OLM still run; namespaces are deleted last.
     let mut order: Vec<&Value> = all.iter().collect();
     order.sort_by_key(|object| match text(object, "/kind") {
         "ClusterServiceVersion" | "CatalogSource" | "Subscription" | "OperatorGroup" | "OLMConfig" => 0,
@@ -395,7 +395,7 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
             Err(_) => {
                 return Err(fault(
                     format!("{kind} {name:?} is not deleted; its finalizers are {finalizers}"),
-                    "objects of its kinds may wait for controllers that do not run; run the command again afterwards",
+                    "objects of its kinds may wait for controllers that are not running; start them and run the command again",
                 ));
             }
         }

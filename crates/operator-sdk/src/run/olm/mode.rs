@@ -1,4 +1,4 @@
-//! Install modes: the one of the flag against those of the operator, and the target namespaces.
+//! Install modes: matches the flag with the operator's modes, and determines the target namespaces.
 
 use serde_json::Value;
 
@@ -12,14 +12,14 @@ const MODES: [&str; 4] = [
     "MultiNamespace",
 ];
 
-/// An install mode with its target namespaces; none for all.
+/// An install mode with its target namespaces; an empty list means all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InstallMode {
     pub(super) name: String,
     pub(super) targets: Vec<String>,
 }
 
-/// Returns the install mode for a flag, or the one for no flag.
+/// Returns the install mode for a flag, or the default.
 pub(super) fn install_mode(
     flag: Option<&str>,
     csv: &Value,

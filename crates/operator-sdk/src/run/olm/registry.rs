@@ -6,10 +6,10 @@ use crate::args::{RegistryArgs, SecurityContextArg};
 use crate::process::objects::text;
 
 const PORT: u16 = 50051;
-/// The longest name of a pod that is a DNS label.
+/// The maximum length of a pod name that is a DNS label.
 const NAME_MAX: usize = 63;
 
-/// The name of the pod for a bundle: its last 63 characters as a DNS label.
+/// Returns the name of the pod for a bundle: its last 63 characters as a DNS label.
 pub(super) fn name(csv: &str) -> String {
     let text = format!("{csv}-registry").to_lowercase();
     let label: String = text
@@ -26,12 +26,12 @@ pub(super) fn name(csv: &str) -> String {
     label[start..].trim_matches('-').to_owned()
 }
 
-/// The address of the catalog that a pod serves.
+/// Returns the address of the catalog that a pod serves.
 pub(super) fn address(pod: &Value) -> String {
     format!("{}:{PORT}", text(pod, "/status/podIP"))
 }
 
-/// The pod; it reads the catalog from ConfigMaps, whose number is given.
+/// Returns the pod, which reads the catalog from the given number of ConfigMaps.
 pub(super) fn pod(name: &str, source: &Value, config_maps: usize, args: &RegistryArgs) -> Value {
     let catalog = text(source, "/metadata/name");
     let names: Vec<String> = (1..=config_maps)
@@ -92,7 +92,7 @@ pub(super) fn pod(name: &str, source: &Value, config_maps: usize, args: &Registr
     })
 }
 
-/// The reference by which a CatalogSource owns the objects of its catalog.
+/// Returns the owner reference of the catalog's objects to a CatalogSource.
 fn owner(source: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -100,7 +100,7 @@ fn owner(source: &Value) -> Value {
     })
 }
 
-/// The reason why a pod does not run, if there is one.
+/// Returns the reason why a pod is not running, if there is one.
 pub(super) fn fault(pod: &Value) -> Option<String> {
     let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
     let mut waiting = statuses.iter().flat_map(|pointer| {

@@ -1,4 +1,4 @@
-//! A cluster with Operator Lifecycle Manager, in one namespace: objects by kind, waits, and what is to be undone.
+//! A [`Session`] with a cluster that has Operator Lifecycle Manager, in one namespace: objects, waits, and rollback.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::report::Report;
 /// A resource that the commands use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resource {
-    /// The root of its API.
+    /// The root path of its API.
     root: &'static str,
     plural: &'static str,
     namespaced: bool,
-    /// The word for it in messages.
+    /// The name of the resource in messages.
     pub(super) word: &'static str,
 }
 
@@ -48,14 +48,14 @@ pub(super) const DEFINITION: Resource = Resource {
     word: "customresourcedefinition",
 };
 
-/// A step that takes back what the command did.
+/// A step of the rollback.
 enum Undo {
     Delete(Resource, String),
     /// A merge patch that restores fields.
     Restore(Resource, String, Value),
 }
 
-/// A connection with a namespace, a deadline and a record of what was done.
+/// A connection with a namespace, a deadline and a rollback log.
 pub(super) struct Session<'a> {
     pub(super) api: Api,
     pub(super) report: &'a Report,
@@ -115,7 +115,7 @@ impl<'a> Session<'a> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Creates an object that must not exist; it is deleted again if the command fails.
+    /// Creates an object that must not exist; the rollback deletes it.
     pub(super) async fn create(&mut self, resource: Resource, object: &Value) -> Result<Value, Failure> {
         let name = text(object, "/metadata/name").to_owned();
         if self.get(resource, &name).await?.is_some() {
@@ -128,17 +128,17 @@ impl<'a> Session<'a> {
             }
             .into());
         }
-        // Recorded first: a request that is interrupted may have been carried out.
+        // Recorded first: an interrupted request may have been executed.
         self.undo.push(Undo::Delete(resource, name));
         Ok(self.api.create(&self.collection(resource), object).await?)
     }
 
-    /// Records that an object is deleted if the command fails.
+    /// Adds the deletion of an object to the rollback.
     pub(super) fn delete_on_failure(&mut self, resource: Resource, name: &str) {
         self.undo.push(Undo::Delete(resource, name.to_owned()));
     }
 
-    /// Patches an object; if the command fails, `before` is patched back.
+    /// Patches an object; the rollback patches it with `before`.
     pub(super) async fn patch(
         &mut self,
         resource: Resource,
@@ -151,18 +151,18 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The command has succeeded, or cannot be taken back any more.
+    /// Discards the rollback: the command has succeeded, or can no longer be undone.
     pub(super) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// Deletes and restores what was done, last things first.
+    /// Runs the rollback, last step first.
     pub(super) async fn undo(&mut self) {
         let steps: Vec<Undo> = self.undo.drain(..).rev().collect();
         if steps.is_empty() {
             return;
         }
-        self.report.progress("Deleting what was created");
+        self.report.progress("Deleting the created objects");
         for step in steps {
             let outcome = match &step {
                 Undo::Delete(resource, name) => {
@@ -176,18 +176,18 @@ impl<'a> Session<'a> {
             };
             if let Err(error) = outcome {
                 let (Undo::Delete(resource, name) | Undo::Restore(resource, name, _)) = &step;
-                let warning = format!("{} {name:?} is left: {error}", resource.word);
+                let warning = format!("{} {name:?} was not deleted: {error}", resource.word);
                 self.report.warning(&warning, None);
             }
         }
     }
 
-    /// Deletes an object; false if it was not there.
+    /// Deletes an object; returns false if it did not exist.
     pub(super) async fn delete(&self, resource: Resource, name: &str) -> Result<bool, ApiError> {
         self.api.remove(&self.path(resource, name)).await
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object is deleted.
     pub(super) async fn gone(&self, resource: Resource, name: &str) -> Result<(), Failure> {
         let collection = self.collection(resource);
         let mut left = Vec::new();
@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Follows an object until `check` is content with it.
+    /// Watches an object until `check` returns a value.
     pub(super) async fn until<T>(
         &self,
         resource: Resource,
@@ -228,7 +228,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The time limit in seconds.
+    /// Returns the time limit in seconds.
     pub(super) fn seconds(&self) -> u64 {
         self.seconds
     }
@@ -242,7 +242,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Returns true if the time of the command is over.
+    /// Returns true if the time limit of the command has passed.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.deadline
     }

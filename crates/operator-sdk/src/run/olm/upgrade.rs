@@ -1,4 +1,4 @@
-//! `run bundle-upgrade`: another bundle in the catalog of `run bundle`, and the upgrade of the operator.
+//! `run bundle-upgrade`: adds a bundle to the catalog of `run bundle`, and upgrades the operator.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::process::objects::text;
 use crate::report::Report;
 
-/// The largest decompressed part of a catalog, in bytes.
+/// The maximum decompressed size of a part of a catalog, in bytes.
 const PART_MAX: u64 = 64 << 20;
 
 /// `operator-sdk run bundle-upgrade`.
@@ -98,7 +98,7 @@ async fn upgrade(
     session.patch(SUBSCRIPTION, name, &patch, before).await?;
     let plan = text(subscription, "/status/installPlanRef/name");
     approve(session, name, plan).await?;
-    // From here on the cluster upgrades the operator; the catalog has to stay.
+    // From here on the cluster upgrades the operator; the catalog must be kept.
     session.keep();
     let old = session.delete(POD, &old_pod).await;
     match old {
@@ -121,7 +121,7 @@ fn pointer(annotation: &str) -> String {
     format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
 }
 
-/// The ConfigMaps of a catalog, by name.
+/// Returns the ConfigMaps of a catalog, by name.
 async fn config_maps(session: &Session<'_>, source: &Value) -> Result<Vec<Value>, Failure> {
     let mut owned = session.list(CONFIG_MAP).await?;
     owned.retain(|config_map| {
@@ -180,7 +180,7 @@ fn append(catalog: &mut Catalog, source: &Source) -> Result<(), OlmError> {
     Ok(())
 }
 
-/// Puts the parts of a catalog in the place of those that there are.
+/// Replaces the existing parts of a catalog.
 async fn write(session: &mut Session<'_>, parts: &[Value], owned: &[Value]) -> Result<(), Failure> {
     let names: BTreeSet<&str> = owned
         .iter()

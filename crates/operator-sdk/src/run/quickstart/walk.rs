@@ -1,4 +1,4 @@
-//! What the user of the operator does, and what is seen in the API after each step.
+//! The actions of the operator's user, with checks in the API after each step.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,9 +17,9 @@ const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/memcached
 const SELECTOR: &str = "labelSelector=app.kubernetes.io%2Finstance%3Dmemcached-sample";
 const SAMPLE: &str = "config/samples/cache_v1alpha1_memcached.yaml";
 
-/// How long a step may take to show in the API.
+/// The time limit of a step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked for.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Walk<'a> {
@@ -29,7 +29,7 @@ pub(super) struct Walk<'a> {
     report: &'a Report,
 }
 
-/// Something that is waited for: its name, and whether the API shows it.
+/// A condition to wait for: its description, and a check in the API.
 struct Sight<'a> {
     what: &'a str,
     path: &'a str,
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The Deployment has its replicas, the pods run, and the status says so.
+    /// Checks that the Deployment has its replicas, the pods run, and the status is updated.
     async fn instances(&mut self, size: i64) -> Result<(), Failure> {
         let ready = move |deployment: Option<&Value>| {
             deployment.is_some_and(|deployment| {
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
                     && condition(object, "Degraded") == "False"
             })
         };
-        let what = format!("the status to name {size} instances as available");
+        let what = format!("the status to report {size} available instances");
         self.sees(Sight {
             what: &what,
             path: MEMCACHED,
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The API server refuses a size that the type forbids, and names the field.
+    /// Checks that the API server rejects an invalid size with a message about the field.
     async fn refuses(&mut self, size: Value, shown: &str) -> Result<(), Failure> {
         let patch = json!({"spec": {"size": size}});
         self.report.command(&patch_command(&patch));
@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// With the custom resource goes everything that it owned.
+    /// Deletes the custom resource, and checks that all owned objects are deleted.
     async fn delete(&mut self) -> Result<(), Failure> {
         self.report.command("kubectl delete memcached memcached-sample");
         self.api.delete(MEMCACHED).await?;
@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Waits until the API shows something, as long as the operator runs.
+    /// Waits until the API shows the condition; fails if the operator stops.
     async fn sees(&mut self, sight: Sight<'_>) -> Result<(), Failure> {
         let api = self.api.clone();
         let look = async {
@@ -247,7 +247,7 @@ fn patch_command(patch: &Value) -> String {
     format!("kubectl patch memcached memcached-sample --type merge -p '{patch}'")
 }
 
-/// The status of a condition; empty if it is not there.
+/// Returns the status of a condition; empty if it does not exist.
 fn condition<'v>(object: &'v Value, type_: &str) -> &'v str {
     let conditions = object["status"]["conditions"]
         .as_array()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The `Memcached` kind: what a user may ask for, and what the operator answers.
+//! The `Memcached` kind: its desired state (spec) and its observed state (status).
 
 use kube::CustomResource;
 use operator_runtime::Conditions;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The desired state of Memcached.
 ///
-/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+/// Run `operator-sdk generate manifests` after a change, to update the CRD.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "cache.example.com",
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedSpec {
-    /// How many instances run.
+    /// The number of instances.
     #[schemars(range(min = 1, max = 5))]
     pub size: i32,
 }
@@ -42,10 +42,10 @@ pub struct MemcachedSpec {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedStatus {
-    /// What the operator has seen so far, by type: Available, Progressing or Degraded.
+    /// The current conditions, by type: Available, Progressing or Degraded.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
-    /// The names of the pods that run the instances.
+    /// The names of the pods of the instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }

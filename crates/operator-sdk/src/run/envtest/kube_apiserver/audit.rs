@@ -14,14 +14,14 @@ const POLICY: &str = "audit-policy-file";
 const LOG: &str = "audit-log-path";
 const WEBHOOK: &str = "audit-webhook-config-file";
 
-/// Records requests if there is a policy and a place to record them in.
+/// Enables auditing if there is a policy and a destination.
 pub(super) fn configure(builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
     let (log, webhook) = (log(given)?, webhook(given)?);
     if log.is_none() && webhook.is_none() {
         return Ok(builder);
     }
     let Some(path) = given.value(POLICY) else {
-        // As with the real program, nothing is recorded without a policy.
+        // As in kube-apiserver, nothing is recorded without a policy.
         return Ok(builder);
     };
     let mut options = AuditOptions::new(text(POLICY, path)?);
@@ -60,7 +60,7 @@ fn webhook(given: &GoFlags) -> Result<Option<AuditWebhook>, Failure> {
     match given.value(MODE) {
         None | Some("batch") => {}
         Some("blocking" | "blocking-strict") => {
-            // Each event is sent at once; requests do not wait for it.
+            // Each event is sent immediately; requests do not wait for it.
             webhook.max_size = 1;
         }
         Some(other) => {

@@ -1,7 +1,7 @@
-//! The flags of kube-apiserver 1.36, and what becomes of them here.
+//! The flags of kube-apiserver 1.36 and their effect.
 //!
-//! All of them are known, since test suites append their own to those of the test environment; one that nobody knows
-//! is refused, as by the real program.
+//! All of them are accepted, because test suites add their own flags to those of the test environment. Unknown flags
+//! are rejected, as by kube-apiserver.
 
 use crate::args::go_flags::Flag;
 
@@ -9,15 +9,15 @@ const fn flag(name: &'static str, type_: &'static str, help: &'static str) -> Fl
     Flag { name, type_, help }
 }
 
-/// A flag about something that is not there, or that nobody can notice from outside.
+/// Returns a flag for a feature that does not exist here, or has no visible effect.
 const fn idle(name: &'static str, type_: &'static str) -> Flag {
-    flag(name, type_, "Accepted; it changes nothing here.")
+    flag(name, type_, "Accepted without effect.")
 }
 
-/// Every flag, by name.
+/// All flags, by name.
 #[rustfmt::skip]
 pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
-    flag("admission-control-config-file", "string", "Accepted with a warning; nothing here reads it."),
+    flag("admission-control-config-file", "string", "Accepted with a warning; not supported."),
     idle("advertise-address", "ip"),
     idle("aggregator-reject-forwarding-redirect", ""),
     idle("allow-metric-labels", "stringToString"),
@@ -37,7 +37,7 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     flag("audit-log-maxbackup", "int", "The number of renamed files of the audit log that are kept; 0 keeps all."),
     flag("audit-log-maxsize", "int", "Megabytes at which the audit log is renamed. (default 100)"),
     idle("audit-log-mode", "string"),
-    flag("audit-log-path", "string", "The file of the audit log; - is the standard output."),
+    flag("audit-log-path", "string", "The file of the audit log; - is standard output."),
     idle("audit-log-truncate-enabled", ""),
     idle("audit-log-truncate-max-batch-size", "int"),
     idle("audit-log-truncate-max-event-size", "int"),
@@ -45,31 +45,31 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     flag("audit-policy-file", "string", "The audit policy; nothing is recorded without one."),
     flag("audit-webhook-batch-buffer-size", "int", "Audit events that wait for the webhook before further ones are dropped. (default 10000)"),
     flag("audit-webhook-batch-max-size", "int", "Audit events of a request to the webhook. (default 400)"),
-    flag("audit-webhook-batch-max-wait", "duration", "How long an audit event waits for others. (default 30s)"),
+    flag("audit-webhook-batch-max-wait", "duration", "The maximum time that an audit event waits for others. (default 30s)"),
     idle("audit-webhook-batch-throttle-burst", "int"),
     idle("audit-webhook-batch-throttle-enable", ""),
     idle("audit-webhook-batch-throttle-qps", "float"),
     flag("audit-webhook-config-file", "string", "The kubeconfig of a webhook that audit events are sent to."),
-    flag("audit-webhook-initial-backoff", "duration", "The wait before a failed request to the audit webhook is repeated. (default 10s)"),
+    flag("audit-webhook-initial-backoff", "duration", "The delay before a failed request to the audit webhook is retried. (default 10s)"),
     flag("audit-webhook-mode", "string", "batch, or blocking to send each event at once. (default batch)"),
     idle("audit-webhook-truncate-enabled", ""),
     idle("audit-webhook-truncate-max-batch-size", "int"),
     idle("audit-webhook-truncate-max-event-size", "int"),
     idle("audit-webhook-version", "string"),
-    flag("authentication-config", "string", "Refused: nothing here does it."),
+    flag("authentication-config", "string", "Rejected: not supported."),
     idle("authentication-token-webhook-cache-ttl", "duration"),
-    flag("authentication-token-webhook-config-file", "string", "Refused: nothing here does it."),
+    flag("authentication-token-webhook-config-file", "string", "Rejected: not supported."),
     idle("authentication-token-webhook-version", "string"),
-    flag("authorization-config", "string", "Refused: nothing here does it."),
+    flag("authorization-config", "string", "Rejected: not supported."),
     flag("authorization-mode", "strings", "The authorizers: Node, RBAC, ABAC, AlwaysAllow, AlwaysDeny. (default AlwaysAllow)"),
-    flag("authorization-policy-file", "string", "The policies of the mode ABAC, one a line."),
+    flag("authorization-policy-file", "string", "The policies of the mode ABAC, one per line."),
     idle("authorization-webhook-cache-authorized-ttl", "duration"),
     idle("authorization-webhook-cache-unauthorized-ttl", "duration"),
-    flag("authorization-webhook-config-file", "string", "Refused: nothing here does it."),
+    flag("authorization-webhook-config-file", "string", "Rejected: not supported."),
     idle("authorization-webhook-version", "string"),
     flag("bind-address", "ip", "The address to listen on. (default 0.0.0.0)"),
-    flag("cert-dir", "string", "Where apiserver.crt and apiserver.key are; they are made if they are missing."),
-    flag("client-ca-file", "string", "The authorities of client certificates, in PEM."),
+    flag("cert-dir", "string", "The directory with apiserver.crt and apiserver.key, which are created if they are missing."),
+    flag("client-ca-file", "string", "The certificate authorities of client certificates, in PEM."),
     idle("contention-profiling", ""),
     idle("coordinated-leadership-lease-duration", "duration"),
     idle("coordinated-leadership-renew-deadline", "duration"),
@@ -79,19 +79,19 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("default-not-ready-toleration-seconds", "int"),
     idle("default-unreachable-toleration-seconds", "int"),
     idle("delete-collection-workers", "int"),
-    flag("disable-admission-plugins", "strings", "Plug-ins to turn off."),
+    flag("disable-admission-plugins", "strings", "Plug-ins to disable."),
     idle("disable-http2-serving", ""),
     idle("disabled-metrics", "strings"),
     idle("egress-selector-config-file", "string"),
-    flag("emulated-version", "string", "Accepted with a warning; nothing here reads it."),
+    flag("emulated-version", "string", "Accepted with a warning; not supported."),
     idle("emulation-forward-compatible", ""),
-    flag("enable-admission-plugins", "strings", "Plug-ins to turn on: NodeRestriction, and those that are on by default."),
+    flag("enable-admission-plugins", "strings", "Plug-ins to enable: NodeRestriction, and those that are enabled by default."),
     idle("enable-aggregator-routing", ""),
     idle("enable-bootstrap-token-auth", ""),
     idle("enable-garbage-collector", ""),
     idle("enable-logs-handler", ""),
     idle("enable-priority-and-fairness", ""),
-    flag("encryption-provider-config", "string", "Accepted with a warning; nothing here reads it."),
+    flag("encryption-provider-config", "string", "Accepted with a warning; not supported."),
     idle("encryption-provider-config-automatic-reload", ""),
     idle("endpoint-reconciler-type", "string"),
     idle("etcd-cafile", "string"),
@@ -103,7 +103,7 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("etcd-keyfile", "string"),
     idle("etcd-prefix", "string"),
     idle("etcd-readycheck-timeout", "duration"),
-    flag("etcd-servers", "strings", "Accepted; objects are held in memory."),
+    flag("etcd-servers", "strings", "Accepted; objects are kept in memory."),
     idle("etcd-servers-overrides", "strings"),
     idle("event-ttl", "duration"),
     idle("external-hostname", "string"),
@@ -128,12 +128,12 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("max-mutating-requests-inflight", "int"),
     idle("max-requests-inflight", "int"),
     idle("min-compatibility-version", "strings"),
-    flag("min-request-timeout", "int", "Seconds after which a watch without a timeout ends, at the earliest; at the latest after twice as many. (default 1800)"),
+    flag("min-request-timeout", "int", "The minimum timeout in seconds of a watch that requests none; the maximum is twice as much. (default 1800)"),
     idle("oidc-ca-file", "string"),
     idle("oidc-client-id", "string"),
     idle("oidc-groups-claim", "string"),
     idle("oidc-groups-prefix", "string"),
-    flag("oidc-issuer-url", "string", "Refused: nothing here does it."),
+    flag("oidc-issuer-url", "string", "Rejected: not supported."),
     idle("oidc-required-claim", "mapStringString"),
     idle("oidc-signing-algs", "strings"),
     idle("oidc-username-claim", "string"),
@@ -144,11 +144,11 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("permit-address-sharing", ""),
     idle("permit-port-sharing", ""),
     idle("profiling", ""),
-    flag("proxy-client-cert-file", "string", "The certificate, in PEM, that is shown to the servers of extension APIs."),
+    flag("proxy-client-cert-file", "string", "The client certificate for extension API servers, in PEM."),
     flag("proxy-client-key-file", "string", "The key of --proxy-client-cert-file, in PEM."),
     idle("request-timeout", "duration"),
     idle("requestheader-allowed-names", "strings"),
-    flag("requestheader-client-ca-file", "string", "Accepted with a warning; nothing here reads it."),
+    flag("requestheader-client-ca-file", "string", "Accepted with a warning; not supported."),
     idle("requestheader-extra-headers-prefix", "strings"),
     idle("requestheader-group-headers", "strings"),
     idle("requestheader-uid-headers", "strings"),
@@ -159,12 +159,12 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("service-account-extend-token-expiration", ""),
     flag("service-account-issuer", "strings", "The issuers of tokens of service accounts; the first one is the issuer of new tokens."),
     idle("service-account-jwks-uri", "string"),
-    flag("service-account-key-file", "strings", "Files with keys, in PEM, that tokens of service accounts are checked with."),
+    flag("service-account-key-file", "strings", "Files with keys, in PEM, that verify service account tokens."),
     idle("service-account-lookup", ""),
     idle("service-account-max-token-expiration", "duration"),
-    flag("service-account-signing-endpoint", "string", "Refused: nothing here does it."),
-    flag("service-account-signing-key-file", "string", "The key, in PEM, that tokens of service accounts are signed with."),
-    flag("service-cluster-ip-range", "string", "Where addresses of services come from (default 10.0.0.0/24)."),
+    flag("service-account-signing-endpoint", "string", "Rejected: not supported."),
+    flag("service-account-signing-key-file", "string", "The key, in PEM, that signs service account tokens."),
+    flag("service-cluster-ip-range", "string", "The range of service addresses (default 10.0.0.0/24)."),
     idle("service-node-port-range", "portRange"),
     idle("show-hidden-metrics-for-version", "string"),
     idle("shutdown-delay-duration", "duration"),
@@ -178,33 +178,33 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("tls-cipher-suites", "strings"),
     idle("tls-min-version", "string"),
     flag("tls-private-key-file", "string", "The key of --tls-cert-file, in PEM."),
-    flag("tls-sni-cert-key", "string", "Refused: nothing here does it."),
+    flag("tls-sni-cert-key", "string", "Rejected: not supported."),
     flag("token-auth-file", "string", "Users with fixed bearer tokens, as lines of token,user,uid,\"group1,group2\"."),
-    flag("tracing-config-file", "string", "Accepted with a warning; nothing here reads it."),
-    flag("v", "int", "Accepted; RUST_LOG says how much is logged."),
+    flag("tracing-config-file", "string", "Accepted with a warning; not supported."),
+    flag("v", "int", "Accepted without effect; RUST_LOG sets the log level."),
     idle("vmodule", "pattern"),
     idle("watch-cache", ""),
     idle("watch-cache-sizes", "strings"),
 ];
 
-/// Flags that would decide who is let in, and why they cannot: to ignore them would be to lie.
+/// Flags that control access, with the reason why they are rejected: ignoring them would be unsafe.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     (
         "authentication-config",
-        "users are known by certificates, service account tokens and --token-auth-file",
+        "users are authenticated by certificates, service account tokens and --token-auth-file",
     ),
     (
         "authentication-token-webhook-config-file",
-        "users are known by certificates, service account tokens and --token-auth-file",
+        "users are authenticated by certificates, service account tokens and --token-auth-file",
     ),
-    ("authorization-config", "--authorization-mode says who decides"),
+    ("authorization-config", "use --authorization-mode"),
     (
         "authorization-webhook-config-file",
-        "the mode Webhook is not there",
+        "the mode Webhook is not supported",
     ),
     (
         "oidc-issuer-url",
-        "users are known by certificates, service account tokens and --token-auth-file",
+        "users are authenticated by certificates, service account tokens and --token-auth-file",
     ),
     (
         "service-account-signing-endpoint",
@@ -212,29 +212,23 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "tls-sni-cert-key",
-        "there is one certificate, of --cert-dir or --tls-cert-file",
+        "only the certificate of --cert-dir or --tls-cert-file is served",
     ),
 ];
 
-/// Flags that are accepted though somebody may wait for what they do, and why that does not come.
+/// Flags that are accepted with a warning, with the reason why they have no effect.
 pub(super) const WARNED: &[(&str, &str)] = &[
-    (
-        "admission-control-config-file",
-        "plug-ins have no configuration here",
-    ),
-    ("emulated-version", "this is always the version of --version"),
+    ("admission-control-config-file", "plug-ins have no configuration"),
+    ("emulated-version", "the version is always that of --version"),
     (
         "encryption-provider-config",
-        "objects are held in memory as they are",
+        "objects are kept in memory without encryption",
     ),
-    (
-        "requestheader-client-ca-file",
-        "requests of front proxies are not known",
-    ),
-    ("tracing-config-file", "there are no traces"),
+    ("requestheader-client-ca-file", "front proxies are not supported"),
+    ("tracing-config-file", "tracing is not supported"),
 ];
 
-/// The admission plug-ins of the real program, and whether they are on by default.
+/// The admission plug-ins of kube-apiserver, and whether they are enabled by default.
 #[rustfmt::skip]
 pub(super) const PLUGINS: &[(&str, bool)] = &[
     ("AlwaysAdmit", false),
