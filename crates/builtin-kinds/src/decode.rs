@@ -60,6 +60,46 @@ pub fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeE
 /// The Go name of schemas, which hold themselves in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
+/// Returns the Go struct that a field is a part of inside of another one; error texts name it.
+fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
+    match (go_name, field) {
+        ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => None,
+        ("v1.EphemeralContainer", _) => Some("EphemeralContainerCommon"),
+        ("v1.Volume", _) => Some("VolumeSource"),
+        ("v1.PersistentVolumeSpec", field) if VOLUME_SOURCES.contains(&field) => {
+            Some("PersistentVolumeSource")
+        }
+        ("v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
+        _ => None,
+    }
+}
+
+/// The fields of `PersistentVolumeSource`.
+const VOLUME_SOURCES: &[&str] = &[
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "csi",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "glusterfs",
+    "hostPath",
+    "iscsi",
+    "local",
+    "nfs",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+];
+
 #[derive(Default)]
 struct Decoder {
     /// Where the decoder stands, with indexes and map keys.
@@ -97,12 +137,14 @@ impl Decoder {
                 self.path.push('.');
             }
             self.path.push_str(field.name);
+            let depth = self.fields.len();
+            self.fields.extend(embedded_in(&go.name, field.name));
             self.fields.push(field.name);
             let found = object.remove(field.name).unwrap_or(Value::Null);
             if let Some(value) = self.field(field, found)? {
                 object.insert(field.name.to_owned(), value);
             }
-            self.fields.pop();
+            self.fields.truncate(depth);
             self.path.truncate(length);
         }
         self.parent = outer;
