@@ -181,6 +181,12 @@ fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
     copy_field(root, old, "spec");
     match gvk.kind {
         "Pod" => pod::prepare_status(root, old),
+        "DaemonSet" => {
+            let generation = text(old, &["metadata", "annotations", TEMPLATE_GENERATION]);
+            if let Ok(generation) = generation.parse() {
+                set_template_generation(root, generation);
+            }
+        }
         "Deployment" => {
             if let Some(metadata) = object_in(root, "metadata") {
                 copy_field(metadata, at(old, &["metadata"]), "labels");

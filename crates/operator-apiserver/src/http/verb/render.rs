@@ -68,9 +68,25 @@ pub(crate) fn go_package(group: &str) -> &str {
     }
 }
 
+/// The annotation of a DaemonSet that is a field of its spec inside of the real server.
+fn forget_template_generation(metadata: &mut Value) {
+    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else {
+        return;
+    };
+    annotations.remove("deprecated.daemonset.template.generation");
+    if annotations.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
+}
+
 /// The metadata of an object alone.
 pub(crate) fn partial(object: &Value, form: Form) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    if object.get("kind").is_some_and(|kind| kind == "DaemonSet") {
+        forget_template_generation(&mut metadata);
+    }
     json!({"kind": "PartialObjectMetadata", "apiVersion": form.meta_version(), "metadata": metadata})
 }
 
