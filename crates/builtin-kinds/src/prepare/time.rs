@@ -34,10 +34,16 @@ fn stamp_phase(volume: &mut Value, old: &Value, now: &str) {
     let time = ["status", "lastPhaseTransitionTime"];
     let phase = ["status", "phase"];
     let is_set = !at(volume, &time).is_null() && at(volume, &time) != at(old, &time);
-    if text(volume, &phase) == text(old, &phase) || is_set {
+    let keeps_phase = text(volume, &phase) == text(old, &phase);
+    if is_set || keeps_phase && !at(volume, &time).is_null() {
         return;
     }
+    let now = if keeps_phase {
+        at(old, &time).clone()
+    } else {
+        now.into()
+    };
     if let Some(status) = volume.as_object_mut().and_then(|root| object_in(root, "status")) {
-        status.insert("lastPhaseTransitionTime".to_owned(), now.into());
+        status.insert("lastPhaseTransitionTime".to_owned(), now);
     }
 }
