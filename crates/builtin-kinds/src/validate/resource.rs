@@ -66,7 +66,7 @@ pub(super) fn service_cidr(check: &mut Check, cidr: &Value) {
             check.invalid(
                 path.clone(),
                 at(cidr, &["spec", "cidrs"]),
-                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96",
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
             );
         }
     }
@@ -78,16 +78,17 @@ pub(super) fn service_cidr(check: &mut Check, cidr: &Value) {
 
 pub(super) fn service_cidr_update(check: &mut Check, cidr: &Value, old: &Value) {
     let path = Path::new("spec").child("cidrs");
-    let (new, known) = (list(cidr, &["spec", "cidrs"]), list(old, &["spec", "cidrs"]));
-    for (index, before) in known.iter().enumerate() {
-        match new.get(index) {
-            Some(now) if now == before => {}
-            Some(now) => check.invalid(path.index(index), now, "field is immutable"),
-            None => check.invalid(
-                path.clone(),
-                at(cidr, &["spec", "cidrs"]),
-                "cidrs cannot be removed",
-            ),
+    let shown = at(cidr, &["spec", "cidrs"]);
+    let (new, known) = (list(shown, &[]), list(old, &["spec", "cidrs"]));
+    // A second network can be added to the first.
+    match (known, new) {
+        ([_], [_, _]) => {}
+        _ if known.len() != new.len() => return check.invalid(path, shown, "field is immutable"),
+        _ => {}
+    }
+    for (index, (before, now)) in known.iter().zip(new).enumerate() {
+        if now != before {
+            check.invalid(path.index(index), now, "field is immutable");
         }
     }
     if new.len() > known.len() {
