@@ -1,11 +1,12 @@
 //! What a status may say, and how it may change.
 
-use apimachinery::field::Path;
+use apimachinery::field::{Error, Path};
 use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
-use super::container_resources::resource_amount;
+use super::container_resources::is_native;
 use crate::tree::{at, entries, is_zero, list, text};
 
 /// Conditions that the system itself keeps; the names of others have a form.
@@ -211,8 +212,49 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
     if is_zero(status) {
         return;
     }
-    let path = Path::new("status").child("capacity");
+    let path = Path::new("status");
     for (name, quantity) in entries(status, &["capacity"]) {
-        resource_amount(check, name, quantity, &path.key(name));
+        basic_amount(check, quantity, &path.child("capacity").key(name));
+    }
+    let statuses = path.child("allocatedResourceStatuses");
+    for (name, state) in entries(status, &["allocatedResourceStatuses"]) {
+        claim_resource(check, name, &statuses);
+        if !RESIZES.contains(&state.as_str().unwrap_or_default()) {
+            let error = Error::not_supported(statuses.clone(), &name.as_str().into(), RESIZES);
+            check.errors.push(error);
+        }
+    }
+    let allocated = path.child("allocatedResources");
+    for (name, quantity) in entries(status, &["allocatedResources"]) {
+        claim_resource(check, name, &allocated);
+        basic_amount(check, quantity, &allocated.key(name));
+    }
+}
+
+/// The states of a resize.
+const RESIZES: &[&str] = &[
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// A resource of a claim: its storage, or one outside of Kubernetes.
+fn claim_resource(check: &mut Check, name: &str, path: &Path) {
+    let faults = names::qualified_name(name);
+    if !faults.is_empty() {
+        check.faults(path, name, faults);
+    } else if is_native(name) && name != "storage" {
+        let error = Error::not_supported(path.clone(), &name.into(), &["storage"]);
+        check.errors.push(error);
+    }
+}
+
+fn basic_amount(check: &mut Check, quantity: &Value, path: &Path) {
+    let quantity = Quantity::from_json(quantity).ok().filter(Quantity::is_negative);
+    if let Some(quantity) = quantity {
+        let why = "must be a valid resource quantity";
+        check.invalid_text(path.clone(), quantity.whole_units(), why);
     }
 }

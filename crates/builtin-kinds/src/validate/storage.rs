@@ -125,20 +125,14 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
         check.forbidden(path.clone(), CLAIM_IMMUTABLE);
     }
     let storage = ["spec", "resources", "requests", "storage"];
-    let (new, before) = (
-        Quantity::from_json(at(object, &storage)),
-        Quantity::from_json(at(old, &storage)),
-    );
-    if let (Ok(new), Ok(before)) = (new, before)
-        && new < before
-    {
-        let capacity = Quantity::from_json(at(old, &["status", "capacity", "storage"]));
-        if capacity.is_ok_and(|capacity| new <= capacity) {
-            check.forbidden(
-                path.child("resources").child("requests").child("storage"),
-                "field can not be less than status.capacity",
-            );
-        }
+    let amount =
+        |of: &Value, path: &[&str]| Quantity::from_json(at(of, path)).unwrap_or_else(|_| Quantity::from(0));
+    let new = amount(object, &storage);
+    if new < amount(old, &storage) && new <= amount(old, &["status", "capacity", "storage"]) {
+        check.forbidden(
+            path.child("resources").child("requests").child("storage"),
+            "field can not be less than status.capacity",
+        );
     }
 }
 
