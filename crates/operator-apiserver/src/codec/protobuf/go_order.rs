@@ -11,6 +11,8 @@ use super::table::{Cardinality, Field, FieldType, messages};
 
 /// Fields whose number is not their place: message, field, and the number of the field before it.
 const MOVED: &[(&str, &str, u32)] = &[
+    ("autoscaling.v2.HPAScalingRules", "stabilizationWindowSeconds", 0),
+    ("networking.v1.HTTPIngressPath", "pathType", 1),
     ("core.v1.PodSpec", "initContainers", 1),
     ("core.v1.PodSpec", "ephemeralContainers", 2),
     ("core.v1.PodSpec", "automountServiceAccountToken", 9),
@@ -167,11 +169,10 @@ fn place(message: usize, name: &str) -> (u32, u32, u32) {
     let moved = MOVED
         .iter()
         .find(|(owner, moved, _)| *moved == name && messages().by_name(owner) == Some(message));
-    let inner = field.number;
     match (moved, outer) {
         (Some((_, _, before)), _) => (*before, 1, moved_rank(name)),
-        (None, Some(outer)) => (outer, 0, inner),
-        (None, None) => (inner, 0, 0),
+        (None, Some((outer, inner))) => (outer, 0, inner),
+        (None, None) => (field.number, 0, 0),
     }
 }
 
@@ -194,12 +195,20 @@ fn member(message: Option<usize>, name: &str) -> Option<usize> {
     }
 }
 
-/// Finds a field by its JSON name, in messages that are inlined as well; with the number of the inlined one.
-fn find(message: usize, name: &str) -> Option<(Option<u32>, &'static Field)> {
+/// More than the number of any field.
+const NUMBERS: u32 = 1000;
+
+/// Finds a field by its JSON name, in messages that are inlined as well; with the number of the inlined one and the place
+/// in it.
+fn find(message: usize, name: &str) -> Option<(Option<(u32, u32)>, &'static Field)> {
     fields_of(message).find_map(|field| match (field.cardinality, field.kind) {
-        (Cardinality::Inlined, FieldType::Message(inner)) => fields_of(inner)
-            .find(|field| field.name == name)
-            .map(|inner| (Some(field.number), inner)),
+        (Cardinality::Inlined, FieldType::Message(inner)) => find(inner, name).map(|(place, found)| {
+            let place = match place {
+                Some((outer, inner)) => outer * NUMBERS + inner,
+                None => found.number * NUMBERS,
+            };
+            (Some((field.number, place)), found)
+        }),
         _ => (field.name == name).then_some((None, field)),
     })
 }

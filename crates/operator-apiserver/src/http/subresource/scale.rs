@@ -8,6 +8,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use crate::codec::body::{self, Media};
+use crate::codec::protobuf::go_order;
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
 use crate::http::table::{self, IncludeObject};
@@ -170,7 +171,8 @@ fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
             .map_err(|why| status::bad_request(format!("error decoding patch: {why}")))
     };
     let mut scale = live.clone();
-    match (call.info.verb, media) {
+    // The objects that a patch goes into are shown with sorted fields.
+    let touched = match (call.info.verb, media) {
         ("update", _) if write.definition.is_custom() => {
             return body::decode(
                 &call.body,
@@ -186,16 +188,26 @@ fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
             let operations = patch.value.as_array().map_or(&[][..], Vec::as_slice);
             verb::patch::check_count(operations)?;
             json_patch::apply(&mut scale, operations).map_err(|_| status::unprocessable())?;
+            go_order::touched_by(operations)
         }
-        _ => merge::apply(&mut scale, &parse()?.value),
-    }
+        _ => {
+            let patch = parse()?.value;
+            merge::apply(&mut scale, &patch);
+            patch
+        }
+    };
     match scale.pointer("/spec/replicas") {
         None | Some(Value::Null) => Ok(scale),
         Some(replicas) if replicas.is_i64() => Ok(scale),
         Some(_) => {
             let why =
                 "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32";
-            Err(status::invalid_patch(&scale.to_string(), why))
+            let shown = if write.definition.is_custom() {
+                scale.to_string()
+            } else {
+                go_order::patched_text(&scale, live, &touched, ("autoscaling/v1", "Scale"))
+            };
+            Err(status::invalid_patch(&shown, why))
         }
     }
 }
