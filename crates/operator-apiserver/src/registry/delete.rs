@@ -260,15 +260,15 @@ pub(super) fn has_spec_finalizers(object: &Value) -> bool {
 
 /// Turns the propagation policy into finalizers: the request's wish, else what the object has, else the type's way.
 fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &DeleteOptions) {
-    if definition.subject.resource == "events" {
-        return;
-    }
     let present: Vec<String> = object::finalizers(object)
         .into_iter()
         .map(str::to_owned)
         .collect();
     let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
+    // Nothing depends on an event.
+    let no_dependents = definition.subject.resource == "events";
     let (orphan, foreground) = match options.propagation_policy.as_deref() {
+        _ if no_dependents => (false, false),
         Some("Orphan") => (true, false),
         Some("Foreground") => (false, true),
         Some("Background") => (false, false),
@@ -286,7 +286,8 @@ fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &
     if foreground {
         wanted.push(FOREGROUND.to_owned());
     }
-    if wanted != present {
+    let is_same = wanted.len() == present.len() && wanted.iter().all(|name| present.contains(name));
+    if !is_same {
         let value = (!wanted.is_empty()).then(|| wanted.into());
         object::set_meta(object, "finalizers", value);
     }

@@ -284,16 +284,15 @@ pub(crate) fn check_delete(call: &Call, options: &Value) -> Result<(), Status> {
     let mut errors = Vec::new();
     let policy = options.get("propagationPolicy").and_then(Value::as_str);
     let both = policy.is_some() && options.get("orphanDependents").is_some_and(Value::is_boolean);
-    match policy {
-        Some(policy) if both => {
+    if let Some(policy) = policy {
+        if both {
             let why = "orphanDependents and deletionPropagation cannot be both set";
-            errors.push(Error::invalid(path, policy.into(), why));
+            errors.push(Error::invalid(path.clone(), policy.into(), why));
         }
-        Some(policy) if !POLICIES.contains(&policy) => {
+        if !POLICIES.contains(&policy) {
             let supported = ["Foreground", "Background", "Orphan", "nil"];
             errors.push(Error::not_supported(path, &policy.into(), &supported));
         }
-        _ => {}
     }
     let dry_runs = options.get("dryRun").and_then(Value::as_array);
     errors.extend(check_dry_run(dry_runs.map_or(&[], Vec::as_slice)));
