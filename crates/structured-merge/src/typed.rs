@@ -212,25 +212,28 @@ fn key_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, 
     let mut fields: Vec<(Arc<str>, Value)> = Vec::with_capacity(list.keys.len());
     for key in &list.keys {
         let value = match map.get(&**key) {
-            Some(value) => value.clone(),
+            Some(value) => Some(value.clone()),
             None => key_default(types, list, key)?,
         };
-        fields.push((Arc::clone(key), value));
+        // A key that is missing is no part of the identity.
+        fields.extend(value.map(|value| (Arc::clone(key), value)));
+    }
+    if fields.is_empty() {
+        let keys: Vec<String> = list.keys.iter().map(|key| apimachinery::go::quote(key)).collect();
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+            keys.join(" ")
+        ));
     }
     Ok(PathElement::key(fields))
 }
 
-fn key_default(types: &Arena, list: &List, key: &str) -> Result<Value, String> {
+fn key_default(types: &Arena, list: &List, key: &str) -> Result<Option<Value>, String> {
     let Some(map) = &types.get(list.element).map else {
         return Err(format!(
             "couldn't find default value for {key}: associative list may not have non-map types"
         ));
     };
     let default = map.field(key).and_then(|field| field.default.clone());
-    default.filter(|default| !default.is_null()).ok_or_else(|| {
-        format!(
-            "associative list with keys has an element that omits key field {} (and doesn't have default value)",
-             apimachinery::go::quote(key)
-        )
-    })
+    Ok(default.filter(|default| !default.is_null()))
 }
