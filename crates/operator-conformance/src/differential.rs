@@ -6,6 +6,7 @@
 
 mod catalog;
 mod cause;
+mod comparable;
 mod family;
 mod individual;
 mod minimise;
@@ -248,7 +249,10 @@ impl<R: ApiService, E: ApiService> Pair<R, E> {
         let cause = real_answers
             .iter()
             .zip(&embedded_answers)
-            .find_map(|(real, embedded)| cause::cause(real, embedded));
+            .find_map(|(real, embedded)| {
+                let (real, embedded) = comparable::texts(real, embedded);
+                cause::cause(&real, &embedded)
+            });
         Ok(Outcome {
             cause,
             statuses,
@@ -304,7 +308,7 @@ async fn clean<S: ApiService>(session: &mut Session<S>, sequence: &Sequence) {
     }
 }
 
-/// Cuts the difference in Go's notation that ends the errors of changed specs.
+/// Cuts the difference in Go's notation that ends the errors of changed specs, and marks the place.
 fn without_details(mut answer: Value) -> Value {
     fn cut(text: &mut String) {
         if let Some(start) = text
@@ -313,6 +317,7 @@ fn without_details(mut answer: Value) -> Value {
             .or_else(|| text.find("\n  any(").or_else(|| text.find("\n@@ ")))
         {
             text.truncate(start);
+            text.push_str(comparable::CUT);
         }
     }
     if let Some(Value::String(text)) = answer["body"].get_mut("message") {
