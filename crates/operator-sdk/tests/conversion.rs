@@ -69,7 +69,7 @@ fn two_versions_are_converted_by_the_running_operator() {
         ]
         .concat(),
     );
-    assert!(again.contains("exists already"), "{again}");
+    assert!(again.contains("already exists in this project"), "{again}");
     let refused = dir.fails(&["run", "local", "--embedded", "--enable-webhooks=false"]);
     assert!(refused.contains("fields would be lost"), "{refused}");
 

@@ -157,7 +157,7 @@ fn types_are_linted_by_type_and_field() {
     assert_eq!(code, Some(0), "{said}");
     for (at, rule, fix) in [
         ("pub ratio", "floating-point", "use an integer of a smaller unit"),
-        ("pub twice", "nested-option", "use one `Option`"),
+        ("pub twice", "nested-option", "use a single `Option`"),
         (
             "pub null",
             "writes-null",

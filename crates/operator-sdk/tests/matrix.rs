@@ -237,7 +237,7 @@ impl Matrix {
         let webhook = "two-versions/src/webhook/v1/order_webhook.rs";
         self.edit(
             webhook,
-            "        // TODO: fill in defaults that the schema cannot say, such as those that depend on other fields.\n        let _ = object;\n",
+            "        // TODO: set defaults that the schema cannot express, such as those that depend on other fields.\n        let _ = object;\n",
             "        object.spec.foo.get_or_insert_with(|| \"usual\".to_owned());\n",
         );
         self.edit(
@@ -250,7 +250,7 @@ impl Matrix {
             .write("kinds-of-others/config/crd/external/benches.yaml", BENCH_CRD);
         self.edit(
             "kinds-of-others/tests/bench_controller.rs",
-            "#[ignore = \"name the file with the definition of Bench in `crd_path` below\"]\n",
+            "#[ignore = \"set the file with the CRD of Bench in `crd_path` below\"]\n",
             "",
         );
     }
@@ -319,8 +319,8 @@ fn every_combination_works() {
     for test in [
         "an_object_becomes_available",
         "an_object_becomes_a_deployment_of_its_size",
-        "defaults_are_filled_in_before_an_object_is_stored",
-        "a_valid_object_is_taken",
+        "defaults_are_set_before_an_object_is_stored",
+        "a_valid_object_is_accepted",
         "v2_is_served_too",
         "the_operator_watches",
     ] {

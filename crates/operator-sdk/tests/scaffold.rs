@@ -528,6 +528,15 @@ fn webhooks_may_come_one_after_the_other() {
             .replace("        mine(object);", "        let _ = object;"),
     );
     common::assert_same(&later.files(), &at_once.files(), "later");
+    // Tests that exist are not added again.
+    let tests = |dir: &Dir| {
+        dir.read("tests/v1alpha1_memcached_webhook.rs")
+            .matches("async fn ")
+            .count()
+    };
+    let again = ["--defaulting", "--programmatic-validation", "--force"];
+    later.ok(&webhook(&again));
+    assert_eq!(tests(&later), tests(&at_once));
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn new_texts_and_own_changes_are_merged() {
     let said = dir.ok(&["upgrade"]);
     assert!(said.contains("conflict in README.md: 1 to resolve"), "{said}");
     assert!(
-        said.contains("`old.txt` is no longer scaffolded; it stays"),
+        said.contains("`old.txt` is no longer scaffolded; delete it if you do not need it"),
         "{said}"
     );
     let after = dir.files();
@@ -169,7 +169,7 @@ fn what_cannot_be_upgraded() {
     let dir = project();
     let good = dir.read(RECORD);
     dir.write(RECORD, &good.replace("\"0.1.0\"", "\"99.0.0\""));
-    assert!(dir.fails(&["upgrade"]).contains("made by version 99.0.0"));
+    assert!(dir.fails(&["upgrade"]).contains("created by version 99.0.0"));
     for damaged in ["", "version: [", &format!("{good}more: 1\n")] {
         dir.write(RECORD, damaged);
         let again = [

@@ -220,9 +220,15 @@ pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Resul
     laid_out(text, function)
 }
 
-/// Returns true if a file has a function of this name.
-pub(crate) fn has_function(source: &str, name: &str) -> bool {
-    syntax::parse(source).is_ok_and(|file| find(&file, name).is_ok())
+/// Returns true if a file has the last of these functions.
+pub(crate) fn has_last_function(source: &str, functions: &str) -> bool {
+    let name = syntax::parse(functions).ok().and_then(|file| {
+        file.items.iter().rev().find_map(|item| match item {
+            Item::Fn(function) => Some(function.sig.ident.to_string()),
+            _ => None,
+        })
+    });
+    name.is_some_and(|name| syntax::parse(source).is_ok_and(|file| find(&file, &name).is_ok()))
 }
 
 /// Adds names to `use path::{…};`, which is created if it does not exist.

@@ -303,16 +303,14 @@ fn write_test(
             parts.defaulting,
             &["AdmissionRequest", "Defaulter"] as &[&str],
             "webhook/test_defaulter.rs",
-            "defaults_stay_when_they_are_there",
         ),
         (
             parts.programmatic_validation,
             validator,
             "webhook/test_validator.rs",
-            "a_valid_object_is_taken",
         ),
     ];
-    for (_, names, template, test) in parts.into_iter().filter(|(wanted, ..)| *wanted) {
+    for (_, names, template) in parts.into_iter().filter(|(wanted, ..)| *wanted) {
         let item = template::render(template, api)?;
         draft.edit_rust(&path, None, |source| {
             let mut source = source.to_owned();
@@ -320,7 +318,7 @@ fn write_test(
                 source = rust::add_imports(&source, RUNTIME, names)?;
                 source = rust::add_imports(&source, &ours, &[&type_])?;
             }
-            Ok(match rust::has_function(&source, test) {
+            Ok(match rust::has_last_function(&source, &item) {
                 true => source,
                 false => rust::add_item(&source, &item),
             })
