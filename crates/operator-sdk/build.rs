@@ -22,6 +22,7 @@ fn main() -> io::Result<()> {
     };
     fs::write(out.join("Cargo.lock"), text)?;
     fs::write(out.join("normal-dependencies"), normal_dependencies(&crates)?)?;
+    fs::write(out.join("book.rs"), book(&package)?)?;
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     println!("cargo::rustc-env=OPERATOR_SDK_RUSTC={}", rustc_version(&rustc));
     println!(
@@ -65,6 +66,73 @@ fn commit(package: &Path) -> String {
         println!("cargo::rerun-if-changed={log}");
     }
     git(&["rev-parse", "HEAD"]).unwrap_or_else(unknown)
+}
+
+/// Returns the pages of the book as a Rust expression: paths and texts. `book` is a link to docs/book in a checkout, and a
+/// directory in a package. A checkout without symbolic links has docs/book only.
+fn book(package: &Path) -> io::Result<String> {
+    let places = [package.join("book"), package.join("../../docs/book")];
+    let Some(book) = places.into_iter().find(|place| place.join("src").is_dir()) else {
+        return Ok("&[]".to_owned());
+    };
+    let root = book.join("src");
+    let mut folders = vec![root.clone()];
+    let mut pages = Vec::new();
+    while let Some(folder) = folders.pop() {
+        println!("cargo::rerun-if-changed={}", folder.display());
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    let mut out = "&[".to_owned();
+    for page in pages {
+        let name = page.strip_prefix(&root).map_err(io::Error::other)?;
+        // Also on Windows.
+        let name = name.to_string_lossy().replace('\\', "/");
+        out.push_str(&format!("({name:?}, {:?}),\n", with_includes(&page)?));
+    }
+    Ok(out + "]")
+}
+
+/// Returns a page with the text of each `{{#include FILE:ANCHOR}}`.
+fn with_includes(page: &Path) -> io::Result<String> {
+    let mut out = String::new();
+    for line in fs::read_to_string(page)?.lines() {
+        let include = line
+            .strip_prefix("{{#include ")
+            .and_then(|rest| rest.strip_suffix("}}"));
+        let Some(include) = include else {
+            out.push_str(line);
+            out.push('\n');
+            continue;
+        };
+        let (file, anchor) = include.split_once(':').unwrap_or((include, ""));
+        let file = page.parent().unwrap_or(page).join(file);
+        println!("cargo::rerun-if-changed={}", file.display());
+        let text = fs::read_to_string(&file)?;
+        let is_marker = |line: &str, marker: &str| {
+            let rest = line.split_once(marker).map(|(_, rest)| rest.trim());
+            rest.is_some_and(|rest| anchor.is_empty() || rest == anchor)
+        };
+        let mut inside = anchor.is_empty();
+        for line in text.lines() {
+            if line.contains("ANCHOR: ") {
+                inside |= is_marker(line, "ANCHOR: ");
+            } else if line.contains("ANCHOR_END: ") {
+                inside &= anchor.is_empty() || !is_marker(line, "ANCHOR_END: ");
+            } else if inside {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    Ok(out)
 }
 
 fn rustc_version(rustc: &str) -> String {

@@ -10,6 +10,7 @@ mod create_api;
 mod create_webhook;
 mod delete;
 mod deploy;
+mod docs;
 mod edit;
 mod envtest;
 mod generate;
@@ -45,6 +46,7 @@ pub(crate) use self::deploy::{
     ApplyArgs, ClusterArgs, DeleteArgs, DeleteCrdsArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs,
     UninstallArgs,
 };
+pub(crate) use self::docs::DocsArgs;
 pub(crate) use self::edit::EditArgs;
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
@@ -117,6 +119,7 @@ pub(crate) enum Command {
     Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),
     Completion(CompletionArgs),
+    Docs(DocsArgs),
     Man(ManArgs),
     Version(VersionArgs),
     // Commands of operator-sdk 0.x.

@@ -144,6 +144,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Up(command) => return run::legacy::up(&command, report),
         Command::Test(command) => return run::legacy::test(&command, report),
         Command::PrintDeps(args) => run::legacy::print_deps(&args, report)?,
+        Command::Docs(args) => run::docs::docs(&args, report)?,
         Command::Man(args) => run::man::man(&args)?,
         Command::Version(args) => report.line(&match args.output {
             VersionOutputArg::Text => report::version(),

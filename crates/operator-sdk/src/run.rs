@@ -7,6 +7,7 @@ pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod deploy;
 pub(crate) mod dev;
+pub(crate) mod docs;
 pub(crate) mod envtest;
 pub(crate) mod generate_bundle;
 pub(crate) mod legacy;

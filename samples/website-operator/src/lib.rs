@@ -14,6 +14,7 @@ pub fn operator() -> Operator {
     operator_with(dns::LogDns)
 }
 
+// ANCHOR: operator
 /// Returns the operator with another DNS provider, such as that of a test.
 pub fn operator_with(dns: impl dns::Dns) -> Operator {
     Operator::new(env!("CARGO_PKG_NAME"))
@@ -24,3 +25,4 @@ pub fn operator_with(dns: impl dns::Dns) -> Operator {
         .webhook(webhook::v1::website_webhook::webhook())
         .managed_certificates()
 }
+// ANCHOR_END: operator

@@ -68,6 +68,7 @@ impl Dns for TestDns {
     }
 }
 
+// ANCHOR: start
 async fn start(dns: &TestDns) -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
@@ -82,6 +83,7 @@ async fn start(dns: &TestDns) -> Result<TestEnv> {
     tokio::spawn(manager.run_until(std::future::pending()));
     Ok(env)
 }
+// ANCHOR_END: start
 
 fn is_available(site: &Website) -> bool {
     let status = site.status.as_ref();

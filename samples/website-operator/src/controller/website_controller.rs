@@ -27,6 +27,7 @@ const IMAGE: &str = "nginxinc/nginx-unprivileged:1.27-alpine";
 const PORT: i32 = 8080;
 const FINALIZER: &str = "web.example.com/dns-record";
 
+// ANCHOR: controller
 /// Returns the controller: it watches Website objects, and the objects that they own.
 pub fn controller(dns: impl Dns) -> Controller<Website> {
     Controller::new(Sites { dns })
@@ -35,12 +36,14 @@ pub fn controller(dns: impl Dns) -> Controller<Website> {
         .owns::<Service>()
         .owns::<Ingress>()
 }
+// ANCHOR_END: controller
 
 /// Reconciles Website objects with a shared DNS provider.
 struct Sites<D> {
     dns: D,
 }
 
+// ANCHOR: reconcile
 impl<D: Dns> Reconciler<Website> for Sites<D> {
     /// Brings the cluster and the DNS provider to the state that one Website describes.
     async fn reconcile(&self, site: Arc<Website>, ctx: Context<Website>) -> Result<Action> {
@@ -68,6 +71,7 @@ impl<D: Dns> Reconciler<Website> for Sites<D> {
         Ok(Action::done())
     }
 }
+// ANCHOR_END: reconcile
 
 fn labels_for(site: &Website) -> BTreeMap<String, String> {
     BTreeMap::from([

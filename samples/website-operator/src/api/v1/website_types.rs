@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
     status = "WebsiteStatus",
     doc = "Website is a set of static pages, served by nginx."
 )]
+// ANCHOR: spec
 #[serde(rename_all = "camelCase")]
 pub struct WebsiteSpec {
     /// The pages by file name, such as `index.html`.
@@ -37,6 +38,7 @@ pub struct WebsiteSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
 }
+// ANCHOR_END: spec
 
 /// The observed state of Website.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]

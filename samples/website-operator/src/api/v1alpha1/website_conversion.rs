@@ -17,6 +17,7 @@ const INDEX: &str = "index.html";
 /// The annotation with the pages that v1alpha1 cannot represent, as JSON.
 const OTHER_PAGES: &str = "web.example.com/other-pages";
 
+// ANCHOR: convert
 impl Convertible for Website {
     type Hub = hub::Website;
 
@@ -65,3 +66,4 @@ impl Convertible for Website {
         })
     }
 }
+// ANCHOR_END: convert

@@ -20,6 +20,7 @@ pub fn webhook() -> Webhook<Website> {
         .conversion(Conversion::new().spoke::<crate::api::v1alpha1::Website>())
 }
 
+// ANCHOR: default
 impl Defaulter<Website> for WebsiteWebhook {
     /// Sets the number of replicas, whose default depends on another field.
     async fn default(&self, _: &AdmissionRequest, object: &mut Website) -> Result<(), Denied> {
@@ -28,6 +29,7 @@ impl Defaulter<Website> for WebsiteWebhook {
         Ok(())
     }
 }
+// ANCHOR_END: default
 
 impl Validator<Website> for WebsiteWebhook {
     /// Validates a new object.
