@@ -9,4 +9,5 @@ pub(crate) mod objects;
 pub(crate) mod operator;
 pub(crate) mod registry;
 pub(crate) mod signal;
+pub(crate) mod temporary;
 pub(crate) mod tls;

@@ -164,26 +164,130 @@ fn a_kubeconfig_that_does_not_exist() {
     assert!(errors.contains("--embedded"), "{errors}");
 }
 
+/// Replaces the sources of a project by a program that needs no dependencies.
+fn replace_program(dir: &Dir, main: &str, lib: &str) {
+    dir.write(
+        "Cargo.toml",
+        "[package]\nname = \"memcached-operator\"\nversion = \"0.0.1\"\nedition = \"2024\"\n[workspace]\n",
+    );
+    dir.write("src/lib.rs", lib);
+    dir.write("src/main.rs", main);
+    std::fs::remove_file(dir.path.join("Cargo.lock")).unwrap();
+}
+
+#[test]
+fn the_operator_gets_the_context() {
+    let dir = Dir::project();
+    let main = r#"fn main() {
+        let arguments = ["config", "view", "--minify", "-o", "jsonpath={.current-context} {..server} {..namespace}"];
+        assert!(std::process::Command::new("kubectl").args(arguments).status().unwrap().success());
+    }"#;
+    replace_program(&dir, main, "");
+    let kubeconfig = |name: &str, contexts: &str| {
+        let cluster = format!("{{name: {name}, cluster: {{server: 'https://{name}.example.com'}}}}");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {name}\nclusters: [{cluster}]\ncontexts: [{contexts}]\n"
+        );
+        dir.write(name, &text);
+    };
+    kubeconfig(
+        "one",
+        "{name: one, context: {cluster: one}}, {name: 'a: b', context: {cluster: two, namespace: team}}",
+    );
+    kubeconfig("two", "{name: two, context: {cluster: two}}");
+    let temporary = Dir::named("temporary");
+    let run = |arguments: &[&str]| {
+        let mut command = sdk();
+        command.args(["run", "local"]).args(arguments);
+        command
+            .env("KUBECONFIG", "one:two")
+            .env("TMPDIR", &temporary.path);
+        command.env("CARGO_TARGET_DIR", dir.path.join("target"));
+        command.current_dir(&dir.path).output().unwrap()
+    };
+    for (arguments, expected) in [
+        (&["--context", "two"][..], "two https://two.example.com "),
+        (&["--context", "a: b"], "a: b https://two.example.com team"),
+        (
+            &["--context", "one", "--kubeconfig", "one"],
+            "one https://one.example.com ",
+        ),
+        (&["--kubeconfig", "two"], "two https://two.example.com "),
+    ] {
+        assert_eq!(
+            common::succeeded(arguments, run(arguments)),
+            expected,
+            "{arguments:?}"
+        );
+    }
+    let left = std::fs::read_dir(&temporary.path).unwrap().count();
+    assert_eq!(left, 0, "the selection of the context is removed");
+}
+
+#[test]
+fn a_context_that_does_not_exist() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.write("kubeconfig", "contexts: [{name: here, context: {cluster: a}}]\n");
+    for command in [
+        &["run", "local"][..],
+        &["dev"],
+        &["crd", "diff", "cluster", "config/crd/bases"],
+    ] {
+        let errors = dir.fails(&[command, &["--kubeconfig", "kubeconfig", "--context", "there"]].concat());
+        assert!(
+            errors.contains("the kubeconfig has no context \"there\""),
+            "{errors}"
+        );
+        assert!(errors.contains("use one of its contexts: here"), "{errors}");
+    }
+    let output = dir.run(&["run", "local", "--embedded", "--context", "here"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("'--embedded' cannot be used with '--context"),
+        "{errors}"
+    );
+}
+
+/// Returns the number of entries with the names of temporary directories.
+fn temporary_directories(parent: &Dir) -> usize {
+    std::fs::read_dir(&parent.path).unwrap().count()
+}
+
+#[test]
+fn directories_of_a_killed_process_are_removed_at_the_next_start() {
+    let dir = Dir::named("cluster");
+    let up = || {
+        let mut command = sdk();
+        command.args(["cluster", "up"]).env("TMPDIR", &dir.path);
+        let mut cluster = Running::start(&mut command);
+        cluster.line_with("ready");
+        cluster
+    };
+    let killed = up();
+    let of_one = temporary_directories(&dir);
+    assert!(of_one > 0);
+    let other = up();
+    assert_eq!(temporary_directories(&dir), 2 * of_one, "those in use are kept");
+    killed.kill();
+    let next = up();
+    assert_eq!(temporary_directories(&dir), 2 * of_one);
+    assert!(other.stop().success() && next.stop().success());
+    assert_eq!(temporary_directories(&dir), 0);
+}
+
 /// Cargo takes two projects of one name in one target directory for each other.
 #[test]
 fn projects_of_one_name_may_share_a_target_directory() {
     let target = Dir::named("target");
     let project = |says: &str| {
         let dir = Dir::project();
-        dir.write(
-            "Cargo.toml",
-            "[package]\nname = \"memcached-operator\"\nversion = \"0.0.1\"\nedition = \"2024\"\n[workspace]\n",
-        );
-        dir.write(
-            "src/lib.rs",
+        replace_program(
+            &dir,
+            "fn main() { println!(\"{}\", memcached_operator::says()) }\n",
             &format!("pub fn says() -> &'static str {{ {says:?} }}\n"),
         );
-        dir.write(
-            "src/main.rs",
-            "fn main() { println!(\"{}\", memcached_operator::says()) }\n",
-        );
         dir.write("kubeconfig", "");
-        std::fs::remove_file(dir.path.join("Cargo.lock")).unwrap();
         dir
     };
     // Both are older than either build.

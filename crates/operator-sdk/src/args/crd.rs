@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::deploy::ClusterArgs;
+
 /// Check CustomResourceDefinitions, compare them, and validate objects against them, without a cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CrdCommand {
@@ -51,9 +53,8 @@ pub(crate) struct DiffArgs {
     /// The new CRDs.
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
-    /// The kubeconfig of the cluster, if OLD or NEW is `cluster`.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// Output format of the changes.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) output: OutputArg,

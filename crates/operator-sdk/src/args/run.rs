@@ -51,7 +51,7 @@ pub(crate) struct OldLocalArgs {
 /// build.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
-    after_help = "Examples:\n  operator-sdk run local --embedded -- --zap-log-level=info\n  operator-sdk run local --watch-namespace default --enable-webhooks"
+    after_help = "Examples:\n  operator-sdk run local --embedded -- --zap-log-level=info\n  operator-sdk run local --context kind-dev --watch-namespace default --enable-webhooks"
 )]
 pub(crate) struct LocalArgs {
     /// Start a control plane for the operator, in this process.
@@ -63,6 +63,9 @@ pub(crate) struct LocalArgs {
     /// The kubeconfig to use; with `--embedded`, the file to write the kubeconfig of the control plane to.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: the current context].
+    #[arg(long, value_name = "NAME", conflicts_with = "embedded")]
+    pub(crate) context: Option<String>,
     /// Build an optimized program.
     #[arg(long)]
     pub(crate) release: bool,

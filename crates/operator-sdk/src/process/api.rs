@@ -288,6 +288,15 @@ pub(crate) fn processes_directory(
     Ok(directory.map(PathBuf::from).filter(|path| path.is_dir()))
 }
 
+/// Checks that the kubeconfig has a context.
+pub(crate) fn check_context(kubeconfig: Option<&Path>, name: &str) -> Result<(), ApiError> {
+    let options = KubeConfigOptions {
+        context: Some(name.to_owned()),
+        ..KubeConfigOptions::default()
+    };
+    kubeconfig_of(kubeconfig, &options).map(drop)
+}
+
 async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Result<kube::Config, ApiError> {
     let file = kubeconfig_of(path, options)?;
     kube::Config::from_custom_kubeconfig(file, options)
@@ -324,6 +333,7 @@ fn unusable(path: Option<&Path>, error: &KubeconfigError) -> ApiError {
         None => ApiError::NoCluster(reason),
     }
 }
+
 /// Returns the innermost cause of an error, which has the reason: the outer ones only say that a request failed.
 fn cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());

@@ -1,7 +1,6 @@
 //! The embedded control plane in this process, with its kubeconfig on disk.
 
 use std::fs::{self, OpenOptions};
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -12,6 +11,7 @@ use operator_apiserver::{ApiServer, ListenOptions, Listener};
 use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes};
 use serde_json::{Value, json};
 
+use super::temporary::{TemporaryDirectory, TemporaryError};
 use crate::failure::Hinted;
 
 /// The extension of the cluster in a kubeconfig with the directory of its local programs.
@@ -65,6 +65,8 @@ pub(crate) enum ClusterError {
     Port { path: PathBuf, source: io::Error },
     #[error("cannot create the directory {} for local programs: {source}", path.display())]
     Processes { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Temporary(#[from] TemporaryError),
     #[error("cannot write the kubeconfig {}: {source}", path.display())]
     Kubeconfig { path: PathBuf, source: io::Error },
     #[error("the file {} exists and is not a kubeconfig of an embedded control plane", .0.display())]
@@ -87,8 +89,9 @@ impl Hinted for ClusterError {
             ),
             Self::NotDirectory(_) => "use a directory with `--data-dir`".to_owned(),
             Self::Processes { .. } => {
-                "free space in it, or use another directory with TMPDIR or `--data-dir`".to_owned()
+                "free space in it, or use another directory with `--data-dir`".to_owned()
             }
+            Self::Temporary(error) => return error.hint(),
             Self::Port { .. } => "use a writable directory with `--data-dir`".to_owned(),
             Self::Kubeconfig { .. } => "use another file with `--kubeconfig`".to_owned(),
             Self::Foreign(_) => {
@@ -129,7 +132,7 @@ impl Cluster {
             remember_port(data, listener.local_addr().port())?;
         }
         let directory = ProcessDirectory::make(data)?;
-        let text = with_processes(&listener.kubeconfig(), &directory.path);
+        let text = with_processes(&listener.kubeconfig(), directory.path());
         let control_plane = ControlPlane::start(
             &server.client(),
             Options {
@@ -144,7 +147,7 @@ impl Cluster {
                 container_events: true,
                 root_ca: listener.authority().to_owned(),
                 olm: options.olm,
-                processes: Some(Processes::new(&server, &listener, &directory.path)),
+                processes: Some(Processes::new(&server, &listener, directory.path())),
                 ..Options::default()
             },
         );
@@ -279,16 +282,15 @@ fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
 
 /// The directory in which programs of pods are registered, and their credentials are kept while they run.
 #[derive(Debug)]
-struct ProcessDirectory {
-    path: PathBuf,
-    keep: bool,
+enum ProcessDirectory {
+    Temporary(TemporaryDirectory),
+    InData(PathBuf),
 }
 
 impl ProcessDirectory {
     fn make(data: Option<&Path>) -> Result<Self, ClusterError> {
         let Some(data) = data else {
-            let path = temporary_directory()?;
-            return Ok(Self { path, keep: false });
+            return Ok(Self::Temporary(TemporaryDirectory::create()?));
         };
         let failed = |source| ClusterError::Processes {
             path: data.join("processes"),
@@ -298,14 +300,13 @@ impl ProcessDirectory {
         let path = std::path::absolute(data.join("processes")).map_err(failed)?;
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&path);
         made.map_err(failed)?;
-        Ok(Self { path, keep: true })
+        Ok(Self::InData(path))
     }
-}
 
-impl Drop for ProcessDirectory {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = fs::remove_dir_all(&self.path);
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(directory) => directory.path(),
+            Self::InData(path) => path,
         }
     }
 }
@@ -329,7 +330,7 @@ struct Kubeconfig {
     path: PathBuf,
     keep: bool,
     /// The temporary directory that was created for it.
-    directory: Option<PathBuf>,
+    _directory: Option<TemporaryDirectory>,
 }
 
 fn check_replaceable(path: &Path) -> Result<(), ClusterError> {
@@ -353,14 +354,14 @@ impl Kubeconfig {
         let (path, directory) = match path {
             Some(path) => (path, None),
             None => {
-                let directory = temporary_directory()?;
-                (directory.join("kubeconfig"), Some(directory))
+                let directory = TemporaryDirectory::create()?;
+                (directory.path().join("kubeconfig"), Some(directory))
             }
         };
         let kubeconfig = Self {
             path,
             keep,
-            directory,
+            _directory: directory,
         };
         write_private(&kubeconfig.path, text).map_err(|source| ClusterError::Kubeconfig {
             path: kubeconfig.path.clone(),
@@ -376,22 +377,7 @@ impl Drop for Kubeconfig {
             return;
         }
         let _ = fs::remove_file(&self.path);
-        if let Some(directory) = &self.directory {
-            let _ = fs::remove_dir(directory);
-        }
     }
-}
-
-/// Creates a directory with a name that other users cannot guess.
-fn temporary_directory() -> Result<PathBuf, ClusterError> {
-    let random = RandomState::new().hash_one(std::process::id());
-    let directory = std::env::temp_dir().join(format!("operator-sdk-{random:016x}"));
-    let made = fs::DirBuilder::new().mode(0o700).create(&directory);
-    made.map_err(|source| ClusterError::Kubeconfig {
-        path: directory.clone(),
-        source,
-    })?;
-    Ok(directory)
 }
 
 /// Writes a file through a rename, so that readers see all of it or none.

@@ -16,7 +16,8 @@ use crate::failure::Hinted;
 pub(crate) struct Start {
     pub(crate) program: PathBuf,
     pub(crate) directory: PathBuf,
-    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The value of `KUBECONFIG`; `None` inherits it.
+    pub(crate) kubeconfig: Option<OsString>,
     /// The namespaces to watch, separated by commas; empty means all.
     pub(crate) watch_namespace: Option<String>,
     pub(crate) arguments: Vec<OsString>,
@@ -104,44 +105,71 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Returns the kubeconfig of a client: the given file, or `KUBECONFIG`, or the file in the home directory. Returns
-/// `None` if the operator finds it by itself.
-pub(crate) fn find_kubeconfig(named: Option<&Path>) -> Result<Option<PathBuf>, NoKubeconfig> {
+/// Returns the value of `KUBECONFIG` for the operator: the given kubeconfig, and with a context a file in `directory`
+/// that selects it. Returns `None` if the operator finds its kubeconfig itself.
+pub(crate) fn kubeconfig(
+    named: Option<&Path>,
+    context: Option<(&str, &Path)>,
+) -> Result<Option<OsString>, KubeconfigError> {
     // The operator reads the variable itself, and merges several files.
-    let found = kubeconfig_file(named)?;
-    Ok(named.is_some().then_some(found))
+    let files = kubeconfig_files(named)?;
+    let Some((name, directory)) = context else {
+        return Ok(named.and_then(|_| Some(files.first()?.clone().into_os_string())));
+    };
+    // Of the files in the list, the first that sets the current context wins.
+    let selection = directory.join("context");
+    let text = format!("current-context: {}\n", serde_json::Value::from(name));
+    std::fs::write(&selection, text).map_err(|source| KubeconfigError::Selection {
+        path: selection.clone(),
+        source,
+    })?;
+    let all = std::iter::once(selection).chain(files);
+    Ok(Some(std::env::join_paths(all)?))
 }
 
-/// Returns the file that [`find_kubeconfig`] finds; the first one of several.
-pub(crate) fn kubeconfig_file(named: Option<&Path>) -> Result<PathBuf, NoKubeconfig> {
-    if let Some(path) = named {
-        let whole = path.canonicalize().map_err(|_| NoKubeconfig(path.to_owned()))?;
-        return if whole.is_file() {
-            Ok(whole)
-        } else {
-            Err(NoKubeconfig(path.to_owned()))
-        };
-    }
-    let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
-        .filter(|value| !value.is_empty())
-        .map(|value| std::env::split_paths(&value).collect())
-        .unwrap_or_default();
+/// Returns the existing kubeconfigs: the given file, or those of `KUBECONFIG`, or the file in the home directory.
+fn kubeconfig_files(named: Option<&Path>) -> Result<Vec<PathBuf>, KubeconfigError> {
+    let listed: Vec<PathBuf> = match named {
+        Some(path) => vec![path.to_owned()],
+        None => {
+            let value = std::env::var_os("KUBECONFIG").unwrap_or_default();
+            let listed = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty());
+            listed.collect()
+        }
+    };
     let candidates = if listed.is_empty() {
         let home = std::env::var_os("HOME").unwrap_or_default();
         vec![Path::new(&home).join(".kube/config")]
     } else {
         listed
     };
-    let existing = candidates.iter().find(|path| path.is_file()).cloned();
-    existing.ok_or_else(|| NoKubeconfig(candidates.into_iter().next().unwrap_or_default()))
+    let existing = candidates.iter().filter(|path| path.is_file());
+    // The operator may run in another directory.
+    let existing: Vec<PathBuf> = existing.filter_map(|path| path.canonicalize().ok()).collect();
+    if existing.is_empty() {
+        let first = candidates.into_iter().next().unwrap_or_default();
+        return Err(KubeconfigError::Missing(first));
+    }
+    Ok(existing)
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the kubeconfig {} does not exist", .0.display())]
-pub(crate) struct NoKubeconfig(PathBuf);
+pub(crate) enum KubeconfigError {
+    #[error("the kubeconfig {} does not exist", .0.display())]
+    Missing(PathBuf),
+    #[error("cannot write {}: {source}", path.display())]
+    Selection { path: PathBuf, source: io::Error },
+    #[error("the kubeconfig cannot be in a list: {0}")]
+    Path(#[from] std::env::JoinPathsError),
+}
 
-impl Hinted for NoKubeconfig {
+impl Hinted for KubeconfigError {
     fn hint(&self) -> Option<String> {
-        Some("give one with `--kubeconfig`, or use `--embedded` to start a control plane".to_owned())
+        let hint = match self {
+            Self::Missing(_) => "give one with `--kubeconfig`, or use `--embedded` to start a control plane",
+            Self::Selection { .. } => "free space in its directory, or choose another one with TMPDIR",
+            Self::Path(_) => "use a path without a colon with `--kubeconfig`",
+        };
+        Some(hint.to_owned())
     }
 }

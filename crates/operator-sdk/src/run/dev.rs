@@ -36,10 +36,10 @@ pub(crate) fn dev(args: &DevArgs, report: &Report) -> Result<ExitCode, Failure> 
     local::check(&args.local)?;
     let project = Project::read(&current_directory()?)?;
     local::check_conversions(&project, &args.local, report)?;
-    let named = local::kubeconfig(&args.local)?;
+    let selected = local::Selected::of(&args.local)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
-        let world = World::open(&project, &args.local, named, report).await?;
+        let world = World::open(&project, &args.local, selected, report).await?;
         let mut loop_ = Loop {
             api: world.api().await?,
             world: &world,

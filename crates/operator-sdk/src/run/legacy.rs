@@ -15,6 +15,7 @@ use crate::args::{
 };
 use crate::failure::{Failure, Hinted};
 use crate::plan::Plan;
+use crate::process::temporary::TemporaryDirectory;
 use crate::project::{Project, layout};
 use crate::report::Report;
 
@@ -479,7 +480,8 @@ pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Fa
         "cargo is the only dependency manager",
         "omit it",
     )])?;
-    let folder = Scratch::new("my-operator")?;
+    let temporary = TemporaryDirectory::create()?;
+    let folder = temporary.directory("my-operator")?;
     let mut init: Vec<OsString> = vec!["operator-sdk".into(), "init".into()];
     if let Some(path) = &args.sdk_path {
         init.extend(["--sdk-path".into(), path.clone().into_os_string()]);
@@ -487,8 +489,8 @@ pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Fa
     let Ok(Today::Init(init)) = Cli::try_parse_from(init).map(|cli| cli.command) else {
         return Err(LegacyError::Command("init".to_owned()).into());
     };
-    scaffold::init_in(folder.path(), &init)?;
-    let path = folder.path().join("Cargo.toml");
+    scaffold::init_in(&folder, &init)?;
+    let path = folder.join("Cargo.toml");
     let text = fs::read_to_string(&path).map_err(|source| LegacyError::File { path, source })?;
     if args.as_file {
         report.text(&text);
@@ -506,36 +508,4 @@ pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Fa
         }
     }
     Ok(())
-}
-
-/// A temporary directory with a given name; it is removed when the value is dropped.
-pub(crate) struct Scratch {
-    outer: PathBuf,
-    inner: PathBuf,
-}
-
-// === impl Scratch ===
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Result<Self, LegacyError> {
-        let begin = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let unique = format!("operator-sdk-{}-{}", std::process::id(), begin.as_nanos());
-        let outer = std::env::temp_dir().join(unique);
-        let inner = outer.join(name);
-        fs::create_dir_all(&inner).map_err(|source| LegacyError::File {
-            path: inner.clone(),
-            source,
-        })?;
-        Ok(Self { outer, inner })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.inner
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.outer);
-    }
 }

@@ -11,11 +11,12 @@ use super::webhooks::Webhooks;
 use crate::args::{LocalArgs, RunArgs, RunCommand};
 use crate::failure::Failure;
 use crate::plan::{self, PlanError};
-use crate::process::api::Api;
+use crate::process::api::{self, Api};
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::operator::{self, Operator, Start};
 use crate::process::signal::{Ends, INTERRUPTED};
+use crate::process::temporary::TemporaryDirectory;
 use crate::project::{Project, Resource, layout};
 use crate::report::Report;
 
@@ -28,14 +29,14 @@ pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failu
     check(args)?;
     let project = Project::read(&current_directory()?)?;
     check_conversions(&project, args, report)?;
-    let named = kubeconfig(args)?;
+    let selected = Selected::of(args)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let built = cargo::build_until(&project.root, &build_options(args), ends.next()).await?;
         let Some(program) = built else {
             return Ok(ExitCode::from(INTERRUPTED));
         };
-        let world = World::open(&project, args, named, report).await?;
+        let world = World::open(&project, args, selected, report).await?;
         let outcome = world.run(program, args, &mut ends, report).await;
         world.close().await;
         outcome
@@ -107,11 +108,42 @@ fn with_webhooks(project: &Project, args: &LocalArgs) -> bool {
     args.webhooks.enable_webhooks.unwrap_or_else(default)
 }
 
-pub(crate) fn kubeconfig(args: &LocalArgs) -> Result<Option<PathBuf>, Failure> {
-    if args.embedded {
-        return Ok(None);
+/// The existing cluster that `--kubeconfig` and `--context` select; empty with `--embedded`.
+#[derive(Default)]
+pub(crate) struct Selected {
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    /// The value of `KUBECONFIG` for the operator; `None` inherits it.
+    variable: Option<OsString>,
+    /// Has the file that selects the context.
+    _directory: Option<TemporaryDirectory>,
+}
+
+// === impl Selected ===
+
+impl Selected {
+    pub(crate) fn of(args: &LocalArgs) -> Result<Self, Failure> {
+        if args.embedded {
+            return Ok(Self::default());
+        }
+        let named = args.kubeconfig.as_deref();
+        let Some(context) = args.context.as_deref() else {
+            return Ok(Self {
+                variable: operator::kubeconfig(named, None)?,
+                kubeconfig: args.kubeconfig.clone(),
+                ..Self::default()
+            });
+        };
+        let directory = TemporaryDirectory::create()?;
+        let variable = operator::kubeconfig(named, Some((context, directory.path())))?;
+        api::check_context(named, context)?;
+        Ok(Self {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+            variable,
+            _directory: Some(directory),
+        })
     }
-    Ok(operator::find_kubeconfig(args.kubeconfig.as_deref())?)
 }
 
 pub(crate) fn build_options(args: &LocalArgs) -> BuildOptions {
@@ -125,8 +157,7 @@ pub(crate) fn build_options(args: &LocalArgs) -> BuildOptions {
 pub(crate) struct World<'a> {
     pub(crate) project: &'a Project,
     cluster: Option<Cluster>,
-    /// The kubeconfig; `None` if the operator finds it itself.
-    pub(crate) kubeconfig: Option<PathBuf>,
+    selected: Selected,
 }
 
 // === impl World ===
@@ -135,21 +166,26 @@ impl<'a> World<'a> {
     pub(crate) async fn open(
         project: &'a Project,
         args: &LocalArgs,
-        named: Option<PathBuf>,
+        selected: Selected,
         report: &Report,
     ) -> Result<Self, Failure> {
         if !args.embedded {
             return Ok(Self {
                 project,
                 cluster: None,
-                kubeconfig: named,
+                selected,
             });
         }
         let cluster = embedded(&project.root, args, report).await?;
+        let kubeconfig = absolute(cluster.kubeconfig());
         Ok(Self {
             project,
-            kubeconfig: Some(absolute(cluster.kubeconfig())),
             cluster: Some(cluster),
+            selected: Selected {
+                variable: Some(kubeconfig.clone().into_os_string()),
+                kubeconfig: Some(kubeconfig),
+                ..Selected::default()
+            },
         })
     }
 
@@ -160,7 +196,10 @@ impl<'a> World<'a> {
     }
 
     pub(crate) async fn api(&self) -> Result<Api, Failure> {
-        Ok(Api::infer(self.kubeconfig.as_deref(), None).await?)
+        let Selected {
+            kubeconfig, context, ..
+        } = &self.selected;
+        Ok(Api::infer(kubeconfig.as_deref(), context.as_deref()).await?)
     }
 
     /// Returns the options for starting the operator.
@@ -196,7 +235,7 @@ impl<'a> World<'a> {
         Ok(Start {
             program,
             directory: self.project.root.clone(),
-            kubeconfig: self.kubeconfig.clone(),
+            kubeconfig: self.selected.variable.clone(),
             watch_namespace: args.watch_namespace.clone(),
             arguments,
             environment,

@@ -180,7 +180,7 @@ async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), 
     let mut operator = Operator::start(&Start {
         program,
         directory: directory.to_owned(),
-        kubeconfig: Some(cluster.kubeconfig().to_owned()),
+        kubeconfig: Some(cluster.kubeconfig().to_owned().into_os_string()),
         watch_namespace: None,
         // Another operator may use the default port of the probes.
         arguments: vec!["--health-probe-bind-address=0".into()],

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::legacy::Scratch;
 use super::scaffold::{current_directory, default_source, finish, sdk_at};
 use super::texts;
 use crate::apply;
@@ -13,6 +12,7 @@ use crate::args::UpgradeArgs;
 use crate::failure::{Failure, Hinted};
 use crate::merge::{self, Sides};
 use crate::plan::{Plan, sdk};
+use crate::process::temporary::TemporaryDirectory;
 use crate::project::{Project, layout};
 use crate::record::{self, Record, RecordError};
 use crate::report::Report;
@@ -224,11 +224,12 @@ fn scaffold(root: &Path, commands: &[Vec<String>]) -> Result<BTreeMap<String, St
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let scratch = Scratch::new(&name)?;
+    let temporary = TemporaryDirectory::create()?;
+    let scratch = temporary.directory(&name)?;
     for words in commands {
-        replay(scratch.path(), words)?;
+        replay(&scratch, words)?;
     }
-    let mut files = texts::of(scratch.path());
+    let mut files = texts::of(&scratch);
     files.retain(|path, _| !is_generated(path));
     Ok(files)
 }

@@ -8,9 +8,9 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::legacy::Scratch;
 use crate::failure::{Failure, Hinted};
 use crate::process::api::{Api, ApiError};
+use crate::process::temporary::TemporaryDirectory;
 use crate::process::tls;
 use crate::report::Report;
 
@@ -49,7 +49,7 @@ pub(crate) struct Webhooks {
     port: u16,
     authority: String,
     described: Value,
-    certificates: Scratch,
+    certificates: TemporaryDirectory,
     /// The registrations to undo.
     registered: Vec<Registered>,
 }
@@ -77,7 +77,7 @@ impl Webhooks {
             return Ok(None);
         }
         let host = host.unwrap_or(THIS_MACHINE);
-        let certificates = Scratch::new("certificates")?;
+        let certificates = TemporaryDirectory::create()?;
         let authority = tls::issue(certificates.path(), host)?;
         Ok(Some(Self {
             name: project.to_owned(),

@@ -1,7 +1,7 @@
 //! `crd diff`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use structural_schema::crd::diff::{self, Change, Severity};
 
 use super::counted;
 use super::source::{self, SourceError, Text};
-use crate::args::{DiffArgs, OutputArg};
+use crate::args::{ClusterArgs, DiffArgs, OutputArg};
 use crate::failure::Failure;
 use crate::process::api::Api;
-use crate::process::{git, operator};
+use crate::process::git;
 use crate::report::Report;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -28,9 +28,8 @@ struct Changed {
 
 /// `operator-sdk crd diff`.
 pub(crate) fn diff(args: &DiffArgs, report: &Report) -> Result<ExitCode, Failure> {
-    let kubeconfig = args.kubeconfig.as_deref();
-    let mut old = definitions(&args.old, kubeconfig)?;
-    let mut new = definitions(&args.new, kubeconfig)?;
+    let mut old = definitions(&args.old, &args.cluster)?;
+    let mut new = definitions(&args.new, &args.cluster)?;
     // A cluster also has CRDs of other projects: those that the other side does not have are ignored.
     if args.old == "cluster" {
         old.retain(|name, _| new.contains_key(name));
@@ -114,9 +113,9 @@ fn as_json(changed: &Changed) -> Value {
 }
 
 /// Returns the CRDs of one side.
-fn definitions(side: &str, kubeconfig: Option<&Path>) -> Result<Definitions, Failure> {
+fn definitions(side: &str, cluster: &ClusterArgs) -> Result<Definitions, Failure> {
     if side == "cluster" {
-        return in_cluster(kubeconfig);
+        return in_cluster(cluster);
     }
     let texts = match side.strip_prefix("git:").and_then(|rest| rest.split_once(':')) {
         Some((revision, path)) => git::files(revision, path)?
@@ -146,10 +145,9 @@ fn definitions(side: &str, kubeconfig: Option<&Path>) -> Result<Definitions, Fai
     Ok(found)
 }
 
-fn in_cluster(kubeconfig: Option<&Path>) -> Result<Definitions, Failure> {
-    let file = operator::kubeconfig_file(kubeconfig)?;
+fn in_cluster(cluster: &ClusterArgs) -> Result<Definitions, Failure> {
     super::super::block_on(async {
-        let api = Api::connect(&file).await?;
+        let api = Api::infer(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
         let list = api.get(DEFINITIONS).await?.unwrap_or_default();
         let items = list.get("items").and_then(Value::as_array).cloned();
         let named = items.unwrap_or_default().into_iter().filter_map(|item| {
