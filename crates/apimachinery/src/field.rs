@@ -82,7 +82,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// What is wrong with a field.
+/// The type of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorType {
     /// A value is missing: `FieldValueRequired`.
@@ -91,7 +91,7 @@ pub enum ErrorType {
     Duplicate,
     /// A value is malformed or out of range: `FieldValueInvalid`.
     Invalid,
-    /// A value is none of the allowed ones: `FieldValueNotSupported`.
+    /// A value that is not one of the allowed ones: `FieldValueNotSupported`.
     NotSupported,
     /// A value must not be given here: `FieldValueForbidden`.
     Forbidden,
@@ -149,7 +149,7 @@ impl ErrorType {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Error {
-    /// What kind of error this is.
+    /// The type of the error.
     pub kind: ErrorType,
     /// Where: `<nil>` is written for the empty path by some of the real server's validators.
     pub field: Path,

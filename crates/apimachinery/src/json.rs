@@ -195,7 +195,7 @@ fn extend_hash(hash: u64, text: &str) -> u64 {
     })
 }
 
-/// Where the parser is: `spec.containers[0].name`.
+/// The current path of the parser: `spec.containers[0].name`.
 #[derive(Default)]
 struct Path(Vec<Step>);
 
@@ -291,7 +291,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     fn next_token(&mut self) -> Result<u8, String> {
         self.skip_space();
         self.next()
@@ -467,7 +467,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The rest of a string whose opening quote has been read. What is no UTF-8 is replaced, as Go does.
+    /// Returns the rest of a string after its opening quote. Invalid UTF-8 is replaced, as in Go.
     fn string(&mut self) -> Result<String, String> {
         let mut text = String::new();
         loop {

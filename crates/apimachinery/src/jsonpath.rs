@@ -38,7 +38,7 @@ enum Operand {
     Path(Vec<Step>),
 }
 
-/// Why a text is no path.
+/// The reason why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid JSON path {path:?}: {reason}")]
 pub struct InvalidPath {
@@ -133,7 +133,7 @@ fn field_name(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// What stands between a bracket and its partner, quotes and nested brackets respected.
+/// Returns the text between a bracket and its partner, with quotes and nested brackets respected.
 fn bracket(text: &str) -> Result<(&str, &str), &'static str> {
     let mut depth = 0_usize;
     let mut quote = None;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the text at a path of fields; empty if there is none.
+/// Returns the text at a path of fields, or an empty string.
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     get(object, path).and_then(Value::as_str).unwrap_or_default()
 }
@@ -12,22 +12,22 @@ pub fn get<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, field| value.get(field))
 }
 
-/// Returns `metadata.name`; empty if there is none.
+/// Returns `metadata.name`, or an empty string.
 pub fn name(object: &Value) -> &str {
     text(object, &["metadata", "name"])
 }
 
-/// Returns `metadata.namespace`; empty if there is none.
+/// Returns `metadata.namespace`, or an empty string.
 pub fn namespace(object: &Value) -> &str {
     text(object, &["metadata", "namespace"])
 }
 
-/// Returns `metadata.uid`; empty if there is none.
+/// Returns `metadata.uid`, or an empty string.
 pub fn uid(object: &Value) -> &str {
     text(object, &["metadata", "uid"])
 }
 
-/// Returns `metadata.resourceVersion`; empty if there is none.
+/// Returns `metadata.resourceVersion`, or an empty string.
 pub fn resource_version(object: &Value) -> &str {
     text(object, &["metadata", "resourceVersion"])
 }

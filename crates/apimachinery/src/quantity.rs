@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// How a quantity is written.
+/// The notation of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// `1e6`.
@@ -306,7 +306,7 @@ fn approximate(nanos: i128) -> f64 {
     nanos as f64
 }
 
-/// What a suffix multiplies by: a power of ten, or of two.
+/// The factor of a suffix: a power of ten, or of two.
 #[derive(Clone, Copy)]
 enum Scale {
     Decimal(i32),

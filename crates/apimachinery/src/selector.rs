@@ -73,7 +73,7 @@ impl LabelSelector {
 }
 
 /// Evaluates a `metav1.LabelSelector` on labels without parsing it first: an empty selector selects everything, and a value
-/// that is no object selects nothing. `label` returns the value of a label.
+/// that is not an object selects nothing. `label` returns the value of a label.
 ///
 /// ```
 /// use apimachinery::selector::selects;

@@ -92,7 +92,7 @@ struct Loader<'a> {
     repeated_bytes: usize,
     duplicates: Vec<String>,
     duplicate_bytes: usize,
-    /// Where the nodes of the document stand, if somebody wants to know.
+    /// The positions of the nodes of the document, if they are requested.
     places: Option<located::Places>,
 }
 
@@ -323,7 +323,7 @@ enum Contents {
 #[derive(Default)]
 struct Mapping {
     fields: Map<String, Value>,
-    /// What `<<` brings in.
+    /// The values that `<<` merges.
     merged: Vec<Value>,
     /// The key of the value that comes next.
     key: Option<Key>,

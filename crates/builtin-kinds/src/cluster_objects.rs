@@ -71,7 +71,7 @@ struct Entry {
     kind: &'static str,
     name: &'static str,
     fields: Vec<&'static str>,
-    /// What follows the name, as one text.
+    /// The text after the name.
     rest: &'static str,
     lines: Vec<&'static str>,
 }

@@ -102,9 +102,9 @@ const VOLUME_SOURCES: &[&str] = &[
 
 #[derive(Default)]
 struct Decoder {
-    /// Where the decoder stands, with indexes and map keys.
+    /// The current path, with indexes and map keys.
     path: String,
-    /// Where it stands as Go's error texts say it: field names only.
+    /// The current path as in Go's error texts: field names only.
     fields: Vec<&'static str>,
     /// The struct whose field is being decoded.
     parent: Option<&'static GoStruct>,
@@ -167,7 +167,7 @@ impl Decoder {
         object.retain(|name, _| go.has_field(name));
     }
 
-    /// What a field is written as; `None` when it is left out.
+    /// Decodes a field; `None` if it is omitted.
     fn field(&mut self, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
         let absent = if field.omit_empty { None } else { Some(Value::Null) };
         if field.pointer && value.is_null() {
@@ -215,7 +215,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the field that is decoded is one of a schema.
+    /// Reports whether the current field belongs to a schema.
     fn is_in_schema(&self) -> bool {
         self.parent.is_some_and(|go| go.name == SCHEMA)
     }
@@ -390,7 +390,7 @@ impl Decoder {
     }
 }
 
-/// What Go calls a value that it cannot store. A number is named when only its size or its decimals are wrong.
+/// Returns Go's name of a value that it cannot store. A number is printed only if its size or its decimals are wrong.
 pub(super) fn describe(value: &Value, go_type: &str) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -67,7 +67,7 @@ impl Rule {
 /// The rules of one type, which is named without `io.k8s.api.`.
 type TypeRules = (&'static str, &'static [Rule]);
 
-/// How values below a field are reached.
+/// A step from a field to the values below it.
 #[derive(Clone, Copy)]
 enum Shape {
     Struct,
@@ -75,7 +75,7 @@ enum Shape {
     Map,
 }
 
-/// What to do with a value of one type: its rules, and the fields below which there are rules too.
+/// The rules for values of one type, and the fields below which there are rules too.
 #[derive(Default)]
 struct Plan {
     rules: Vec<Rule>,

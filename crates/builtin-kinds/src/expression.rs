@@ -10,11 +10,11 @@ use kubernetes_cel::value::{Value, from_json};
 use kubernetes_cel::{Activation, Checked, Failure, Lookup, Variables, check, evaluate, parse};
 use serde_json::Value as Json;
 
-/// What one expression may cost.
+/// The cost limit of one expression at run time.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
-/// What all expressions of a policy may cost for one binding and parameter.
+/// The cost limit of all expressions of a policy for one binding and parameter.
 pub const BUDGET: u64 = 10_000_000;
-/// What all match conditions of a policy or webhook may cost.
+/// The cost limit of all match conditions of a policy or webhook.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
 /// The height of the trees of variables that are evaluated inside each other; the parser limits one expression to this
@@ -129,7 +129,7 @@ impl Environment {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What validation says of it.
+    /// The message of validation.
     pub fn compile(&self, source: &str, returns: Returns) -> Result<Checked, String> {
         let checked = parse(source)
             .and_then(|expr| check(expr, &self.names))
@@ -503,10 +503,10 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Whether all conditions are true. One that is false decides, whatever the others are.
+    /// Returns true if all conditions are true. A false condition decides, whatever the others are.
     ///
     /// # Errors
-    /// Why conditions have no value, if none is false.
+    /// The errors of conditions without a value, if no condition is false.
     pub fn hold(&self, scope: &Scope<'_>) -> Result<bool, String> {
         let mut budget = CONDITIONS_BUDGET;
         let mut errors = Vec::new();

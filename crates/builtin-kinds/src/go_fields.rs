@@ -1,4 +1,4 @@
-//! What the OpenAPI types do not say about the Go structs behind them: pointers, `omitempty` and names of types.
+//! Properties of Go structs that the OpenAPI types do not show: pointers, `omitempty` and names of types.
 //!
 //! From the OpenAPI type one expects that
 //!
@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use structured_merge::builtin::{Field, FieldKind, Type, types};
 
-/// How a Go struct reads and writes one field.
+/// The reading and writing of one field by a Go struct.
 #[derive(Debug)]
 pub(super) struct GoField {
     pub(super) name: &'static str,
@@ -116,7 +116,7 @@ fn go_field(field: &'static Field, exception: Option<Marks>) -> GoField {
     }
 }
 
-/// Whether a field is a pointer, and whether it is `omitempty`, as far as its OpenAPI type tells.
+/// Returns whether a field is expected to be a pointer, and to be `omitempty`, according to its OpenAPI type.
 fn expectation(field: &Field) -> (bool, bool) {
     match field.kind {
         FieldKind::Ref(_) => (field.default.is_none(), true),

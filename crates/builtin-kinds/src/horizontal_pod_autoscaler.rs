@@ -1,6 +1,6 @@
 //! HorizontalPodAutoscalers in `autoscaling/v1` and `autoscaling/v2`: one object in two versions.
 //!
-//! What v1 has no field for is kept in annotations of its objects, as JSON texts whose fields have the order of the
+//! Fields that v1 does not have are kept in annotations of its objects, as JSON texts whose fields have the order of the
 //! real server's structs. Going to v2 reads the annotations and drops them.
 
 use apimachinery::quantity::Quantity;
@@ -26,7 +26,7 @@ const STATUS: [&str; 4] = [
 /// The utilization that v1 aims at where it says nothing, in percent.
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// How a field of a struct is written.
+/// The notation of a field of a struct.
 #[derive(Clone, Copy)]
 enum Form {
     /// Always there, empty or not.
@@ -51,7 +51,7 @@ enum Form {
     NullableStruct(&'static [Field]),
 }
 
-/// What a field is called in an annotation, where v2 has it, and how it is written.
+/// The name of a field in an annotation, its path in v2, and its notation.
 type Field = (&'static str, &'static [&'static str], Form);
 
 use Form::{
@@ -227,8 +227,8 @@ pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
     }
 }
 
-/// What v1 shows of an object of its own once the server has understood it: the annotations are made anew, and the
-/// utilization has its default where nothing else is measured.
+/// Returns a v1 object as the server stores and returns it: the annotations are rebuilt, and the
+/// utilization gets its default if nothing else is measured.
 pub fn settle(object: &mut Value) {
     if at(object, &["spec"]).is_object() {
         *object = to_v1(&to_v2(object));
@@ -402,7 +402,7 @@ fn fill_target_type(metric: &mut Value) {
     }
 }
 
-/// The structs of an annotation as v2 has them; `None` where there is no annotation or none that can be read.
+/// Returns the structs of an annotation as v2 has them; `None` if the annotation is missing or invalid.
 fn annotated(v1: &Value, key: &str, fields: &[Field]) -> Option<Vec<Value>> {
     let text = at(v1, &["metadata", "annotations", key]).as_str()?;
     let items: Vec<Value> = serde_json::from_str(text).ok()?;

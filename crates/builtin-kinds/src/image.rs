@@ -1,6 +1,6 @@
 //! Image references, as far as the pull policy depends on them.
 
-/// Whether an image has the tag `latest`, by name or because it has neither tag nor digest.
+/// Reports whether an image has the tag `latest`, by name or because it has neither tag nor digest.
 ///
 /// A reference that is malformed has no tag at all.
 pub(super) fn is_latest(image: &str) -> bool {
@@ -12,7 +12,7 @@ pub(super) fn is_latest(image: &str) -> bool {
     tag == "latest" && path_is_valid(image.strip_suffix(last).unwrap_or_default(), name)
 }
 
-/// Whether the path in front of a name, and the name, are written as a repository may be.
+/// Reports whether the path before a name, and the name, are valid in a repository.
 fn path_is_valid(prefix: &str, name: &str) -> bool {
     let mut components = prefix.split_terminator('/');
     let first = components.next();

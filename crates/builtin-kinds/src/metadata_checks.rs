@@ -1,4 +1,4 @@
-//! How often the validation of a kind looks at the metadata of a changed object: data.
+//! Repeated validation of the metadata of a changed object, by kind: data.
 //!
 //! The generic registry checks the metadata once. Most kinds check the change a second time, some check the whole
 //! object again, and the causes of a refusal repeat each fault as often.
@@ -82,11 +82,11 @@ const fn checks(changes: usize, wholes: usize, standard_finalizers: bool) -> Met
     }
 }
 
-/// What most kinds do.
+/// The checks of most kinds.
 pub const PLAIN: MetadataChecks = checks(2, 0, true);
-/// What kinds that check everything again do.
+/// The checks of kinds that validate the whole object again.
 const AGAIN: MetadataChecks = checks(2, 1, true);
-/// What kinds that check new and changed objects with the same function do.
+/// The checks of kinds that use the same function for new and changed objects.
 const AS_NEW: MetadataChecks = checks(1, 1, true);
 /// The same, with the rules of the libraries rather than those of the core group.
 const AS_NEW_BY_LIBRARY: MetadataChecks = checks(1, 1, false);

@@ -1,4 +1,4 @@
-//! What a pod as a whole requests, or is limited to (`k8s.io/component-helpers/resource`).
+//! The requests and limits of a whole pod (`k8s.io/component-helpers/resource`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::tree::{at, entries, list, text};
 /// Quantities by the name of the resource.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// Reads a map of quantities; what is no quantity is left out.
+/// Reads a map of quantities; invalid quantities are omitted.
 pub fn amounts(quantities: &Value) -> Amounts {
     entries(quantities, &[])
         .filter_map(|(name, quantity)| Some((name.clone(), Quantity::from_json(quantity).ok()?)))
@@ -36,12 +36,12 @@ pub fn raise(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Whether resources of this name can be set for a whole pod.
+/// Reports whether resources of this name can be set for a whole pod.
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// Whether a pod says itself what it needs as a whole.
+/// Reports whether a pod sets its resources at pod level.
 pub fn has_pod_level(spec: &Value) -> bool {
     ["requests", "limits"]
         .iter()
@@ -57,8 +57,8 @@ pub fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amou
     total
 }
 
-/// What the containers of a pod need together: those that run side by side, or more where one that prepares the pod
-/// needs more. `of` says what one container needs.
+/// Returns the sum of the needs of a pod's containers: those that run side by side, or more if one init container
+/// needs more. `of` returns the needs of one container.
 pub fn of_containers(
     containers: &[Value],
     init_containers: &[Value],

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tree::{at, text};
 
-/// How strict a standard is.
+/// The strictness of a standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Everything is allowed.
@@ -38,24 +38,24 @@ pub struct Standard {
 /// The standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What violates it is refused.
+    /// Pods that violate it are rejected.
     pub enforce: Standard,
-    /// What violates it is recorded. There is no audit log.
+    /// Violations are recorded. There is no audit log.
     pub audit: Standard,
-    /// What violates it gets a warning.
+    /// Violations cause a warning.
     pub warn: Standard,
 }
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
-    /// What the labels of a namespace say, and what is wrong with them. What is not said, is not restricted.
+    /// Reads the labels of a namespace, and returns the errors in them. A missing label restricts nothing.
     pub fn of(namespace: &Value) -> (Self, Vec<Error>) {
         let mut errors = Vec::new();
         let labels = at(namespace, &["metadata", "labels"]);
         let mut standard = |mode: &str| {
             let (level, level_label) = (Level::parse, format!("{PREFIX}{mode}"));
-            // Who only wants to be told is told nothing rather than too much.
+            // For warnings and audit, an invalid label means no restriction.
             let fallback = if mode == "enforce" {
                 Level::Restricted
             } else {
@@ -126,14 +126,14 @@ impl Version {
             .ok_or("must be \"latest\" or \"v1.x\"")
     }
 
-    /// Whether a rule that came with a minor version is part of the standards.
+    /// Reports whether a rule that was added in a minor version is part of the standards.
     fn includes(self, minor: u32) -> bool {
         self.0.is_none_or(|own| own >= minor)
     }
 }
 
 impl Standard {
-    /// Whether another standard of the same version asks for as much, or more.
+    /// Reports whether another standard of the same version is as strict, or stricter.
     pub fn is_within(&self, other: &Self) -> bool {
         self.version == other.version && self.level <= other.level
     }
@@ -160,7 +160,7 @@ pub struct Violation {
     detail: String,
 }
 
-/// What a standard does not allow of a pod, or of the template of one.
+/// Returns the violations of a standard by a pod, or by the template of one.
 pub fn violations(standard: Standard, pod: &Value) -> Vec<Violation> {
     check::all(standard.level, |minor| standard.version.includes(minor), pod)
 }
@@ -182,8 +182,8 @@ pub fn reasons(violations: &[Violation]) -> String {
     reasons.join(", ")
 }
 
-/// What is said of the pods that a namespace has already when its standard becomes stricter: one line for all pods with
-/// the same faults.
+/// Returns the warnings about the existing pods of a namespace when its standard becomes stricter: one line for all pods
+/// with the same violations.
 pub fn existing<'a>(
     namespace: &str,
     standard: Standard,

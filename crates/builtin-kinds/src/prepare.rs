@@ -1,4 +1,4 @@
-//! What the strategy of a kind does to an object before it is written: drop what clients do not set, keep what the
+//! The strategies of kinds: drop fields that clients do not set, keep fields that the
 //! request must not change, bump generations; and the fields that a writer therefore never owns.
 //!
 //! Values in, values out: the registry has set the system metadata (uid, creation time) before, and decides when to
@@ -24,7 +24,7 @@ use crate::strategy::strategy;
 use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
 use apimachinery::gvk::Gvk;
 
-/// What the strategy does before a create: drops status, starts the generation, sets `spec.finalizers` of a
+/// Prepares an object for a create: drops status, starts the generation, sets `spec.finalizers` of a
 /// Namespace, the selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`. Returns warnings.
 pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     let behavior = strategy(gvk);
@@ -58,7 +58,7 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     warnings
 }
 
-/// What the strategy does before an update of the resource (`subresource` empty) or of a subresource: copies what the
+/// Prepares an object for an update of the resource (`subresource` empty) or of a subresource: copies the fields that the
 /// request must not change from `old`.
 pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old: &Value) {
     let Some(root) = object.as_object_mut() else {
@@ -105,7 +105,7 @@ fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
     }
 }
 
-/// Whether the difference between two versions of an object bumps `metadata.generation`.
+/// Reports whether the difference between two versions of an object increments `metadata.generation`.
 pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     let differs = |path: &[&str]| at(old, path) != at(new, path);
     match gvk.kind {

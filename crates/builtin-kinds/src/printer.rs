@@ -166,7 +166,7 @@ impl<'a> Row<'a> {
         list(self.object, path)
     }
 
-    /// The number at a path, 0 where there is none.
+    /// Returns the number at a path, or 0.
     fn number(&self, path: &[&str]) -> i64 {
         at(self.object, path).as_i64().unwrap_or(0)
     }
@@ -179,7 +179,7 @@ impl<'a> Row<'a> {
         self.since(self.text(&["metadata", "creationTimestamp"])).into()
     }
 
-    /// How long ago a time was.
+    /// Returns the age of a time.
     fn since(&self, time: &str) -> String {
         match unix_seconds(time) {
             Some(time) => human_duration(self.now.saturating_sub(time)),

@@ -1,4 +1,4 @@
-//! What ResourceQuotas count, as `k8s.io/kubernetes/pkg/quota/v1` does.
+//! The usage that ResourceQuotas count, as `k8s.io/kubernetes/pkg/quota/v1` does.
 //!
 //! Pure: objects in, amounts out. Admission asks whether a write fits into the quotas of its namespace, a controller asks
 //! what the objects of a namespace use together.
@@ -63,9 +63,9 @@ pub fn status<'a>(
     (!is_current).then(|| json!({"hard": hard, "used": texts(&used)}))
 }
 
-/// Whether a change of an object may take something out of the quotas of its namespace.
+/// Reports whether a change of an object may reduce the usage of the quotas of its namespace.
 pub fn releases(gvr: &Gvr, old: &Value, new: &Value) -> bool {
-    // That a pod should be gone by now is no change of it.
+    // An expired deadline of a pod is not a change of it.
     let now = SystemTime::UNIX_EPOCH;
     match (gvr.group.as_str(), gvr.resource.as_str()) {
         ("", "pods") => {
@@ -80,7 +80,7 @@ pub fn releases(gvr: &Gvr, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Whether something is counted under a name.
+/// Reports whether usage is counted under a name.
 fn is_counted(name: &str, is_served: impl Fn(&str, &str) -> bool) -> bool {
     const COUNTED: [Evaluator<'_>; 3] = [Evaluator::PODS, Evaluator::SERVICES, Evaluator::CLAIMS];
     if let Some(counted) = name.strip_prefix("count/") {
@@ -121,7 +121,7 @@ const IGNORED: [(&str, &str); 10] = [
     ("events.k8s.io", "events"),
 ];
 
-/// What of an object counts.
+/// The counted part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Pod,
@@ -131,7 +131,7 @@ enum Content {
     Nothing,
 }
 
-/// How the objects of a resource are counted.
+/// The way in which the objects of a resource are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Evaluator<'a> {
     group: &'a str,
@@ -139,7 +139,7 @@ pub struct Evaluator<'a> {
     content: Content,
 }
 
-/// What happens to the object that is charged.
+/// The change of the counted object.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// It is new.
@@ -185,7 +185,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Whether the objects may use what is counted under a name.
+    /// Reports whether the objects may use the resource of a name.
     pub fn covers(&self, name: &str) -> bool {
         self.is_own_count(name)
             || match self.content {
@@ -212,7 +212,7 @@ impl<'a> Evaluator<'a> {
         self.group.is_empty() && self.resource == name && ALIASES.contains(&name)
     }
 
-    /// Whether a change may make the object use more.
+    /// Reports whether a change may increase the usage of the object.
     pub fn handles(&self, change: Change<'_>, object: &Value) -> bool {
         let Change::Update { old, subresource } = change else {
             return true;
@@ -226,7 +226,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What an object uses.
+    /// Returns the usage of an object.
     pub fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
         let mut usage = match self.content {
             Content::Pod => pod::usage(object, now),
@@ -246,7 +246,7 @@ impl<'a> Evaluator<'a> {
         usage
     }
 
-    /// Whether an object is in all scopes. Only pods and claims have any.
+    /// Reports whether an object is in all scopes. Only pods and claims have scopes.
     fn matches(&self, selectors: &[Selector], object: &Value) -> bool {
         selectors.iter().all(|selector| match self.content {
             Content::Pod => pod::is_in_scope(object, selector),
@@ -255,7 +255,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// What an object should say and does not, for a quota of these names.
+    /// Returns an error if an object lacks a field that a quota of these names requires.
     fn check(&self, names: &[&str], object: &Value) -> Result<(), String> {
         match self.content {
             Content::Pod => pod::check(names, object),
@@ -264,8 +264,8 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Whether an object fits into a quota: the `used` of its status from then on, and `None` if nothing is charged.
-/// Otherwise why it does not fit.
+/// Checks an object against a quota: returns the new `used` of its status, or `None` if nothing is charged.
+/// Otherwise returns the reason of the rejection.
 pub fn charge(
     quota: &Value,
     evaluator: &Evaluator<'_>,
@@ -317,7 +317,7 @@ pub fn charge(
     ))
 }
 
-/// What a change adds to the usage of an object that was, or was not, in the scopes before.
+/// Returns the increase of the usage of an object that was, or was not, in the scopes before.
 fn requested(
     evaluator: &Evaluator<'_>,
     change: Change<'_>,

@@ -1,4 +1,4 @@
-//! What is served: the built-in resources and subresources.
+//! The served resources and subresources: the built-in ones.
 //!
 //! Knows names and verbs; no object.
 

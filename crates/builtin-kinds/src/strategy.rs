@@ -1,10 +1,10 @@
-//! How kinds differ in the generic registry: one row for every kind that is not plain.
+//! Differences between kinds in the generic registry: one row for every kind that is special.
 //!
 //! Knows the kinds by name; reads no object.
 
 use apimachinery::gvk::Gvk;
 
-/// How a kind behaves where kinds differ: data, read by the generic registry.
+/// The behaviour of a kind in the generic registry: data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategy {
     /// PUT without a resourceVersion overwrites.
@@ -21,7 +21,7 @@ pub struct Strategy {
     pub has_generation: bool,
 }
 
-/// What most kinds do.
+/// The behaviour of most kinds.
 const PLAIN: Strategy = Strategy {
     allow_unconditional_update: true,
     allow_create_on_update: false,

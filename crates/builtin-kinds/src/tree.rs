@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
-/// The value at a path of field names; `Value::Null` where there is none.
+/// Returns the value at a path of field names, or `Value::Null`.
 pub fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter()
         .fold(value, |value, name| value.get(name).unwrap_or(&Value::Null))
@@ -24,17 +24,17 @@ pub fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
     named
 }
 
-/// The text at a path; empty where there is none.
+/// Returns the text at a path, or an empty one.
 pub fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).as_str().unwrap_or("")
 }
 
-/// The list at a path; empty where there is none.
+/// Returns the list at a path, or an empty one.
 pub fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path).as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The entries of the object at a path, in key order; none where there is no object.
+/// Returns the entries of the object at a path, in key order, or nothing.
 pub fn entries<'a>(
     value: &'a Value,
     path: &[&str],
@@ -42,7 +42,7 @@ pub fn entries<'a>(
     at(value, path).as_object().into_iter().flatten()
 }
 
-/// Whether Go would call the value empty: missing, null, false, 0, "", [] or {}.
+/// Reports whether the value is a zero value in Go: missing, null, false, 0, "", [] or {}.
 pub fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -54,7 +54,7 @@ pub fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Whether a field is missing or null: a nil pointer in Go.
+/// Reports whether a field is missing or null: a nil pointer in Go.
 pub fn is_nil(object: &Object, name: &str) -> bool {
     object.get(name).is_none_or(Value::is_null)
 }

@@ -84,7 +84,7 @@ fn convert_integer(name: &str, value: &mut Value, narrow: impl Fn(i64) -> i64) -
     Ok(())
 }
 
-/// What the processor makes of a float that no integer can hold is the least of them.
+/// On the recorded processor, a float that no integer can hold becomes the smallest integer.
 fn whole_number(float: f64) -> i64 {
     let limit = 9_223_372_036_854_775_808.0;
     if (-limit..limit).contains(&float) {

@@ -84,7 +84,7 @@ pub fn validate_service_addresses(object: &Value, old: Option<&Value>) -> Vec<Er
     check.errors
 }
 
-/// What a new object of a kind is checked for, and a changed one where [`update_rule`] says nothing.
+/// Returns the validation of a new object of a kind, and of a changed one if [`update_rule`] has no entry.
 fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
     let rule: CreateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map,
@@ -166,7 +166,7 @@ fn admission_rule(kind: &str) -> Option<CreateRule> {
     Some(rule)
 }
 
-/// What a changed object is checked for, where that is not what a new one is checked for.
+/// Returns the validation of a changed object, if it differs from that of a new one.
 fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     let rule: UpdateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map_update,
@@ -222,7 +222,7 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     Some(rule)
 }
 
-/// What the body of a subresource is checked for.
+/// Returns the validation of the body of a subresource.
 fn subresource_rule(gvk: &Gvk, subresource: &str) -> Option<UpdateRule> {
     let rule: UpdateRule = match (subresource, gvk.group, gvk.kind) {
         ("approval", "certificates.k8s.io", _) => {

@@ -111,7 +111,7 @@ fn persistent_volume_claim(warnings: &mut Vec<String>, spec: &Value, path: &Path
     }
 }
 
-/// Warns if an amount is no whole number of bytes.
+/// Warns if an amount is not a whole number of bytes.
 fn fractional_amount(warnings: &mut Vec<String>, amounts: &Value, name: &str, path: &Path) {
     let amount = at(amounts, &[name]);
     if !amount.is_null() && !Quantity::from_json(amount).is_ok_and(|quantity| quantity.is_whole()) {

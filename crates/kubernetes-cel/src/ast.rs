@@ -7,9 +7,9 @@ use std::sync::Arc;
 pub struct Expr {
     /// Unique within its expression; types are found by it.
     pub id: u32,
-    /// Where it stands in the source, counted in characters.
+    /// The offset in the source, in characters.
     pub offset: usize,
-    /// What it is.
+    /// The kind of expression.
     pub kind: Kind,
 }
 
@@ -28,7 +28,7 @@ impl Expr {
     }
 }
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A constant.
@@ -37,7 +37,7 @@ pub enum Kind {
     Ident(String),
     /// `operand.field`, or `has(operand.field)`.
     Select {
-        /// What is selected from.
+        /// The expression whose field is selected.
         operand: Box<Expr>,
         /// The field's name.
         field: String,
@@ -89,13 +89,13 @@ pub struct Comprehension {
     pub variable: String,
     /// The item or value.
     pub second: Option<String>,
-    /// What is walked.
+    /// The collection that the loop iterates over.
     pub range: Expr,
     /// The accumulator.
     pub accumulator: String,
     /// Its first value.
     pub init: Expr,
-    /// Whether to go on.
+    /// The condition for another iteration.
     pub condition: Expr,
     /// Its next value.
     pub step: Expr,
@@ -108,7 +108,7 @@ pub struct Comprehension {
 pub struct Issue {
     /// Offset in characters.
     pub offset: usize,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 

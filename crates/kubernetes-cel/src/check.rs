@@ -99,7 +99,7 @@ struct Checker<'v> {
     variables: &'v Variables,
     scopes: Vec<(String, Type)>,
     types: HashMap<u32, Type>,
-    /// What each type variable has turned out to be.
+    /// The inferred type of each type variable.
     bindings: Vec<Option<Type>>,
     /// The type variables that are bound, in the order in which they were.
     bound: Vec<usize>,
@@ -321,7 +321,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `sets.contains(a, b)` is no method of a variable `sets` but a function of that name.
+    /// `sets.contains(a, b)` is not a method of a variable `sets` but a function of that name.
     fn resolve_namespace(&mut self, expr: &mut Expr) {
         let Kind::Call { function, target, .. } = &mut expr.kind else {
             return;

@@ -19,7 +19,7 @@ const LIST: u64 = 10;
 const MAP: u64 = 30;
 const STRUCT: u64 = 40;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug)]
 enum Place<'d> {
     /// It is made in the expression.
@@ -30,7 +30,7 @@ enum Place<'d> {
     At(&'d Declared),
 }
 
-/// What is known of a part of an expression.
+/// The known properties of a part of an expression.
 #[derive(Clone, Debug)]
 struct Estimate<'d> {
     cost: u64,

@@ -26,9 +26,9 @@ type Evaluated<'a> = Result<Value<'a>, Failure>;
 /// The values of an expression's variables.
 pub type Activation<'a> = HashMap<String, Value<'a>>;
 
-/// Where an expression finds its variables: an [`Activation`], or a host that works them out when they are asked for.
+/// The source of variables: an [`Activation`], or a host that computes them on demand.
 pub trait Lookup<'a> {
-    /// The value of a variable, or `None` if there is none of that name.
+    /// Returns the value of a variable, or `None` if it does not exist.
     fn lookup(&self, name: &str) -> Option<Result<Value<'a>, Failure>>;
 }
 
@@ -151,7 +151,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                     Value::Optional(found.map(Box::new))
                 });
             }
-            // What has no fields has none of this name: `null`, a number.
+            // A value without fields, such as `null` or a number.
             _ => None,
         };
         if test_only {

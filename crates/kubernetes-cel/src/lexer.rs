@@ -30,7 +30,7 @@ const SYMBOLS: [&str; 25] = [
     "[", "]", "{", "}", "=",
 ];
 
-/// Cuts the source into tokens; what is no token is reported and skipped.
+/// Splits the source into tokens. Invalid text is reported and skipped.
 pub(crate) fn tokenize(source: &str) -> (Vec<Token>, Vec<Issue>) {
     let chars: Vec<char> = source.chars().collect();
     let mut lexer = Lexer {

@@ -13,7 +13,7 @@ use crate::regexp::{Patterns, Regexp};
 use crate::value::{InsertError, Opaque, Value};
 use crate::work::Work;
 
-/// What a call costs when it runs, beyond its arguments.
+/// Returns the cost of a call at run time, beyond its arguments.
 pub(crate) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
     let size = |index: usize| args.get(index).map_or(0, Value::size);
     match function {
@@ -57,7 +57,7 @@ pub(crate) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
     }
 }
 
-/// What one question to an authorizer costs: an expression has room for two.
+/// The cost of one call to an authorizer: the limit of an expression allows two.
 const AUTHORIZATION_COST: u64 = 350_000;
 
 /// The cost of a call that makes a list.
@@ -191,7 +191,7 @@ pub(crate) fn call_constant<'a>(function: &str, args: &[Value<'a>]) -> Result<Va
     )
 }
 
-/// What a function needs beside its arguments.
+/// The context that a function needs besides its arguments.
 struct Context<'c> {
     /// The patterns that are constants of the expression.
     constants: Option<&'c Patterns>,

@@ -130,7 +130,7 @@ fn formats<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type, issues: &mut Ve
     }
 }
 
-/// What is wrong with a format string, and the place of the argument that is to blame.
+/// Returns the error in a format string, and the index of the argument that causes it.
 fn check_format<'t>(
     format: &str,
     args: &[&Expr],

@@ -7,7 +7,7 @@ pub trait Schema: Debug + Send + Sync {
     /// Returns the type, such as `string`; empty if any type is allowed.
     fn kind(&self) -> &str;
 
-    /// Returns the format of a string, such as `date-time`; empty if there is none.
+    /// Returns the format of a string, such as `date-time`, or an empty string.
     fn format(&self) -> &str;
 
     /// Returns the schema of the items of a list.

@@ -50,7 +50,7 @@ pub enum Type {
 /// An object type.
 #[derive(Debug, PartialEq)]
 pub struct ObjectType {
-    /// How messages call it.
+    /// The name in messages.
     pub name: String,
     /// Its fields, under the names that expressions use.
     pub fields: BTreeMap<String, Type>,

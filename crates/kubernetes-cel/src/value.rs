@@ -322,7 +322,7 @@ impl<'a> Value<'a> {
         Self::Opaque(Arc::new(Opaque::Host(host)))
     }
 
-    /// Whether the objects that an expression constructed have the types that their places say: `Object.spec` in the
+    /// Checks that the objects that an expression constructed have the types of their fields: `Object.spec` in the
     /// field `spec` of an `Object`.
     ///
     /// # Errors
@@ -434,7 +434,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How large it is, as costs count: characters, bytes, items; 1 for scalars.
+    /// Returns the size as costs count it: characters, bytes, items; 1 for scalars.
     pub(crate) fn size(&self) -> u64 {
         let size = match self {
             Self::String(text) => text.chars().count(),

@@ -65,7 +65,7 @@ impl Work {
         self.is_exhausted.get()
     }
 
-    /// Compiles a pattern that is no constant.
+    /// Compiles a pattern that is not a constant.
     pub(crate) fn pattern(&self, source: &str) -> Result<Regexp, String> {
         let mut patterns = self.patterns.borrow_mut();
         if let Some(known) = patterns.get(source) {

@@ -1,4 +1,4 @@
-//! What the server costs: starts, writes, reads, watchers, memory. Run with `cargo bench -p operator-apiserver`.
+//! Costs of the server: starts, writes, reads, watchers, memory. Run with `cargo bench -p operator-apiserver`.
 //!
 //! It prints a table; the figures of a run stand in docs/book/src/internals/performance.md.
 

@@ -7,7 +7,7 @@ use operator_apiserver::{ApiServer, ListenOptions};
 
 #[derive(Parser)]
 struct Args {
-    /// Where the kubeconfig of the administrator is written.
+    /// The file for the kubeconfig of the administrator.
     #[arg(long)]
     kubeconfig: PathBuf,
     /// The port on 127.0.0.1; 0 takes a free one.

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that reach a server; shared by the fuzz targets and a test that tries some.
+//! Properties that hold for any bytes that reach a server; shared by the fuzz targets and a test that tries some.
 //!
 //! Every input meets the same few objects. Whatever it is, the server answers; an error is a Status
 //! that does not blame the server.
@@ -46,7 +46,7 @@ pub(crate) fn request(bytes: &[u8]) {
     if let Some((name, value)) = colon.and_then(|colon| header.split_at_checked(colon)) {
         builder = builder.header(name, value.get(1..).unwrap_or_default());
     }
-    // What is no request is refused before it reaches the server.
+    // An invalid request is rejected before it reaches the server.
     if let Ok(request) = builder.body(Full::new(Bytes::copy_from_slice(body))) {
         answer(request);
     }

@@ -67,7 +67,7 @@ pub(crate) struct Admission {
     pub(crate) enabled_plugins: BTreeSet<String>,
 }
 
-/// What a request does to an object.
+/// The operation of a request on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,

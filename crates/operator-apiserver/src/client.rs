@@ -23,7 +23,7 @@ use crate::write::{FieldValidation, Warnings, Write};
 pub use apimachinery::gvk::Gvr;
 use apimachinery::object;
 
-/// What a client needs to know of a served resource (one entry per group and resource, in its storage version).
+/// The description of a served resource (one entry per group and resource, in its storage version).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedResource {
     /// Group, version and plural.
@@ -43,7 +43,7 @@ pub struct Event {
     pub revision: u64,
     /// Which resource (in its storage version).
     pub gvr: Arc<Gvr>,
-    /// What happened.
+    /// The type of the event.
     pub kind: EventType,
     /// The object after the change (before it, if deleted).
     pub object: Arc<Value>,
@@ -343,7 +343,7 @@ fn complete(write: &Write, mut object: Value) -> Result<Value, Status> {
     Ok(object)
 }
 
-/// How many events a watch takes from the history at a time.
+/// The number of events that a watch takes from the history at a time.
 const WATCH_BATCH: usize = 256;
 
 /// A stream of [`Event`]s; see [`Client::watch`].

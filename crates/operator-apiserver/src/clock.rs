@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the server reads the time. Tests and simulations hand in their own.
+/// The source of the server's time. Tests and simulations provide their own.
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> SystemTime;

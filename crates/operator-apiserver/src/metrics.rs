@@ -89,7 +89,7 @@ impl Family<Histogram> {
 #[derive(Clone, Debug)]
 struct Histogram {
     bounds: &'static [f64],
-    /// How many values are in each bucket; those above the last bound are only in `count`.
+    /// The number of values in each bucket; those above the last bound are only in `count`.
     buckets: Vec<u64>,
     count: u64,
     sum: f64,

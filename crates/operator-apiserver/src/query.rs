@@ -25,7 +25,7 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a parameter, empty if there is none.
+    /// Returns the first value of a parameter, or an empty string.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }

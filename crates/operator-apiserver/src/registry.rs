@@ -73,7 +73,7 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// Locked while the served resources follow a changed CRD, so that two changes do not undo each other.
     pub(crate) establishing: Mutex<establish::Established>,
-    /// Where the next cluster address and node port are looked for.
+    /// The position of the search for the next cluster address and node port.
     pub(crate) addresses: service_address::Cursor,
     /// The range of the addresses of Services.
     pub(crate) service_network: ServiceNetwork,
@@ -174,7 +174,7 @@ impl Registry {
         expiry::begin(self);
     }
 
-    /// What a commit changes beyond the object itself: a CRD changes what is served.
+    /// Updates derived state after a commit: a CRD changes the served resources.
     fn committed(&self, definition: &Definition, key: &str) {
         if crd::is_definition_table(definition) {
             establish::establish(self);

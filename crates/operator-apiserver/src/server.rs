@@ -48,7 +48,7 @@ pub struct ApiServer {
     handler: Arc<Handler>,
 }
 
-/// What a server is made of; see [`ApiServer::builder`].
+/// The parts of a server; see [`ApiServer::builder`].
 #[derive(Debug)]
 pub struct Builder {
     clock: Arc<dyn Clock>,
@@ -69,7 +69,7 @@ pub struct Builder {
     proxy_client: Option<ClientIdentity>,
 }
 
-/// What the builder was told of tokens.
+/// The builder's options for tokens.
 #[derive(Default)]
 struct Tokens {
     issuer: Option<String>,
@@ -189,7 +189,7 @@ impl Tokens {
 // === impl Builder ===
 
 impl Builder {
-    /// Where the server reads the time.
+    /// Sets the source of the server's time.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -247,7 +247,7 @@ impl Builder {
         self
     }
 
-    /// Who decides what users may do, `--authorization-mode` of kube-apiserver. The default is [`Authorization::Rbac`].
+    /// Sets the authorizers, `--authorization-mode` of kube-apiserver. The default is [`Authorization::Rbac`].
     #[must_use]
     pub fn authorization(self, authorization: Authorization) -> Self {
         self.authorizers([authorization])

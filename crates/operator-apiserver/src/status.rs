@@ -19,7 +19,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The machine-readable reason, such as `NotFound`; empty when there is none.
+    /// The machine-readable reason, such as `NotFound`, or an empty string.
     pub fn reason(&self) -> &str {
         self.body
             .get("reason")
@@ -27,7 +27,7 @@ impl Status {
             .unwrap_or_default()
     }
 
-    /// The message; empty when there is none.
+    /// The message, or an empty string.
     pub fn message(&self) -> &str {
         self.body
             .get("message")
@@ -287,7 +287,7 @@ pub(crate) fn expired(message: impl Into<String>) -> Status {
     failure(410, "Expired", message, None)
 }
 
-/// What the server passes requests on to does not answer.
+/// The error for a backend that does not answer.
 pub(crate) fn unavailable(message: impl Into<String>) -> Status {
     failure(503, "ServiceUnavailable", message, None)
 }
@@ -305,7 +305,7 @@ pub(crate) fn not_acceptable(accepted: &str) -> Status {
     )
 }
 
-/// What the router says when it can write none of the types that a client accepts.
+/// The router's error if it supports none of the types that a client accepts.
 pub(crate) fn no_representation(available: &str) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
     failure(406, "NotAcceptable", message, Some(Map::new()))
@@ -338,7 +338,7 @@ pub(crate) fn unsupported_patch_type() -> Status {
     )
 }
 
-/// A patch whose result is no object of the kind; `shown` is the patched object, or the patch.
+/// The error for a patch whose result is not an object of the kind; `shown` is the patched object, or the patch.
 pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
     let nothing = NamedResource {
         group: String::new(),

@@ -25,7 +25,7 @@ pub(crate) use self::stored::Stored;
 use apimachinery::gvk::Gvr;
 use apimachinery::object;
 
-/// What happened to an object.
+/// The type of a change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// It was created.
@@ -68,7 +68,7 @@ pub(crate) enum Rejected {
     NotPersisted(journal::Error),
 }
 
-/// The revision asked for is no longer, or not yet, in the history.
+/// The requested revision is no longer, or not yet, in the history.
 #[derive(Debug)]
 pub(crate) struct Compacted {
     /// The oldest revision from which events are complete.

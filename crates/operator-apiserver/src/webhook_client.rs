@@ -44,7 +44,7 @@ const IDLE_MAX: usize = 4;
 /// The number of requests of one call.
 const REDIRECTS_MAX: u32 = 10;
 
-/// Where Services lead, for those who have no network of pods.
+/// The addresses of Services, for servers without a network of pods.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(RwLock<HashMap<(String, String), SocketAddr>>);
 
@@ -184,7 +184,7 @@ impl WebhookClient {
     ) -> Result<Value, CallError> {
         let tls = self.tls.clone().map_err(CallError::Configuration)?;
         let mut target = self.target.clone();
-        // A backend is told whole seconds, rounded up.
+        // Backends receive whole seconds, rounded up.
         let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         if seconds > 0 {
             target.path = format!("{}?timeout={seconds}s", target.path);
@@ -292,7 +292,7 @@ impl WebhookClient {
     }
 }
 
-/// What each request of a call carries.
+/// The content of each request of a call.
 struct Sent<'a> {
     user_agent: &'a str,
     authorization: Option<&'a str>,
@@ -324,7 +324,7 @@ impl Sent<'_> {
 /// One answer.
 struct Answered {
     code: u16,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     location: Option<String>,
     body: Bytes,
 }

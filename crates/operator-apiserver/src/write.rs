@@ -40,7 +40,7 @@ pub(crate) struct Write {
     pub(crate) deadline: Option<tokio::time::Instant>,
 }
 
-/// What the server does about fields that a type does not have.
+/// The handling of fields that a type does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,

@@ -1,4 +1,4 @@
-//! What a real API server (1.36) answers to requests for custom resources that are not quite right.
+//! Answers of a real API server (1.36) to requests for custom resources with small errors.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;

@@ -1,4 +1,4 @@
-//! What a server acknowledged is there after a restart, however the process ended.
+//! Acknowledged writes survive a restart, however the process ended.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;

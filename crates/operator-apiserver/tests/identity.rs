@@ -1,4 +1,4 @@
-//! Who a request comes from and what it may do, as a client sees it: over HTTPS with tokens, in the process with
+//! Authentication and authorization as clients see them: over HTTPS with tokens, in the process with
 //! impersonation.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 

@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 const CONNECTIONS: u64 = 10_000;
 /// Files that the process needs besides.
 const OTHER_FILES: u64 = 100;
-/// What an idle connection may cost.
+/// The maximum memory of an idle connection.
 const CONNECTION_BYTES_MAX: u64 = 64 * 1024;
 
 /// As many connections as wished for, or as the limit of open files allows when it is raised as far as it goes.

@@ -117,7 +117,7 @@ async fn every_builtin_kind_is_the_same_object_in_protobuf() {
         let before = get(&server, &path, JSON).await;
         let read = get(&server, &path, PROTOBUF).await;
         assert_eq!((read.code, &*read.media), (200, PROTOBUF), "{resource}");
-        // What was read is written back: an update that changes nothing.
+        // An object that is written back unchanged: an update without effect.
         let written = send(&server, ("PUT", &path), (JSON, PROTOBUF), read.body).await;
         assert_eq!(
             written.code,

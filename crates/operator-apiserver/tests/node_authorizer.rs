@@ -1,4 +1,4 @@
-//! What kubelets may do: the Node authorizer and NodeRestriction, as a real server answered; and ABAC.
+//! Permissions of kubelets: the Node authorizer and NodeRestriction, as a real server answered; and ABAC.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;

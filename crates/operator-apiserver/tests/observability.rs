@@ -53,7 +53,7 @@ async fn requests_are_counted_by_what_they_are_about() {
     assert_eq!(metric(&server, &created).await, Some(1.0));
     let missing = series("404", "GET", "resource", "configmaps", "v1", "apiserver");
     assert_eq!(metric(&server, &missing).await, Some(2.0));
-    // What is not served gets no label of its own.
+    // An unknown resource gets no label of its own.
     let unknown = series("404", "LIST", "", "", "", "");
     assert_eq!(metric(&server, &unknown).await, Some(1.0));
     let (_, page) = text(&server, "/metrics").await;

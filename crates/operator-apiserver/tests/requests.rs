@@ -1,4 +1,4 @@
-//! What is said of options, bodies, tokens and methods that are wrong, in the words of the real server.
+//! Errors for invalid options, bodies, tokens and methods, with the texts of the real server.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! What hostile, broken and slow clients meet on a real listener: an answer or a closed connection, never an end of
-//! the server.
+//! Hostile, broken and slow clients on a real listener: each gets an answer or a closed connection, and the server
+//! goes on.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
@@ -23,9 +23,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower::ServiceExt;
 
-/// How long anything may take.
+/// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the listener of a test grants its clients.
+/// The time limits of a test's listener.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A server on a socket, and the administrator's way to it.
@@ -656,7 +656,7 @@ fn wild() -> impl Strategy<Value = Wild> {
 }
 
 impl Wild {
-    /// `None` if the random text is no request at all.
+    /// `None` if the random text is not a request.
     fn request(&self) -> Option<Request<Full<bytes::Bytes>>> {
         let mut request = Request::builder()
             .method(Method::from_bytes(self.method.as_bytes()).unwrap())

@@ -83,7 +83,7 @@ async fn a_pod_keeps_all_but_images_deadlines_tolerations_and_gates() {
             spec(json!({"tolerations": []})),
             "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
         ),
-        // What admission added, it adds again.
+        // Admission adds its fields again.
         (
             spec(json!({"tolerations": [{"key": "a", "operator": "Exists"}], "priority": null})),
             "",

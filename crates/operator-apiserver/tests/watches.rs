@@ -1,4 +1,4 @@
-//! How watches end, and what they pass over.
+//! The end of watches, and the events that they skip.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use operator_apiserver::{ApiServer, Body};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// How long an event may take.
+/// The time limit for an event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn config_map(name: &str) -> Value {

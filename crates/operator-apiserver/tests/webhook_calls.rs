@@ -1,4 +1,4 @@
-//! How webhooks are called: URLs, redirects, time limits, versions of reviews, and the requests that reach them.
+//! Calls of webhooks: URLs, redirects, time limits, versions of reviews, and the requests that reach them.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -167,7 +167,7 @@ async fn a_webhook_has_no_more_time_than_the_request() {
     }
 }
 
-/// What the webhook saw last: operation, group and kind, group and resource, subresource, name, object.
+/// Returns the last request of the webhook: operation, group and kind, group and resource, subresource, name, object.
 fn seen(hook: &Hook) -> (String, Value) {
     let Some(request) = hook.requests().pop() else {
         return Default::default();

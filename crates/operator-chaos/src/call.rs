@@ -76,7 +76,7 @@ impl fmt::Display for Signature {
 // === impl Call ===
 
 impl Call {
-    /// Reads a request. Returns `None` for a path that is no resource, such as `/version`.
+    /// Parses a request. Returns `None` for a path that does not belong to a resource, such as `/version`.
     pub(crate) fn of(
         method: &Method,
         uri: &Uri,

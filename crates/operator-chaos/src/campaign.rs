@@ -30,14 +30,14 @@ use crate::world::{Operator, WorldOptions};
 
 /// The requests that the operator may send in a run whose reference is not known yet.
 const REFERENCE_CALLS: usize = 20_000;
-/// How many times the requests of the reference a run may have.
+/// The limit of the requests of a run, as a multiple of those of the reference.
 const CALLS_FACTOR: usize = 20;
 /// The seed of the second reference run, which must differ from that of every plan.
 const SECOND_SEED: u64 = 0x5eed;
 /// Findings beyond this number are counted, but not shrunk and reported.
 const FINDINGS_MAX: usize = 25;
-/// How many plans run before their results are taken. Independent of the number of threads, so that a seed and a number of plans
-/// lead to the same findings on every machine.
+/// The number of plans that run before their results are taken. Independent of the number of threads, so that a seed and
+/// a number of plans lead to the same findings on every machine.
 const BATCH: usize = 16;
 /// The directory of the findings in a project.
 const DIRECTORY: &str = "target/operator-sdk/chaos";

@@ -7,7 +7,7 @@ use crate::trace::{Event, Trace};
 
 /// The time for which a watch is held back, in seconds: longer than several steps of a workload.
 const HOLD: u32 = 30;
-/// How far back the lists of a server that lags behind can be.
+/// The maximum number of changes that are missing in stale lists.
 const MISSING_MAX: u32 = 8;
 /// Reads beyond this occurrence are repetitions.
 const READS_MAX: u32 = 4;

@@ -103,7 +103,7 @@ pub enum Action {
     RestartStale {
         /// The resource, such as `pods` or `deployments.apps`.
         resource: String,
-        /// How many changes of the resource are missing in the lists.
+        /// The number of changes of the resource that are missing in the lists.
         missing: u32,
         /// The delay of the watches in seconds.
         seconds: u32,

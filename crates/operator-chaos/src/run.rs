@@ -19,7 +19,7 @@ use crate::transport;
 use crate::workload::Workload;
 use crate::world::{Operator, World, WorldOptions};
 
-/// How often the driver looks for changes.
+/// The interval at which the driver looks for changes.
 const POLL: Duration = Duration::from_millis(500);
 /// The time without changes after which the next step follows.
 const STEP_REST: Duration = Duration::from_secs(5);

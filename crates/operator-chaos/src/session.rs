@@ -74,11 +74,11 @@ struct ThirdParty {
     uid: String,
 }
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Proceed,
-    /// The operator is dead, or over its budget: there is no answer.
+    /// The operator has crashed, or is over its budget: no answer is sent.
     Never,
     Fault(Action),
 }
@@ -92,7 +92,7 @@ pub(crate) struct Begun {
     pub(crate) latency: Duration,
 }
 
-/// What happens to an event of a watch.
+/// The fate of a watch event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Pass,

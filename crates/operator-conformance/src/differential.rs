@@ -40,7 +40,7 @@ const FAILURES_MAX: usize = 3;
 /// The names of the objects of two runs are this far apart.
 const NUMBERS: u64 = 1_000_000;
 
-/// What a run does.
+/// The options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The seed of all random choices.

@@ -34,7 +34,7 @@ pub(crate) fn answers(steps: &[Step], mut answers: Vec<Value>, variables: &Varia
     answers.iter().map(|answer| normaliser.walk(answer, "")).collect()
 }
 
-/// The part of a value at a dotted path; null where there is none.
+/// Returns the part of a value at a dotted path, or null.
 pub(crate) fn dig(value: &Value, path: &str) -> Value {
     let step = |value: &Value, part: &str| match value {
         Value::Array(items) => part

@@ -16,19 +16,19 @@ pub(crate) type Variables = BTreeMap<String, String>;
 pub struct Scenario {
     /// Its name, that of its file.
     pub name: String,
-    /// What the server must have for it, such as `controllers`.
+    /// Required features of the server, such as `controllers`.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One step: a request, the opening of a watch, the reading of its events, or a pause. Which one is told by the
-/// fields that are there.
+/// One step: a request, the opening of a watch, the reading of its events, or a pause. The fields decide which one it
+/// is.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Step {
-    /// What messages call it.
+    /// The name in messages.
     pub id: Option<String>,
     /// The HTTP method of a request.
     pub method: Option<String>,
@@ -58,11 +58,11 @@ pub struct Step {
     pub watch: Option<String>,
     /// Reads events of the watch of this name.
     pub events: Option<String>,
-    /// How many events are read.
+    /// The number of events to read.
     pub count: usize,
-    /// How long is waited: for events, or at all.
+    /// The time to wait: for events, or as a pause.
     pub seconds: Option<f64>,
-    /// What the recorded server answered, normalised.
+    /// The answer of the recorded server, normalised.
     pub expect: Value,
 }
 
@@ -194,8 +194,8 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no scenario.
-    #[error("{} is no scenario", .path.display())]
+    /// The file is not a scenario.
+    #[error("{} is not a scenario", .path.display())]
     Parse {
         /// Which one.
         path: PathBuf,

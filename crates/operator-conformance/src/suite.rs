@@ -12,13 +12,13 @@ use futures::StreamExt;
 use crate::scenario::{self, Scenario};
 use crate::{ApiService, replay};
 
-/// How many scenarios run at a time: most of their time is spent waiting for the clock.
+/// The number of scenarios that run in parallel: they mostly wait for the clock.
 const PARALLEL: usize = 16;
 
 /// The outcome of a category.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many scenarios were replayed.
+    /// The number of replayed scenarios.
     pub total: usize,
     /// The differing ones, with their differences.
     pub differing: BTreeMap<String, Vec<String>>,

@@ -11,7 +11,7 @@ use crate::objects::Objects;
 use crate::owner::{controller_of, controller_reference, owners_without};
 use crate::plan::{Action, patch_metadata};
 
-/// What a controller found of the kind that it manages.
+/// The objects that a controller owns, and those that it could adopt, of the kind that it manages.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     /// Its own, by name.
@@ -50,7 +50,7 @@ pub(crate) fn claim(
     claim
 }
 
-/// What is on its way out, or a pod that has ended, is nobody's any more.
+/// Objects that are being deleted, and pods that have ended, are not adopted.
 fn is_adoptable(object: &Value) -> bool {
     !object.is_terminating() && !crate::pod::is_finished(object)
 }

@@ -30,11 +30,11 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// How many days are looked through for the next time: leap days of a century that skips one.
+/// The number of days to search for the next time: leap days of a century that skips one.
 const DAYS_MAX: i32 = 366 * 9;
 
 impl Schedule {
-    /// Reads a schedule; `None` if it is none.
+    /// Parses a schedule; `None` if it is invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Some(duration) = text.strip_prefix("@every ") {

@@ -20,14 +20,14 @@ use crate::plan::{Failure, Plan, World};
 use crate::queue::Queue;
 use crate::recorder::Recorder;
 
-/// How often a key is planned anew before it has to wait: a plan that never settles must not spin.
+/// The number of consecutive plans of a key before it has to wait: a plan that never settles must not spin.
 const ROUNDS_MAX: usize = 32;
 
-/// How long the index may take to show a write of our own. It runs in the same process, so this is never reached
+/// The limit for the index to show an own write. It runs in the same process, so this is never reached
 /// while the server lives.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
-/// What to do for a key, as a function of what is known.
+/// Plans the actions for a key, as a function of the known state.
 type Decide = dyn FnMut(&World<'_>, &Key) -> Plan + Send;
 
 /// A controller: which keys an event concerns, and what to do for a key.

@@ -68,15 +68,15 @@ pub enum Controllers {
     None,
 }
 
-/// What runs beside the API server.
+/// The parts of the control plane besides the API server.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which controllers run. Default: all.
     pub controllers: Controllers,
-    /// How many simulated nodes there are, named `node-1` and so on, and a scheduler for them if there is one. Without
-    /// nodes pods stay Pending, or belong to whoever plays the node. Default: 1. At most 128 have addresses of their own.
+    /// The number of simulated nodes, named `node-1` and so on; with nodes, a scheduler runs too. Without
+    /// nodes, pods stay Pending until a test assigns them. Default: 1. At most 128 nodes have addresses of their own.
     pub nodes: usize,
-    /// How long the stages of a simulated pod's life take. Default: no time.
+    /// The durations of the stages of a simulated pod's life. Default: no delay.
     pub delays: Delays,
     /// The number of pods in the cluster at which controllers stop creating more. It protects the process from a Job or
     /// a Deployment with billions of pods. Owners report it like any refused creation, with a FailedCreate Event, and

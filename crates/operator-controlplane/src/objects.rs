@@ -34,7 +34,7 @@ impl Key {
     }
 }
 
-/// Where an object lives.
+/// The resource, namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
     pub(crate) gvr: Arc<Gvr>,

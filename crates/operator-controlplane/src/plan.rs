@@ -1,4 +1,4 @@
-//! What a controller decides: a plan of actions for one key, made from what is known now.
+//! The decision of a controller: a plan of actions for one key, computed from the current state.
 //!
 //! Controllers are functions from a [`World`] to a [`Plan`]; the engine carries the plan out.
 
@@ -18,7 +18,7 @@ pub(crate) struct World<'a> {
     pub(crate) now: Timestamp,
     /// Why the last creation or deletion for this key was refused, if it was.
     pub(crate) failure: Option<&'a Failure>,
-    /// What is served now; asked only when needed, since the answer is long.
+    /// The served resources; requested only if needed, since the answer is long.
     pub(crate) resources: &'a dyn Fn() -> Vec<ServedResource>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-/// What to do for a key.
+/// The actions for a key.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// Carried out in order; the controller is then asked again, with their effects in view.
@@ -123,7 +123,7 @@ impl Action {
     }
 }
 
-/// How an object is deleted.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delete {
     pub(crate) uid: String,

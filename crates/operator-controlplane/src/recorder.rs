@@ -11,7 +11,7 @@ use crate::kind::EVENT;
 use crate::object::{Object, time};
 use crate::plan::Note;
 
-/// How many distinct events are remembered for counting.
+/// The number of distinct events that are remembered for counting.
 const REMEMBERED_MAX: usize = 4096;
 
 #[derive(Clone, Debug)]

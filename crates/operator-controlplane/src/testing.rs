@@ -51,7 +51,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// What a controller would do.
+    /// Returns the plan of a controller.
     pub(crate) fn plan(
         &self,
         mut plan: impl FnMut(&World<'_>, &Key) -> Plan,

@@ -149,7 +149,7 @@ where
         let life = Life::new(Some(number));
         let end = walk_once(&env, &operator, &walk, &life).await?;
         let Some(write) = life.last_write() else {
-            // There is no such write any more.
+            // The write does not exist any more.
             end.map_err(CrashError::Walk)?;
             return Ok(crashes);
         };

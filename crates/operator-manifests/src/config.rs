@@ -2,8 +2,8 @@
 //!
 //! The layout and the names are kubebuilder's, so that what people know of a project holds: `config/default` is what
 //! `kubectl apply -k` wants, made of `crd`, `rbac`, `manager` and, where asked for, `webhook`, `certmanager`,
-//! `prometheus` and `network-policy`. Nothing is switched on by removing comments: a part that is wanted is an entry
-//! of a kustomization, and one that is not is no entry.
+//! `prometheus` and `network-policy`. Nothing is enabled by removing comments: an enabled part is an entry
+//! of a kustomization, and a disabled part is absent.
 //!
 //! [`ConfigTree::of`] says for an operator which files there are and which entries its kustomizations have. Two
 //! operators compared say what a command has to change.
@@ -33,7 +33,7 @@ pub const WEBHOOK_PORT: u16 = 9443;
 /// The port of the metrics server in the operator's pod.
 pub const METRICS_PORT: u16 = 8443;
 
-/// What an operator is, as far as its `config/` depends on it.
+/// The properties of an operator that determine its `config/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
     /// The project's name: the prefix of every name, and the label of every object.
@@ -44,7 +44,7 @@ pub struct Operator {
     pub namespaced: bool,
     /// True if it serves metrics.
     pub metrics: bool,
-    /// True if Prometheus is told about the metrics.
+    /// True if Prometheus scrapes the metrics.
     pub prometheus: bool,
     /// True if network policies guard its servers.
     pub network_policy: bool,
@@ -129,7 +129,7 @@ impl Operator {
         })
     }
 
-    /// What tells the operator's pods from others.
+    /// Returns the labels that select the operator's pods.
     fn selector(&self) -> Value {
         json!({
             "app.kubernetes.io/name": self.project,
@@ -245,7 +245,7 @@ impl ConfigTree {
     }
 }
 
-/// Where patches of the Deployment's container point.
+/// The path that patches of the Deployment's container append to.
 const ARGS: &str = "/spec/template/spec/containers/0/args/-";
 const ENV: &str = "/spec/template/spec/containers/0/env/-";
 const PORTS: &str = "/spec/template/spec/containers/0/ports/-";

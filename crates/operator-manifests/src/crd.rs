@@ -46,9 +46,9 @@ pub enum JoinError {
         kind: String,
         /// The field of the definition.
         field: &'static str,
-        /// What it is in the versions that came first.
+        /// The value in the earlier versions.
         left: String,
-        /// What it is in the version that joins.
+        /// The value in the added version.
         right: String,
     },
     /// Not exactly one version is stored.
@@ -64,7 +64,7 @@ pub enum JoinError {
     },
 }
 
-/// What all versions of a kind have in common.
+/// Properties that all versions of a kind share.
 const COMMON: [(&str, &str); 5] = [
     ("/spec/group", "group"),
     ("/spec/names/kind", "kind"),
@@ -220,7 +220,7 @@ impl Crd {
 
 /// The most bytes of all annotations of an object, less some for the others: `kubectl apply` keeps the object there.
 const APPLY_LIMIT: usize = 256 * 1024 - 1024;
-/// How long descriptions are tried to be, one after the other.
+/// Lengths of descriptions that are tried in turn.
 const SHORTER: [usize; 4] = [1000, 300, 100, 40];
 
 /// Cuts the descriptions of all schemas of a definition.

@@ -20,7 +20,7 @@ use crate::render;
 /// Why a kustomization could not be edited.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The file is no YAML.
+    /// The file is not YAML.
     #[error("it is not valid YAML: {0}")]
     Parse(String),
     /// The key holds something else than a list, or the file has a form that cannot be edited in place.
@@ -28,7 +28,7 @@ pub enum EditError {
     Layout {
         /// The key of the list.
         key: String,
-        /// What is to be done with the entry: add or remove.
+        /// The action for the entry: add or remove.
         action: &'static str,
         /// The entry.
         entry: String,
@@ -47,7 +47,7 @@ pub enum EditError {
 /// ```
 ///
 /// # Errors
-/// When the text is no YAML, or `key` is no list.
+/// If the text is not YAML, or `key` is not a list.
 pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>, EditError> {
     let before = parse(text)?;
     if position(&before, key, entry).is_some() {
@@ -68,7 +68,7 @@ pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>,
 /// ```
 ///
 /// # Errors
-/// When the text is no YAML, or the list has a form that cannot be edited in place.
+/// If the text is not YAML, or the list has a form that cannot be edited in place.
 pub fn remove_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>, EditError> {
     let before = parse(text)?;
     let Some(index) = position(&before, key, entry) else {
@@ -80,10 +80,10 @@ pub fn remove_entry(text: &str, key: &str, entry: &Value) -> Result<Option<Strin
     verified(edited, &expected, key, "remove", entry).map(Some)
 }
 
-/// Whether the top-level list `key` has the entry.
+/// Returns true if the top-level list `key` contains the entry.
 ///
 /// # Errors
-/// When the text is no YAML.
+/// If the text is not YAML.
 pub fn has_entry(text: &str, key: &str, entry: &Value) -> Result<bool, EditError> {
     Ok(position(&parse(text)?, key, entry).is_some())
 }

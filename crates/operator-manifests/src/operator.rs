@@ -1,4 +1,4 @@
-//! What an operator says of itself: the JSON that `<operator> manifests` prints.
+//! The description of an operator: the JSON that `<operator> manifests` prints.
 //!
 //! Knows nothing of files. Unknown parts are ignored, so that a newer operator works with an older tool.
 
@@ -21,7 +21,7 @@ pub struct OperatorManifests {
     pub implied_rules: Vec<ImpliedRule>,
     /// `{"crd": NAME, "conversion": {...}}` for each kind that is converted by a webhook.
     pub conversions: Vec<Value>,
-    /// What the operator could not say.
+    /// Problems that the operator found.
     pub problems: Vec<Problem>,
     /// Entries of a MutatingWebhookConfiguration.
     pub mutating_webhooks: Vec<Value>,
@@ -51,11 +51,11 @@ pub struct ImpliedRule {
     /// The rule.
     #[serde(flatten)]
     pub rule: Rule,
-    /// What the controller was told, such as `owns::<Deployment>`.
+    /// The reason of the rule, such as `owns::<Deployment>`.
     pub reason: String,
 }
 
-/// What an operator could not say of itself.
+/// The description of an operator.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Problem {
@@ -75,7 +75,7 @@ impl OperatorManifests {
     /// Reads the answer.
     ///
     /// # Errors
-    /// When the text is no JSON, or a rule has a field that no rule has.
+    /// If the text is not JSON, or a rule has an unknown field.
     pub fn from_json(text: &str) -> Result<Self, ParseError> {
         Ok(serde_json::from_str(text)?)
     }

@@ -16,7 +16,7 @@ pub struct Field {
     pub name: Option<String>,
 }
 
-/// What of a type no API server takes, or takes otherwise than it reads.
+/// A property of a type that API servers reject, or store differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// True if it is refused.
@@ -25,13 +25,13 @@ pub struct Finding {
     pub rule: &'static str,
     /// Where.
     pub field: Field,
-    /// What is wrong.
+    /// The problem.
     pub message: &'static str,
-    /// What to write in its place.
+    /// The correction.
     pub fix: &'static str,
 }
 
-/// How references to types begin.
+/// The prefix of references to types.
 const DEFINITIONS: &str = "#/$defs/";
 
 /// The fields through which a path of a definition leads, from the kind inwards.
@@ -86,7 +86,7 @@ pub fn fields_at(types: &TypeSchema, path: &str) -> Vec<Field> {
     fields
 }
 
-/// What is wrong with the types of a kind, each type once. Types of Kubernetes itself are not looked at.
+/// Returns the problems of the types of a kind, each type once. Types of Kubernetes itself are not checked.
 pub fn lint(types: &TypeSchema) -> Vec<Finding> {
     let mut findings = Vec::new();
     let definitions = types.schema.get("$defs").and_then(Value::as_object);
@@ -223,7 +223,7 @@ fn is_optional(variants: &[Value]) -> bool {
     variants.len() == 2 && variants.iter().any(|variant| variant["type"] == "null")
 }
 
-/// What is wrong with the variants of an enum.
+/// Returns the problem of the variants of an enum.
 fn enum_rule(variants: &[Value]) -> Option<Rule> {
     let properties = |variant: &Value| variant.get("properties").and_then(Value::as_object).cloned();
     let objects: Vec<Map<String, Value>> = variants.iter().filter_map(properties).collect();

@@ -1,11 +1,11 @@
-//! Webhook configurations: what the API server is told about the webhooks of an operator.
+//! Webhook configurations: the registration of an operator's webhooks with the API server.
 //!
 //! The names and the form are controller-gen's; the Service is named as `config/webhook` has it, and kustomize gives it
 //! the names of the project.
 
 use serde_json::{Value, json};
 
-/// What a webhook of kubebuilder's conventions is about: one version of a kind.
+/// The subject of a webhook in kubebuilder's conventions: one version of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The whole API group.

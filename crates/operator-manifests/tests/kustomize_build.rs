@@ -28,7 +28,7 @@ fn ours(files: &[(String, String)], directory: &str) -> Result<Vec<Value>, Build
     build(directory, &read, &Overrides::default())
 }
 
-/// What kubectl makes of the same files.
+/// Returns the output of kubectl for the same files.
 fn theirs(root: &Path, directory: &str) -> Vec<Value> {
     let output = Command::new("kubectl")
         .args(["kustomize", "--load-restrictor=LoadRestrictionsNone", directory])

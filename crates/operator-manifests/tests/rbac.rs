@@ -146,13 +146,13 @@ fn a_marker_that_grants_nothing_says_why() {
             "groups=apps,resource=pods,verbs=get",
             "unknown argument `resource`",
         ),
-        ("groups=apps,pods,verbs=get", "`pods` is no argument"),
+        ("groups=apps,pods,verbs=get", "`pods` is not an argument"),
         ("verbs=get,verbs=list", "`verbs` is there twice"),
         (
             "groups=\"apps,resources=pods,verbs=get",
             "`groups` has no closing quote",
         ),
-        ("groups=\"apps\"x,verbs=get", "is no argument"),
+        ("groups=\"apps\"x,verbs=get", "is not an argument"),
         ("", "needs verbs"),
     ];
     for (text, wanted) in cases {

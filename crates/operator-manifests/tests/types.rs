@@ -1,4 +1,4 @@
-//! What no definition can say, found in the schema of the types and named by type and field.
+//! Problems of types that the definition does not show, found in the schema of the types.
 
 #![expect(
     clippy::unwrap_used,

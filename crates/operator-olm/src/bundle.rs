@@ -112,7 +112,7 @@ impl Annotations {
         channels.filter(|channel| !channel.is_empty()).collect()
     }
 
-    /// Returns the default channel, empty if there is none.
+    /// Returns the default channel, or an empty string.
     pub fn default_channel(&self) -> &str {
         self.label("channel.default.v1").unwrap_or_default()
     }
@@ -193,7 +193,7 @@ impl Bundle {
     }
 }
 
-/// Returns the text at a JSON pointer, empty where there is none.
+/// Returns the text at a JSON pointer, or an empty string.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ impl Manifest {
         &self.document.value
     }
 
-    /// Returns the text at a JSON pointer, empty where there is none.
+    /// Returns the text at a JSON pointer, or an empty string.
     pub fn text(&self, pointer: &str) -> &str {
         let value = self.document.value.pointer(pointer);
         value.and_then(Value::as_str).unwrap_or_default()

@@ -55,7 +55,7 @@ pub const TESTS: [&str; 6] = [
     "olm-status-descriptors",
 ];
 
-/// Runs a built-in test; `None` if there is no test of that name.
+/// Runs a built-in test; `None` if no test has this name.
 pub fn run(test: &str, files: &Files, bundle: &Bundle) -> Option<Outcome> {
     let mut outcome = Outcome {
         name: test.to_owned(),
@@ -164,7 +164,7 @@ fn bundle_validation(files: &Files, bundle: &Bundle, outcome: &mut Outcome) {
     }
 }
 
-/// Returns the fields of a part of an example. A part that is no object panics in the Go program; here it is an error.
+/// Returns the fields of a part of an example. A part that is not an object panics in the Go program; here it is an error.
 fn part<'a>(object: &'a Value, name: &str, outcome: &mut Outcome) -> Option<&'a Map<String, Value>> {
     match object.get(name) {
         None | Some(Value::Null) => None,

@@ -71,10 +71,7 @@ fn compare(name: &str, expected: &Value, got: &Map<String, Value>, failed: &mut 
         }
     }
     let known = DIFFERENT.iter().any(|(different, _)| *different == name);
-    assert!(
-        !(known && differences.is_empty()),
-        "{name} is no longer different"
-    );
+    assert!(!(known && differences.is_empty()), "{name} differs no longer");
     if !known {
         failed.extend(differences);
     }

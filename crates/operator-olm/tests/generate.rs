@@ -98,7 +98,7 @@ fn recorded_generations_are_met() {
             same &= expected == got;
         }
         let known = DIFFERENT.iter().any(|(different, _)| *different == name);
-        assert!(!(known && same), "{name} is no longer different");
+        assert!(!(known && same), "{name} differs no longer");
     }
     assert!(
         failed.is_empty(),

@@ -21,7 +21,7 @@ fn files() -> Dir {
     dir
 }
 
-/// What the tool prints, and its exit code.
+/// Returns the output of the tool, and its exit code.
 fn answer(dir: &Dir, arguments: &[&str]) -> String {
     let output = dir.run(arguments);
     assert!(

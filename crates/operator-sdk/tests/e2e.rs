@@ -86,7 +86,7 @@ fn row(table: &str, begin: &str) -> Vec<String> {
     cells.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What `kubectl describe` says of the tutorial's objects.
+/// Returns the output of `kubectl describe` for the objects of the tutorial.
 #[track_caller]
 fn describes(kubectl: &Kubectl) {
     let memcached = kubectl.ok(&["describe", "memcached", "memcached-sample"]);

@@ -35,7 +35,7 @@ impl Program {
         Self { child, errors }
     }
 
-    /// What follows a text in the first line that has it; the lines before go to `seen`.
+    /// Returns the text after a prefix in the first line that contains it; the lines before go to `seen`.
     #[track_caller]
     fn after(&mut self, text: &str, seen: &mut String) -> String {
         loop {

@@ -21,7 +21,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
     sdk().args(arguments).current_dir(directory).output().unwrap()
 }
 
-/// What it printed, and what it said beside.
+/// Returns standard output and standard error.
 #[track_caller]
 fn ok(directory: &Path, arguments: &[&str]) -> (String, String) {
     let output = run(directory, arguments);

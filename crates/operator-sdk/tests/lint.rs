@@ -1,5 +1,5 @@
-//! What `generate manifests` says of types that an API server would not take, with the type, the field, the line and what
-//! to write.
+//! Messages of `generate manifests` about types that an API server would reject, with the type, the field, the line and
+//! the correction.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -85,7 +85,7 @@ fn types_are_linted_by_type_and_field() {
     let linted = Linted::new();
     let before = linted.dir.files();
 
-    // What is refused. All of it is said at once, and nothing is written.
+    // Errors. All are reported at once, and nothing is written.
     let more = format!(
         "{DERIVES}#[serde(tag = \"type\")]\npub enum Tagged {{ A {{ x: i32 }}, B {{ y: String }} }}\n\
          {DERIVES}pub enum Mixed {{ Plain, Data {{ y: String }} }}\n\
@@ -146,7 +146,7 @@ fn types_are_linted_by_type_and_field() {
     wanted.remove("Cargo.lock");
     assert_eq!(after, wanted, "nothing is written");
 
-    // What is taken, and is not what was meant.
+    // Warnings: accepted, but not what the author intended.
     let more = format!("{DERIVES}pub struct Item {{ pub name: String }}\n");
     let (code, said) = linted.generate(
         "pub ratio: f64,\npub twice: Option<Option<i32>>,\npub null: Option<i32>,\n\

@@ -95,7 +95,7 @@ pub mod v1 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// What a bench is made of.
+    /// The specification of a bench.
     #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
     #[kube(
         group = "park.example.org",
@@ -232,7 +232,7 @@ impl Matrix {
         );
     }
 
-    /// What the authors of these operators write where the scaffold says so.
+    /// Writes the code that the scaffold leaves to the user.
     fn write_what_is_left_to_the_user(&self) {
         let webhook = "two-versions/src/webhook/v1/order_webhook.rs";
         self.edit(
@@ -379,7 +379,7 @@ fn webhooks_are_asked(matrix: &Matrix) {
         std::fs::write(local.root.join("order.yaml"), text).unwrap();
         local.kubectl("apply -f order.yaml")
     };
-    // What was written in v2 is converted, filled in and stored in v1.
+    // An object written in v2 is converted, defaulted and stored in v1.
     succeeded(&["apply"], order("v2", ""));
     for version in ["v1", "v2"] {
         let seen = local.ok(&format!(

@@ -114,7 +114,7 @@ fn permissions_follow_what_the_tests_ask() {
         })
     };
     assert!(has("", "services", &["get", "list", "watch"]), "{role}");
-    // What `owns` implies stays, though the attribute lost what was never requested.
+    // The rules of `owns` stay, though the attribute lost those that were never requested.
     let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
     assert!(has("apps", "deployments", &all), "{role}");
     assert!(

@@ -1,4 +1,4 @@
-//! What a person at a terminal meets: questions, and the end by Ctrl-C.
+//! The tool at a terminal: prompts, and Ctrl-C.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -65,7 +65,7 @@ impl Terminal {
         self.shown.drain(..end);
     }
 
-    /// Whether there was more to read: a terminal that no program has open any more is an error to Linux.
+    /// Returns false at the end: Linux reports an error for a terminal that no program has open any more.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let device = self.device.as_mut().unwrap();
@@ -138,7 +138,7 @@ fn create_api_asks_what_was_not_said() {
     assert!(files.contains_key("src/api/v1/order_types.rs"));
     assert!(!files.contains_key("src/controller/order_controller.rs"));
 
-    // What was said is not asked.
+    // There is no prompt for a value that is given.
     let (status, shown) = Terminal::start(
         &dir.path,
         &[&CREATE[..], &["--resource=false", "--controller"]].concat(),

@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// What docker was asked to do since the last look; it writes that down, and does nothing.
+    /// Returns the calls of docker since the last look; it records them, and does nothing.
     fn docker_was_asked(&self) -> Vec<String> {
         let log = self.dir.path.join("docker.log");
         let text = std::fs::read_to_string(&log).unwrap();
@@ -401,7 +401,7 @@ fn one_leader(walk: &Walk) {
     drop(second);
 }
 
-/// A program that is told to end with the value, also when the test has failed.
+/// A program that ends with the value, also if the test has failed.
 struct Beside(std::process::Child);
 
 impl Drop for Beside {
@@ -468,7 +468,7 @@ fn the_image_of_the_getting_started_with_dev() {
     said("dev: the operator is running", 1);
     walk.the_operator_works();
 
-    // What does not compile changes nothing.
+    // A compile error changes nothing.
     let good = walk.read(TYPES);
     walk.write(TYPES, &format!("{good}\nfn {{\n"));
     said("dev: the previous operator keeps running", 1);
@@ -573,7 +573,7 @@ fn webhooks_on_this_machine() {
     let authority = walk.types(&format!("{configurations} go-template={{{{range.items}}}}{{{{range.webhooks}}}}{{{{.clientConfig.caBundle|base64decode}}}}{{{{end}}}}{{{{end}}}}"));
     walk.write("ca.crt", &authority);
 
-    // What the API server asks, asked by hand: with the authority that it was given.
+    // The request of the API server, sent by hand with its certificate authority.
     let ask = |size: u8| {
         let review = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"cache.example.com","version":"v1alpha1","kind":"Memcached"}},"resource":{{"group":"cache.example.com","version":"v1alpha1","resource":"memcacheds"}},"requestKind":{{"group":"cache.example.com","version":"v1alpha1","kind":"Memcached"}},"requestResource":{{"group":"cache.example.com","version":"v1alpha1","resource":"memcacheds"}},"name":"m","namespace":"default","operation":"CREATE","userInfo":{{"username":"me"}},"dryRun":false,"object":{{"apiVersion":"cache.example.com/v1alpha1","kind":"Memcached","metadata":{{"name":"m","namespace":"default"}},"spec":{{"size":{size}}}}},"oldObject":null,"options":null}}}}"#

@@ -1,4 +1,4 @@
-//! What definitions and custom resources cost, without a server around them.
+//! Costs of definitions and custom resources, without a server.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark whose input is refused measures nothing"

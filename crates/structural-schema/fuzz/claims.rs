@@ -1,4 +1,4 @@
-//! What must hold for any bytes; shared by the fuzz targets and a test that tries some.
+//! Properties that hold for any bytes; shared by the fuzz targets and a test that tries some.
 
 use apimachinery::jsonpath;
 use kubernetes_cel::{self as cel, types::Type};
@@ -60,7 +60,7 @@ pub(crate) fn definition(bytes: &[u8]) {
     assert_eq!(once, pruned);
     let _ = schema.check(&object, Some(&old));
     let _ = schema.check_status(&object, Some(&old));
-    // What has not changed is never refused for its value.
+    // An unchanged value is never rejected.
     let fresh = schema.check(&object, None);
     if fresh.errors.is_empty() {
         assert!(has_transition(&source) || schema.check(&object, Some(&object)).errors.is_empty());

@@ -173,7 +173,7 @@ pub fn validate_status_update(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// What the writer of a definition is warned about: formats that nobody checks and that were not there before.
+/// Returns the warnings for the author of a definition: formats that are not checked and are new.
 pub fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(|old| warnings(old, None)).unwrap_or_default();
     let mut warnings = unchecked_formats(crd);
@@ -232,7 +232,7 @@ fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
     );
 }
 
-/// What is wrong with the name of a definition: it is made of the plural and the group.
+/// Returns the errors in the name of a definition, which consists of the plural and the group.
 pub fn name_problems(crd: &Value, name: &str) -> Vec<String> {
     let mut problems = names::dns1123_subdomain(name);
     let plural = text_at(crd, "/spec/names/plural");
@@ -371,7 +371,7 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
     }
 }
 
-/// What all versions have in common stands at the top of the server's internal form, and is reported there.
+/// Common parts of all versions are at the top of the server's internal form, and are reported there.
 fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
     let Some(version) = list.first() else { return };
     if hoisted.schema {

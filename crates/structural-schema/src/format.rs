@@ -6,7 +6,8 @@ use apimachinery::go::{ip, url};
 use apimachinery::{names, time};
 use regex::Regex;
 
-/// Whether the server checks the format for values of this type, which may be empty; others are ignored with a warning.
+/// Returns true if the server checks the format for values of this type, which may be empty. It ignores others with a
+/// warning.
 pub(crate) fn is_recognized(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => is_text_format(format),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::node::Node;
 use crate::prune::report;
 
-/// What is wrong with the metadata of an object: the value, and the words of Go's JSON decoder.
+/// An error in the metadata of an object: the value, and the message of Go's JSON decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", prefix(.path, .shown), .reason)]
 pub struct MalformedMetadata {

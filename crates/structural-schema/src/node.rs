@@ -83,7 +83,7 @@ pub struct Node {
     pub map_type: Option<String>,
     /// `x-kubernetes-validations`.
     pub rules: Vec<Rule>,
-    /// What is present although Kubernetes refuses it, such as `$ref`.
+    /// Keywords that Kubernetes rejects, such as `$ref`.
     pub unsupported: Option<Box<Unsupported>>,
     /// True if there are `externalDocs` or an `example`.
     pub has_documents: bool,
@@ -129,7 +129,7 @@ pub struct Bound {
 pub struct Pattern {
     /// The text in the schema.
     pub source: String,
-    /// The program, or why there is none.
+    /// The program, or the reason for its absence.
     pub(crate) program: Result<Regexp, String>,
 }
 
@@ -138,15 +138,15 @@ pub struct Pattern {
 pub struct Rule {
     /// The CEL expression.
     pub rule: String,
-    /// What is said when it is false.
+    /// The message if the rule is false.
     pub message: String,
     /// A CEL expression whose text is said instead.
     pub message_expression: String,
     /// `FieldValueInvalid` and its like.
     pub reason: Option<String>,
-    /// Where the error is reported, below the schema's own place.
+    /// The path of the error, relative to the schema.
     pub field_path: String,
-    /// Whether `oldSelf` is an optional value.
+    /// True if `oldSelf` is an optional value.
     pub optional_old_self: Option<bool>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn prune(object: &mut Value, schema: &Node) -> Vec<String> {
     pruner.unknown
 }
 
-/// Drops unknown fields of a value that is no resource of its own, such as a default.
+/// Drops unknown fields of a value that is not a resource, such as a default.
 pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
     let mut pruner = Pruner::default();
     pruner.value(value, Some(schema), schema.embedded_resource);

@@ -19,9 +19,9 @@ use crate::outcome::Outcome;
 
 pub(crate) use declare::declare;
 
-/// What one rule may cost when it runs.
+/// The cost limit of one rule at run time.
 const PER_CALL_LIMIT: u64 = 1_000_000;
-/// What all rules of one request may cost.
+/// The cost limit of all rules of one request.
 const BUDGET: u64 = 10_000_000;
 /// The steps of work that all rules of one request may take. Rules of constants cost nothing, but can be many.
 const STEPS: u64 = 500_000_000;

@@ -1,4 +1,4 @@
-//! What a server calls for each custom resource: one compiled schema, cheap to share.
+//! Compiled schemas: the entry point for each custom resource, cheap to share.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Schema {
         Ok(unknown)
     }
 
-    /// What the real server does to the result of an apply: as [`Schema::decode`], but nulls stay, to be refused.
+    /// Decodes the result of an apply as the real server does: as [`Schema::decode`], but nulls stay, to be rejected.
     ///
     /// # Errors
     /// As [`Schema::decode`].

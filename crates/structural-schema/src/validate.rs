@@ -33,7 +33,7 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: 
     errors
 }
 
-/// What one validator found, and how many of its checks were met: the best of several alternatives has most.
+/// The errors of one validator, and the number of checks that passed: the best of several alternatives has most.
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,

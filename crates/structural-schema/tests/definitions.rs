@@ -1,4 +1,4 @@
-//! What a real API server (1.36) answers to definitions that are wrong in one or two places, and to rules that are.
+//! Answers of a real API server (1.36) to definitions with one or two errors, and to rules with errors.
 
 #![expect(clippy::unwrap_used, reason = "data that cannot be read fails the test")]
 
@@ -35,7 +35,7 @@ fn edit(object: &mut Value, edit: &Value) {
     }
 }
 
-/// What was asked, what a real server says and what is said here, if that is not the same.
+/// Returns the request, the expected and the found answer if they differ.
 fn difference(asked: &Value, expected: &[Value], found: &[String]) -> Option<String> {
     let same = expected.iter().map(|told| told.as_str().unwrap()).eq(found);
     (!same).then(|| format!("{asked}\n  real {expected:#?}\n  here {found:#?}"))

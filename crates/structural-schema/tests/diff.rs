@@ -428,7 +428,7 @@ fn taken_in(schema: &Schema, object: &Value) -> (Value, Vec<String>) {
     (object, unknown)
 }
 
-/// Whether a server accepts the schema, its defaults included.
+/// Returns true if a server accepts the schema, including its defaults.
 fn is_definition(schema: &Value) -> bool {
     let mut crd = crd(&json!({}));
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema.clone();

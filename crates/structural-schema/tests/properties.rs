@@ -1,5 +1,5 @@
-//! What holds for every schema and every object: nothing panics, pruning and defaulting are idempotent, and what has
-//! not changed is never refused.
+//! Properties of every schema and every object: nothing panics, pruning and defaulting are idempotent, and unchanged
+//! values are never rejected.
 
 use kubernetes_cel as cel;
 use proptest::prelude::*;

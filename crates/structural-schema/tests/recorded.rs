@@ -12,14 +12,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 use structural_schema::{Outcome, Schema, crd};
 
-/// What a server would hold.
+/// The state of a server.
 #[derive(Default)]
 struct World {
     crd: Option<Value>,
     objects: BTreeMap<String, Value>,
 }
 
-/// What a step answered: errors as (field, message, reason), warnings, the object.
+/// The answer to a step: errors as (field, message, reason), warnings, the object.
 #[derive(Default, Debug)]
 struct Answer {
     bad_request: Option<String>,
@@ -225,7 +225,7 @@ fn set(object: &mut Value, status: Option<Value>) {
     }
 }
 
-/// What a path of a custom resource names.
+/// The resource that a path refers to.
 struct Place {
     version: String,
     name: Option<String>,
@@ -292,7 +292,7 @@ fn run(world: &mut World, step: &Value) -> Option<Answer> {
         return None;
     }
     let mut object = world.objects.get(place.name.as_ref()?)?.clone();
-    // What is stored is pruned by today's schema when it is read.
+    // Stored objects are pruned by the current schema when they are read.
     world.version(&place.version)?.1.decode(&mut object).ok()?;
     object["apiVersion"] = json!(format!("group.example.com/{}", place.version));
     match kind {

@@ -1,4 +1,4 @@
-//! What applies cost, without a server around them.
+//! Costs of applies, without a server.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark whose writes fail measures nothing"

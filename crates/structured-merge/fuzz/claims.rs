@@ -1,4 +1,4 @@
-//! What must hold for any bytes; shared by the fuzz targets and a test that tries some.
+//! Properties that hold for any bytes; shared by the fuzz targets and a test that tries some.
 
 use serde_json::Value;
 use structured_merge::{FieldManager, FieldSet, strategic};

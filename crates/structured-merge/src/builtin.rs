@@ -98,7 +98,7 @@ pub struct Type {
     pub name: String,
     /// The (group, version, kind)s that this is the type of; empty for parts of objects.
     pub kinds: Vec<(&'static str, &'static str, &'static str)>,
-    /// What the type is when it is no struct. Fields that refer to such a type have this kind themselves.
+    /// The kind of a type that is not a struct. Fields that refer to such a type have this kind themselves.
     pub special: Option<FieldKind>,
     /// `x-kubernetes-map-type: atomic`: the struct is owned and replaced as a whole.
     pub atomic: bool,
@@ -139,7 +139,7 @@ impl Type {
 pub struct Field {
     /// The JSON name.
     pub name: &'static str,
-    /// What its value looks like.
+    /// The shape of the value.
     pub kind: FieldKind,
     /// Must be present.
     pub required: bool,
@@ -147,11 +147,11 @@ pub struct Field {
     pub default: Option<Value>,
     /// The values of an enumeration, of the field itself or of its list items; empty when any value goes.
     pub values: Vec<&'static str>,
-    /// How a list is merged; `None` when the type does not say (which means atomic).
+    /// The merge strategy of a list; `None` if the type does not set one (atomic).
     pub list_type: Option<ListType>,
     /// The keys of a map list.
     pub list_map_keys: Vec<&'static str>,
-    /// How a map or struct is merged, when the field says so; otherwise the type decides.
+    /// The merge strategy of a map or struct, if the field sets one; otherwise the type decides.
     pub map_type: Option<MapType>,
     /// `x-kubernetes-patch-strategy`, for strategic merge patches.
     pub patch_strategy: Option<&'static str>,
@@ -159,7 +159,7 @@ pub struct Field {
     pub patch_merge_key: Option<&'static str>,
 }
 
-/// What a value looks like in JSON.
+/// The shape of a value in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A string.

@@ -1,4 +1,4 @@
-//! What a write does to an object and to its managers: the API server's field manager.
+//! The API server's field manager: updates an object and its managers for each write.
 //!
 //! The layers of the real one, outermost first: the version check, the upgrade from client-side apply, the manager
 //! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, the metadata that nobody owns, and
@@ -23,7 +23,7 @@ mod cap;
 mod client;
 mod last_applied;
 
-/// What a [`FieldManager`] has to know of a kind.
+/// The properties of a kind that a [`FieldManager`] needs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The group of the objects; empty for the core group.
@@ -36,7 +36,7 @@ pub struct Settings {
     pub subresource: String,
     /// The type of the kind in each version, by apiVersion.
     pub schemas: BTreeMap<String, Schema>,
-    /// What writers never own, by apiVersion.
+    /// Fields that writers never own, by apiVersion.
     pub reset_fields: BTreeMap<String, FieldSet>,
     /// `None`: versions differ in their names only.
     pub converter: Option<Arc<dyn Converter>>,
@@ -61,7 +61,7 @@ pub struct Settings {
 pub struct FieldManager {
     settings: Settings,
     api_version: String,
-    /// What an object of the kind looks like before anything is written to it.
+    /// An object of the kind before anything is written to it.
     empty: Value,
     converter: Arc<dyn Converter>,
 }
@@ -295,7 +295,7 @@ impl FieldManager {
 
     // === impl FieldManager: apply ===
 
-    /// Merges an applied configuration into the live object (`None`: there is none yet) and returns the object with
+    /// Merges an applied configuration into the live object (`None` if it does not exist) and returns the object with
     /// its managedFields. Defaults, validation and storing are the caller's; when nothing but time stamps differs in
     /// the end ([`managed_fields::equal_but_for_times`]), the caller must not store anything.
     ///

@@ -46,7 +46,7 @@ impl FieldSet {
         self.nodes.is_empty()
     }
 
-    /// How many fields are in the set.
+    /// Returns the number of fields in the set.
     pub fn len(&self) -> usize {
         self.nodes
             .iter()
@@ -112,7 +112,7 @@ impl FieldSet {
         }
     }
 
-    /// What is in either set.
+    /// Returns the union of two sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combine(other, |left, right| match (left, right) {
@@ -125,7 +125,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in both sets.
+    /// Returns the intersection of two sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine_own(other, |left, right| {
@@ -137,7 +137,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in this set but not in `other`. Taking away a field leaves what is below it.
+    /// Returns the fields of this set that are not in `other`. Removing a field keeps the fields below it.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine_own(other, |left, right| {
@@ -151,7 +151,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in this set but neither in `other` nor below a member of `other`.
+    /// Returns the fields of this set that are neither in `other` nor below a member of `other`.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
         self.combine_own(other, |left, right| {
@@ -221,7 +221,7 @@ impl FieldSet {
         self.nodes.get(index)
     }
 
-    /// What the set has of the field `name`.
+    /// Returns the node of the field `name`.
     pub(crate) fn find_field(&self, name: &str) -> Option<&Node> {
         let index = self.nodes.binary_search_by(|node| match &node.element {
             PathElement::Field(field) => (**field).cmp(name),
@@ -272,7 +272,7 @@ impl FieldSet {
     /// Reads the value of a `fieldsV1` field.
     ///
     /// # Errors
-    /// When the value or a part of it is no object, or a key is no path element.
+    /// If the value or a part of it is not an object, or a key is not a path element.
     pub fn from_value(value: &Value) -> Result<Self, FieldsError> {
         match value {
             Value::Null => Ok(Self::default()),
@@ -367,10 +367,10 @@ impl fmt::Display for FieldSet {
 /// A `fieldsV1` value that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldsError {
-    /// The value, or the value of one of its keys, is no object.
+    /// The value, or the value of one of its keys, is not an object.
     #[error("a field set is an object of objects")]
     NotAnObject,
-    /// A key is no path element.
+    /// A key is not a path element.
     #[error(transparent)]
     Element(#[from] ParseError),
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field_set::{FieldSet, FieldsError};
 
-/// What kind of writes an entry stands for.
+/// The kind of writes that an entry stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// Server-side apply.
@@ -26,7 +26,7 @@ impl Operation {
     }
 }
 
-/// Who owns fields: one entry of managedFields without its fields and its time.
+/// The owner of fields: one entry of managedFields without its fields and its time.
 ///
 /// Ordered as the real server orders the JSON text of such an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,7 @@ pub struct Owned {
 /// All managers of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managed {
-    /// Who owns what.
+    /// The fields of each owner.
     pub owners: BTreeMap<Manager, Owned>,
     /// When a manager last changed something. May name managers that own nothing any more.
     pub times: BTreeMap<Manager, Value>,
@@ -255,7 +255,7 @@ pub fn set_entries(object: &mut Value, entries: Vec<Value>) {
     }
 }
 
-/// Whether two versions of an object are the same but for the time stamps in their managedFields. Storing the second
+/// Returns true if two versions of an object differ only in the timestamps of their managedFields. Storing the second
 /// over the first would then change nothing, and the server must not.
 pub fn equal_but_for_times(old: &Value, new: &Value) -> bool {
     match (old, new) {
@@ -302,7 +302,7 @@ fn same_entry(old: &Value, new: &Value) -> bool {
             .all(|(key, value)| new.get(key) == Some(value))
 }
 
-/// The Unix seconds of an RFC 3339 time; 0 for text that is none.
+/// Returns the Unix seconds of an RFC 3339 time, or 0 for an invalid one.
 fn unix_seconds(text: &str) -> i64 {
     parse_time(text).unwrap_or(0)
 }

@@ -94,7 +94,7 @@ impl PathElement {
 
 /// A key of `FieldsV1` that stands for no path element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no path element")]
+#[error("{0:?} is not a path element")]
 pub struct ParseError(String);
 
 impl Ord for PathElement {

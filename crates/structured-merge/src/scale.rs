@@ -11,7 +11,7 @@ use crate::path::PathElement;
 
 const SCALE_API_VERSION: &str = "autoscaling/v1";
 
-/// Where the replicas of a resource are, by apiVersion; `None` for versions without a scale subresource.
+/// The paths of the replicas of a resource, by apiVersion; `None` for versions without a scale subresource.
 pub type ReplicasPaths = BTreeMap<String, Option<Vec<PathElement>>>;
 
 fn scale_path() -> [PathElement; 2] {

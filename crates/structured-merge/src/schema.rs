@@ -1,4 +1,4 @@
-//! How a type merges: which parts are scalars, which lists and maps are atomic, sets, map lists or granular.
+//! Merge rules of types: which parts are scalars, which lists and maps are atomic, sets, map lists or granular.
 //!
 //! Knows nothing about required fields, formats or validation rules.
 
@@ -78,7 +78,7 @@ const SCALAR: TypeId = TypeId(5);
 #[derive(Debug)]
 pub(crate) struct Arena(Vec<Atom>);
 
-/// What a value of a type may be: of each form at most one description.
+/// The allowed values of a type: at most one description for each form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Atom {
     pub(crate) scalar: Option<Scalar>,
@@ -117,7 +117,7 @@ pub(crate) struct Field {
     pub(crate) name: Arc<str>,
     pub(crate) kind: TypeId,
     pub(crate) default: Option<Value>,
-    /// Bookkeeping that is no part of the value: `metadata.managedFields` of an object itself.
+    /// Bookkeeping that does not belong to the value: `metadata.managedFields` of an object itself.
     pub(crate) hidden: bool,
 }
 

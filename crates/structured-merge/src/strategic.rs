@@ -78,7 +78,7 @@ fn unknown_directive(directive: &Value, patch: &Object) -> StrategicError {
 /// ```
 ///
 /// # Errors
-/// See [`StrategicError`]. A patch that is no object changes nothing.
+/// See [`StrategicError`]. A patch that is not an object changes nothing.
 pub fn apply(live: &Value, patch: &Value, kind: &Type) -> Result<Value, StrategicError> {
     let (Value::Object(live), Value::Object(patch)) = (live, patch) else {
         return Ok(live.clone());
@@ -86,7 +86,7 @@ pub fn apply(live: &Value, patch: &Value, kind: &Type) -> Result<Value, Strategi
     merge_maps(live.clone(), patch.clone(), Part::Struct(kind)).map(Value::Object)
 }
 
-/// Where in the types the walk is.
+/// The current position in the types.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Struct(&'a Type),
@@ -215,7 +215,7 @@ fn scalar_kind(value: &Value) -> &'static str {
     go::type_name(value)
 }
 
-/// What is put where nothing was: without nulls, and without what only a merge could honour.
+/// Returns a value that is inserted where none existed: without nulls and without directives.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,

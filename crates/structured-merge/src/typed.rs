@@ -1,4 +1,4 @@
-//! What can be done with a value whose type is known. One file per operation, all built on [`Form`].
+//! Operations on typed values. One file per operation, all built on [`Form`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) use reconcile::reconcile;
 pub(crate) use remove::{extract, remove};
 pub(crate) use validate::{Duplicates, validate};
 
-/// What does not fit the type of a value, and where.
+/// A mismatch between a value and its type, with its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedError {
     path: String,
@@ -94,7 +94,7 @@ enum Form<'a> {
     Nothing,
 }
 
-/// What a value makes of a type that allows several forms: one of them, or all of them when it decides nothing.
+/// The form of a value whose type allows several: one of them, or all of them if the value does not decide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deduced {
     Scalar,
@@ -139,7 +139,7 @@ fn form<'a>(types: &'a Arena, kind: TypeId, value: &Value) -> Form<'a> {
 
 const NO_FORM: &str = "schema error: invalid atom: inlined";
 
-/// Whether a value is a scalar of this sort; null always is.
+/// Checks that a value is a scalar of this sort; null always is.
 fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(), String> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Ok(());
@@ -169,7 +169,7 @@ fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(),
     })
 }
 
-/// Whether an item of an associative list can be told from the others; cheaper than [`list_element`].
+/// Checks that an item of an associative list has an identity; cheaper than [`list_element`].
 fn check_element(types: &Arena, list: &List, item: &Value) -> Result<(), String> {
     let has_key = |key: &Arc<str>| item.get(&**key).is_some();
     let keyed = !list.keys.is_empty() && item.is_object() && list.keys.iter().all(has_key);
@@ -215,7 +215,7 @@ fn key_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, 
             Some(value) => Some(value.clone()),
             None => key_default(types, list, key)?,
         };
-        // A key that is missing is no part of the identity.
+        // A missing key does not belong to the identity.
         fields.extend(value.map(|value| (Arc::clone(key), value)));
     }
     if fields.is_empty() {

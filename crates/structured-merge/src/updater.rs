@@ -1,4 +1,4 @@
-//! What a write does to the managers of an object, in terms of field sets (`structured-merge-diff`'s Updater).
+//! Updates the managers of an object after a write, in terms of field sets (`structured-merge-diff`'s Updater).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) enum UpdateError {
     ConvertWhile { context: &'static str, message: String },
 }
 
-/// What the updater needs to know of a kind.
+/// The properties of a kind that the updater needs.
 pub(crate) struct Updater<'a> {
     pub(crate) schemas: &'a BTreeMap<String, Schema>,
     pub(crate) reset_fields: &'a BTreeMap<String, FieldSet>,
@@ -53,7 +53,7 @@ struct Versioned<'a> {
 }
 
 impl Updater<'_> {
-    /// The managers after a write that is no apply: `me` gets what differs between `live` and `new`.
+    /// Returns the managers after a write other than an apply: `me` gets the differences between `live` and `new`.
     pub(crate) fn update(
         &self,
         live: &Value,
@@ -229,7 +229,7 @@ impl Updater<'_> {
         self.compare(&old, &new, to).map(Some)
     }
 
-    /// The object in another version; `None` when there is no such version.
+    /// Returns the object in another version; `None` if that version does not exist.
     fn convert<'v>(
         &self,
         from: Versioned<'v>,

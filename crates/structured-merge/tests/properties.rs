@@ -1,4 +1,4 @@
-//! What holds for every type, every object and every sequence of managers.
+//! Properties that hold for every type, every object and every sequence of managers.
 #![expect(
     clippy::unwrap_used,
     reason = "a write that fails where it must not fails the test"
@@ -324,7 +324,7 @@ proptest! {
     }
 }
 
-/// An empty associative list is no field of its own, so it does not hold its parents: when an applier gives up the last
+/// An empty associative list is not a field, so it does not hold its parents: when an applier gives up the last
 /// item beside it, they go too, though others own them. The real algorithm does the same; that everything owned exists
 /// is therefore not a property of it.
 #[test]

@@ -66,7 +66,7 @@ fn replay(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What is compared of an object or of a Status: nothing that the little server does not know.
+/// Removes the parts of an object or of a Status that the test server does not know.
 fn normalized(body: &Value) -> Value {
     if body["kind"] == "Status" {
         return json!({"message": body["message"]});

@@ -31,7 +31,7 @@ struct Field {
 }
 
 impl Schedule {
-    /// Returns the first scheduled time after `time`; `None` if there is none, as for February 30.
+    /// Returns the first scheduled time after `time`; `None` for a schedule that never occurs, such as February 30.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let start = to_civil(time);
         let dates = start.date().series(days(1)).take(DAYS);

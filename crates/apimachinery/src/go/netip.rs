@@ -63,7 +63,7 @@ pub fn parse_prefix(text: &str) -> Result<Cidr, String> {
     }
 }
 
-/// What is wrong, and the rest of the text from there on.
+/// An error, and the text from its position on.
 type Fault<'t> = (&'static str, &'t str);
 
 fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
@@ -105,7 +105,7 @@ fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
 }
 
 fn ipv6(text: &str) -> Result<Ipv6Addr, Fault<'_>> {
-    // What is an address for Rust is one for Go; only refusals need words.
+    // Rust and Go accept the same addresses; only the messages of errors differ.
     text.parse().map_err(|_| ipv6_fault(text))
 }
 

@@ -167,7 +167,7 @@ impl Url {
         self.host.split(':').next().unwrap_or(&self.host)
     }
 
-    /// Returns the port; empty if there is none.
+    /// Returns the port, or an empty string.
     pub fn port(&self) -> &str {
         let after = match self.host.rfind(']') {
             Some(end) => self.host.get(end + 1..).unwrap_or(""),

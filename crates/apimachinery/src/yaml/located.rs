@@ -28,8 +28,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Where the node at a JSON pointer stands: a field at its key, an item at its beginning. A node that does not
-    /// exist, or comes from an alias, is the nearest one around it.
+    /// Returns the position of the node at a JSON pointer: the key of a field, the start of an item. For a node that does not
+    /// exist, or comes from an alias, this is the position of the nearest enclosing node.
     pub fn place(&self, pointer: &str) -> Place {
         let mut pointer = pointer;
         loop {
@@ -69,7 +69,7 @@ impl Places {
 /// All documents of a text that are not empty.
 ///
 /// # Errors
-/// What a YAML parser says of the text, with the line: `yaml: line 3: ...`.
+/// The error of a YAML parser, with the line: `yaml: line 3: ...`.
 ///
 /// ```
 /// let text = "a: 1\n---\nb:\n- c: 2\n";

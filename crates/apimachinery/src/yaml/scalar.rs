@@ -1,4 +1,4 @@
-//! What a plain scalar means in YAML 1.1, and what becomes of keys that are no texts.
+//! Plain scalars of YAML 1.1, and the conversion of keys that are not strings.
 
 use serde_json::{Number, Value};
 

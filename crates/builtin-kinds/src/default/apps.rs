@@ -106,7 +106,7 @@ fn deployment_strategy(strategy: &mut Object) {
     }
 }
 
-/// Where a DaemonSet counts the changes of its template.
+/// The counter of template changes of a DaemonSet.
 fn template_generation(daemon_set: &mut Object) {
     let annotations =
         object_in(daemon_set, "metadata").and_then(|metadata| object_in(metadata, "annotations"));

@@ -92,7 +92,7 @@ const SCALE_IO: &[Rule] = &[
     FilledText("fsType", "xfs"),
 ];
 
-/// What holds for a Pod but not for a pod template.
+/// Defaults of a Pod that a pod template does not get.
 fn pod(pod: &mut Object) {
     let Some(spec) = object_in(pod, "spec") else {
         return;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Level, Violation};
 use crate::tree::{at, entries, list, text};
 
-/// Whether the rules of a minor version of Kubernetes are meant.
+/// Reports whether the rules of a minor version of Kubernetes apply.
 type Includes<'a> = &'a dyn Fn(u32) -> bool;
 type Check = fn(&Value, Includes<'_>) -> Option<Violation>;
 
@@ -54,7 +54,7 @@ const RESTRICTED: [Check; 7] = [
     seccomp_required,
 ];
 
-/// What a level does not allow of a pod.
+/// Returns the violations of a level by a pod.
 pub(super) fn all(level: Level, includes: impl Fn(u32) -> bool, pod: &Value) -> Vec<Violation> {
     let includes: Includes<'_> = &includes;
     let is_restricted = level == Level::Restricted;
@@ -147,7 +147,7 @@ fn is_windows(pod: &Value) -> bool {
     text(pod, &["spec", "os", "name"]) == "windows"
 }
 
-/// Whether the users of the pod are not those of its node.
+/// Reports whether the pod has a user namespace of its own.
 fn has_own_users(pod: &Value) -> bool {
     at(pod, &["spec", "hostUsers"]) == &Value::Bool(false)
 }
@@ -217,7 +217,7 @@ const CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// Who adds capabilities that are not allowed, and which.
+/// Returns the containers that add forbidden capabilities, and these capabilities.
 fn bad_additions(pod: &Value, is_allowed: impl Fn(&str) -> bool) -> Option<String> {
     let added = |container| {
         let added = list(context(container, &["capabilities", "add"]), &[]);
@@ -393,7 +393,7 @@ fn se_linux<'p>(pod: &'p Value, includes: Includes<'_>) -> Option<Violation> {
     )
 }
 
-/// A profile that is no profile of the runtime or of the node.
+/// Returns a profile that is neither `RuntimeDefault` nor `Localhost`.
 fn bad_seccomp(owner: &Value) -> Option<&str> {
     let profile = context(owner, &["seccompProfile"]);
     let kind = text(profile, &["type"]);

@@ -70,7 +70,7 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     }
 }
 
-/// How a pod is treated when a node runs short: by what it requests, and whether that is all it may use.
+/// Returns the quality-of-service class of a pod: by its requests, and whether they equal its limits.
 pub fn qos_class(spec: &Value) -> &'static str {
     let own = at(spec, &["resources"]);
     let of_pod = [own];

@@ -50,7 +50,7 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     }
 }
 
-/// What a service of some type has; each is dropped when the type changes to one that has it not.
+/// The fields of a service of some type; each is dropped when the type changes to one without it.
 struct Needs {
     cluster_ip: bool,
     node_ports: bool,

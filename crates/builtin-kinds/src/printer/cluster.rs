@@ -117,7 +117,7 @@ pub(super) fn namespace(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), row.text(&["status", "phase"]).into(), row.age()]
 }
 
-/// How many entries an object has.
+/// Returns the number of entries of an object.
 fn count(value: &Value) -> usize {
     value.as_object().map_or(0, serde_json::Map::len)
 }

@@ -37,7 +37,7 @@ fn condition<'a>(row: &Row<'a>, kind: &str) -> Option<&'a str> {
     found.next().map(|condition| text(condition, &["status"]))
 }
 
-/// What the statuses of a pod's containers add up to.
+/// The sum of the statuses of a pod's containers.
 #[derive(Default)]
 struct Summary {
     containers: usize,

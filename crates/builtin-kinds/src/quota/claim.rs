@@ -1,4 +1,4 @@
-//! What quotas count of claims: to volumes, and to devices.
+//! The usage of claims: to volumes, and to devices.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// The class of a claim was an annotation before it was a field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-/// How many devices a claim to all of a class may get.
+/// The maximum number of devices for a claim to all devices of a class.
 const DEVICES_MAX: usize = 32;
 
 // === volumes ===
@@ -43,7 +43,7 @@ pub(super) fn usage(claim: &Value) -> Amounts {
     usage
 }
 
-/// What a claim requests, or has been given if that is more, in whole bytes.
+/// Returns the requested size of a claim, or its capacity if that is larger, in whole bytes.
 fn storage(claim: &Value) -> Option<Quantity> {
     let amount = |path: &[&str]| Quantity::from_json(at(claim, path)).ok();
     let requested = amount(&["spec", "resources", "requests", "storage"])?;

@@ -1,4 +1,4 @@
-//! What quotas count of pods.
+//! The usage of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ const COVERED: [&str; 10] = [
     "requests.memory",
 ];
 
-/// What every container has to say, if a quota counts it.
+/// The fields that every container must set, if a quota counts them.
 const REQUIRED: [&str; 6] = [
     "cpu",
     "limits.cpu",
@@ -49,7 +49,7 @@ fn is_extended(name: &str) -> bool {
     name.starts_with(DEVICE_CLASS) || name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-/// Whether a pod counts as more than an object: it has not ended, and should not be gone already.
+/// Reports whether a pod counts as more than an object: it has not ended, and its deletion is not overdue.
 pub(super) fn is_counted(pod: &Value, now: SystemTime) -> bool {
     if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
         return false;
@@ -64,7 +64,7 @@ pub(super) fn is_counted(pod: &Value, now: SystemTime) -> bool {
     }
 }
 
-/// Whether the pod is to end after a time: it is `Terminating` in the words of quotas.
+/// Reports whether the pod has a deadline: quotas call it `Terminating`.
 pub(super) fn has_deadline(pod: &Value) -> bool {
     at(pod, &["spec", "activeDeadlineSeconds"])
         .as_i64()
@@ -80,7 +80,7 @@ pub(super) fn usage(pod: &Value, now: SystemTime) -> Amounts {
     computed(&requests, &limits)
 }
 
-/// What is counted for requests and limits, of a container or of a pod.
+/// Returns the counted requests and limits of a container or of a pod.
 fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), Quantity::from(1))]);
     let mut put = |name: String, amount: &Quantity| usage.insert(name, amount.clone());
@@ -120,7 +120,7 @@ fn total(pod: &Value, field: &str) -> Amounts {
     total
 }
 
-/// What a container says that it needs, or still has if that is more.
+/// Returns the requests of a container, or its allocated resources if these are larger.
 fn allotted(pod: &Value, container: &Value, field: &str) -> Amounts {
     let mut needed = amounts(at(container, &["resources", field]));
     let name = text(container, &["name"]);
@@ -155,7 +155,7 @@ pub(super) fn is_in_scope(pod: &Value, selector: &Selector) -> bool {
     }
 }
 
-/// Whether a pod wants to be near, or far from, pods of namespaces that it names.
+/// Reports whether a pod has affinity to, or anti-affinity from, pods of other namespaces.
 fn looks_elsewhere(affinity: &Value) -> bool {
     let names_others =
         |term: &Value| !is_zero(at(term, &["namespaces"])) || !at(term, &["namespaceSelector"]).is_null();

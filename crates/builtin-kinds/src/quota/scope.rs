@@ -47,7 +47,7 @@ fn expressed(expression: &Value) -> Selector {
 }
 
 impl Selector {
-    /// Whether an object that names these classes is meant.
+    /// Reports whether the selector matches an object with these classes.
     pub(super) fn selects(&self, classes: &[&str]) -> bool {
         let named = |values: &[String]| {
             classes

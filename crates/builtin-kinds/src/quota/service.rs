@@ -1,4 +1,4 @@
-//! What quotas count of services.
+//! The usage of services.
 
 use apimachinery::quantity::Quantity;
 use serde_json::Value;

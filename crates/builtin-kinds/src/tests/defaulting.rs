@@ -6,7 +6,7 @@ use super::recorded::{Step, matches, scenarios};
 use crate::tree::{at, object_in, set_if_nil};
 use crate::{decode, default, prepare_for_create};
 
-/// What the registry and the admission plug-ins add, by kind.
+/// The fields that the registry and the admission plug-ins add, by kind.
 const ADDED: &[(&str, &[&str])] = &[
     (
         "*",

@@ -96,7 +96,7 @@ fn warning_text(header: &str) -> Option<String> {
     serde_json::from_str(quoted).ok()
 }
 
-/// Whether a value is what was recorded; the recorder's placeholders stand for any text or number.
+/// Reports whether a value equals a recorded one; the recorder's placeholders match any text or number.
 pub(super) fn matches(recorded: &Value, value: &Value) -> bool {
     match (recorded, value) {
         (Value::String(text), value) if is_placeholder(text) => value.is_string() || value.is_number(),

@@ -55,7 +55,7 @@ fn faults_are_found_and_worded_as_recorded() {
     );
 }
 
-/// What the server says about objects that it accepts.
+/// The warnings of the server about objects that it accepts.
 #[test]
 fn warnings_are_given_as_recorded() {
     let mut wrong = Vec::new();
@@ -104,7 +104,7 @@ fn cause(error: &Error, hidden: bool) -> (String, String) {
     (error.field.to_string(), message)
 }
 
-/// What is found in the object of a request; `None` where the step is no business of validation.
+/// Returns the errors in the object of a request; `None` if validation does not apply to the step.
 fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
     if ![200, 201, 422].contains(&step.status) {
         return None;
@@ -130,7 +130,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
         set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
         set_if_nil(metadata, "namespace", "NS");
         prepare_for_create(gvk, &mut object);
-        // The recorder writes NS for a namespace's name, which is no name.
+        // The recorder writes NS for the name of a namespace, which is not a valid name.
         let name = text(&object, &["metadata", "name"]).replace("NS", "ns");
         let name = name.as_str();
         let mut errors: Vec<Error> = validate_name(gvk, name, false)
@@ -158,7 +158,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
     Some(errors)
 }
 
-/// What the registry's allocator does.
+/// Allocates addresses and ports, as the registry does.
 fn allocate(service: &mut Value) {
     if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
         set_if_nil(spec, "clusterIP", "10.0.0.1");

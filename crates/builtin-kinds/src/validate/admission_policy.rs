@@ -175,7 +175,7 @@ fn mutation(check: &mut Check, one: &Value, environment: &Environment, path: &Pa
     }
 }
 
-/// What validating and mutating policies have in common; the names that their expressions know.
+/// Checks the common parts of validating and mutating policies; returns the names for their expressions.
 fn policy(check: &mut Check, spec: &Value, path: &Path, mutating: bool) -> Environment {
     if text(spec, &["failurePolicy"]).is_empty() {
         check.required(path.child("failurePolicy"), "");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::Check;
 use crate::tree::{at, list, text};
 
-/// Where pods want to be, and beside whom.
+/// Checks the affinity of pods.
 pub(super) fn affinity(check: &mut Check, affinity: &Value, path: &Path) {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";

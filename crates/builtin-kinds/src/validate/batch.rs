@@ -256,7 +256,7 @@ fn time_zone(check: &mut Check, zone: &Value, path: &Path) {
     }
 }
 
-/// Whether a part of a time zone's name cannot be mistaken for something else in a path.
+/// Reports whether a part of a time zone's name is safe in a path.
 fn is_zone_part(part: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     !matches!(part, "" | "." | "..") && !part.starts_with('-') && part.chars().all(fits)
@@ -277,7 +277,7 @@ const FIELDS: [(u32, u32, &[&str]); 5] = [
     (0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
 ];
 
-/// What is wrong with a cron schedule.
+/// Returns the error in a cron schedule.
 fn schedule_fault(schedule: &str) -> Option<String> {
     if let Some(descriptor) = schedule.strip_prefix('@') {
         let known = [

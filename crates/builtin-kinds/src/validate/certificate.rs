@@ -12,7 +12,7 @@ use super::check::Check;
 use crate::certificate_request;
 use crate::tree::{at, list, text};
 
-/// What a certificate may be good for, in the order of errors.
+/// The allowed usages of a certificate, in the order of errors.
 const USAGES: &[&str] = &[
     "any",
     "cert sign",
@@ -97,7 +97,7 @@ pub(super) fn signing_request_update(check: &mut Check, subresource: &str, objec
     }
 }
 
-/// What a request can come to.
+/// The possible decisions on a request.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 fn of_type<'a>(request: &'a Value, kind: &str) -> Vec<&'a Value> {
@@ -222,7 +222,7 @@ fn conditions(check: &mut Check, object: &Value, path: &Path) {
     }
 }
 
-/// Whether bytes in base64 are PEM blocks of certificates; what stands in the blocks is not looked at.
+/// Checks that base64 text holds PEM blocks of certificates; the content of the blocks is not parsed.
 fn check_certificate(certificate: &str) -> Result<(), String> {
     if certificate.is_empty() {
         return Ok(());

@@ -11,7 +11,7 @@ use crate::tree::{at, entries, is_zero, list, text};
 /// server shows it in each of them.
 const SHOWN_BYTES_MAX: usize = 8 << 20;
 
-/// What was found so far.
+/// The errors so far.
 #[derive(Default)]
 pub(super) struct Check {
     pub errors: Vec<Error>,
@@ -76,7 +76,7 @@ impl Check {
         self.errors.push(error);
     }
 
-    /// Says that the value at a path below `parent` is none of the supported ones. A missing value counts as "".
+    /// Adds an error if the value at a path below `parent` is not one of the supported ones. A missing value counts as "".
     pub(super) fn one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
         let value = text(parent, &[name]);
         if !supported.contains(&value) {
@@ -263,7 +263,7 @@ fn is_percent(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The number in a number or percentage; 0 where there is none.
+/// Returns the number in a number or percentage, or 0.
 pub(super) fn number_of(value: &Value) -> i64 {
     match value {
         Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),
@@ -285,7 +285,7 @@ pub(super) fn render_selector(selector: &Value) -> String {
     )
 }
 
-/// Whether a selector can be used at all.
+/// Reports whether a selector is valid.
 pub(super) fn selector_is_valid(selector: &Value) -> bool {
     let mut check = Check::default();
     check.label_selector(selector, &Path::default());
@@ -304,10 +304,10 @@ pub fn is_empty_selector(selector: &Value) -> bool {
         .all(|field| is_zero(at(selector, &[field])))
 }
 
-/// How a field of a Go struct without JSON tags is printed: its Go name, its JSON name, the fields of its struct.
+/// The printed form of a field of a Go struct without JSON tags: its Go name, its JSON name, the fields of its struct.
 pub(super) struct GoPrint(pub &'static str, pub &'static str, pub &'static [GoPrint]);
 
-/// The fields of a text that is no pointer: empty where it is missing.
+/// The fields of a text that is not a pointer: empty if it is missing.
 pub(super) const TEXT: &[GoPrint] = &[GoPrint("", "", &[])];
 
 /// Prints an object, or a list of them, as Go prints an internal struct: in the order of the struct, with nulls.

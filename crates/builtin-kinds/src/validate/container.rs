@@ -130,7 +130,7 @@ fn unique<'a>(check: &mut Check, seen: &mut HashSet<&'a str>, container: &'a Val
     }
 }
 
-/// What holds for containers of every sort.
+/// Checks of containers of every sort.
 fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     check.required_form(container, path, "name", names::dns1123_label);
     image(check, container, path);

@@ -253,7 +253,7 @@ pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// How much there is of a resource: not less than nothing, and whole where it comes in pieces.
+/// Checks an amount of a resource: not negative, and whole if the resource is counted in integers.
 pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     check.non_negative_quantity(quantity, path);
     let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());

@@ -11,7 +11,7 @@ const REPORTER_MAX: usize = 128;
 const ACTION_MAX: usize = 128;
 const REASON_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
-/// How often an event of a series has been seen at least.
+/// The minimum count of an event of a series.
 const SERIES_MIN: i64 = 2;
 
 /// An event of the core group. Changes are checked as creates are.
@@ -120,7 +120,7 @@ fn render_reference(reference: &Value) -> String {
     render_go(reference, REFERENCE).replace(":null", ":\"\"")
 }
 
-/// What a group calls the fields that both have.
+/// The names that a group gives to the fields that both groups have.
 struct Fields {
     subject: &'static str,
     note: &'static str,
@@ -172,7 +172,7 @@ fn short(check: &mut Check, event: &Value, field: &str, shown: &str, max: usize)
     }
 }
 
-/// What an event is about is in its namespace; events about what has none live in one of `homes`.
+/// Checks that the regarding object is in the namespace of the event; events about cluster-scoped objects are in one of `homes`.
 fn subject(check: &mut Check, event: &Value, fields: &Fields, homes: &[&str]) {
     let namespace = text(event, &["metadata", "namespace"]);
     let about = text(event, &[fields.subject, "namespace"]);

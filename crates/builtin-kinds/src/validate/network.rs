@@ -169,7 +169,7 @@ fn typed_reference(check: &mut Check, reference: &Value, path: &Path) {
     }
 }
 
-/// What a class of ingresses is configured by.
+/// Checks the parameters of an IngressClass.
 fn class_parameters(check: &mut Check, parameters: &Value, path: &Path) {
     typed_reference(check, parameters, path);
     let namespace = at(parameters, &["namespace"]);

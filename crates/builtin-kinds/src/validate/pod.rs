@@ -170,7 +170,7 @@ fn os(check: &mut Check, os: &Value, path: &Path) {
     }
 }
 
-/// What running a pod costs beside its containers.
+/// Checks the overhead of a pod.
 pub(super) fn overhead(check: &mut Check, overhead: &Value, path: &Path) {
     if !overhead.is_null() {
         container_resources::overhead(check, overhead, path);
@@ -340,7 +340,7 @@ pub(super) fn shown_toleration(toleration: &Value) -> String {
     )
 }
 
-/// What a pod tolerates.
+/// Checks the tolerations of a pod.
 pub(super) fn tolerations(check: &mut Check, spec: &Value, path: &Path) {
     for (index, toleration) in list(spec, &["tolerations"]).iter().enumerate() {
         let path = path.index(index);

@@ -52,7 +52,7 @@ pub(super) fn validate_update(check: &mut Check, pod: &Value, old: &Value) {
     }
 }
 
-/// Whether the rest of the pod is looked at.
+/// Checks the deadline; reports whether the rest of the pod is to be checked.
 fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) -> bool {
     let deadline = at(spec, &["activeDeadlineSeconds"]);
     let before = at(old, &["activeDeadlineSeconds"]).as_i64();
@@ -102,7 +102,7 @@ fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path)
     }
 }
 
-/// Whether every toleration of the old spec is still there, apart from its seconds.
+/// Reports whether every toleration of the old spec still exists, apart from its seconds.
 fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
     fn fixed(toleration: &Value) -> [&Value; 4] {
         ["key", "operator", "value", "effect"].map(|field| at(toleration, &[field]))

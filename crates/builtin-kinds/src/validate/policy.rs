@@ -1,4 +1,4 @@
-//! What limits others: disruption budgets, autoscalers and flow control.
+//! Disruption budgets, autoscalers and flow control.
 
 use apimachinery::field::{Path, render};
 use apimachinery::names;

@@ -1,4 +1,4 @@
-//! What limits the objects of a namespace: limit ranges and quotas.
+//! Limit ranges and quotas.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -128,7 +128,7 @@ fn selector(check: &mut Check, selector: &Value, path: &Path) {
     }
 }
 
-/// A review is no object: it has no metadata but what may be `left`.
+/// A review is not a stored object: it has no metadata except the fields in `left`.
 fn metadata(check: &mut Check, object: &Value, left: &[&str], why: &str) {
     let metadata = at(object, &["metadata"]);
     let fields = metadata.as_object().into_iter().flatten();

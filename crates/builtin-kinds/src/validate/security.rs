@@ -186,7 +186,7 @@ const SECCOMP: &[GoPrint] = &[
     GoPrint("LocalhostProfile", "localhostProfile", &[]),
 ];
 
-/// How the real server prints a container's context in messages.
+/// The printed form of a container's security context in messages.
 const CONTEXT: &[GoPrint] = &[
     GoPrint(
         "Capabilities",

@@ -1,4 +1,4 @@
-//! What a status may say, and how it may change.
+//! Statuses: their values, and their changes.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -124,7 +124,7 @@ pub(super) fn namespace(check: &mut Check, object: &Value) {
     }
 }
 
-/// What holds a namespace back has names of some form.
+/// Checks the names of a namespace's finalizers.
 pub(super) fn namespace_finalizers(check: &mut Check, object: &Value) {
     let path = Path::new("spec").child("finalizers");
     for (index, name) in list(object, &["spec", "finalizers"]).iter().enumerate() {
@@ -137,7 +137,7 @@ pub(super) fn namespace_finalizers(check: &mut Check, object: &Value) {
     }
 }
 
-/// Where a load balancer can be reached, of services and ingresses.
+/// Checks the addresses of a load balancer, of services and ingresses.
 pub(super) fn load_balancer(check: &mut Check, object: &Value) {
     let path = Path::new("status").child("loadBalancer");
     let ingresses = list(object, &["status", "loadBalancer", "ingress"]);
@@ -183,7 +183,7 @@ pub(super) fn counts(check: &mut Check, object: &Value, old: &Value, fields: &[&
     collisions(check, object, old);
 }
 
-/// How often names collided is not forgotten.
+/// Checks that the collision count does not decrease.
 pub(super) fn collisions(check: &mut Check, object: &Value, old: &Value) {
     let count = |object: &Value| at(object, &["status", "collisionCount"]).as_i64();
     let (new, old) = (count(object), count(old));

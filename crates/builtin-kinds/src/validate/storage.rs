@@ -53,7 +53,7 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Where a volume gets its first contents from.
+/// Checks the data source of a volume.
 fn data_source(check: &mut Check, source: &Value, path: &Path) {
     if source.is_null() {
         return;
@@ -468,7 +468,7 @@ fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Whether a driver attaches volumes, and for how long they live, is settled with the driver.
+/// Checks that a driver's attachment and life cycle modes are unchanged.
 pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) {
     csi_driver(check, object);
     let spec = Path::new("spec");
@@ -586,13 +586,13 @@ const CSI_NODE_DRIVER: &[GoPrint] = &[
     GoPrint("Allocatable", "allocatable", &[]),
 ];
 
-/// What is known of a driver on a node stays.
+/// Checks that existing drivers of a node are unchanged.
 pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
     csi_node(check, object);
     let known = by_name(list(old, &["spec", "drivers"]));
     for driver in list(object, &["spec", "drivers"]) {
         let before = known.get(text(driver, &["name"]));
-        // How much a driver can hold may change.
+        // The capacity of a driver may change.
         let fixed = |driver: &Value| {
             let mut driver = driver.clone();
             if let Some(fields) = driver.as_object_mut() {

@@ -17,7 +17,7 @@ pub(super) enum Owner {
     PersistentVolume,
 }
 
-/// What errors call a source.
+/// Returns the name of a source in errors.
 pub(super) fn shown(name: &str) -> &str {
     match name {
         "gcePersistentDisk" => "persistentDisk",
@@ -254,7 +254,7 @@ static QUALIFIED: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
     .map(|pattern| Regex::new(pattern).ok())
 });
 
-/// What is wrong with an iSCSI name.
+/// Returns the error in an iSCSI name.
 fn iscsi_fault(name: &str, owner: Owner) -> Option<&'static str> {
     let form = ["iqn", "eui", "naa"]
         .iter()

@@ -49,7 +49,7 @@ pub(super) fn replica_set(check: &mut Check, object: &Value) {
     selector_and_template(check, spec, &path);
 }
 
-/// What Deployments and ReplicaSets have in common.
+/// Checks the common parts of Deployments and ReplicaSets.
 fn selector_and_template(check: &mut Check, spec: &Value, path: &Path) {
     let selector = at(spec, &["selector"]);
     let selector_path = path.child("selector");

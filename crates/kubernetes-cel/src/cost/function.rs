@@ -1,4 +1,4 @@
-//! What each function adds to the cost of its arguments, and how large its result can be.
+//! The cost of each function beyond its arguments, and the maximum size of its result.
 
 use super::size::{Size, tenth};
 use crate::types::Type;

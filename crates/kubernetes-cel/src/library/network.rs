@@ -157,7 +157,7 @@ fn of_cidr<'a>(function: &str, cidr: ip::Cidr, rest: &[Value<'a>]) -> Called<'a>
         ("ip", None, None) => Ok(opaque(Opaque::Ip(cidr.ip))),
         ("masked", None, None) => Ok(opaque(Opaque::Cidr(cidr.masked()))),
         ("prefixLength", None, None) => Ok(Value::Int(cidr.bits.into())),
-        // A text that is no address is an argument of the wrong kind.
+        // An invalid address is an argument of the wrong type.
         ("containsIP", Some(text), _) => match parse_ip(text) {
             Ok(ip) => Ok(Value::Bool(cidr.contains_ip(ip))),
             Err(_) => return None,

@@ -400,7 +400,7 @@ fn named<'a>(name: &'static str) -> Value<'a> {
     Value::Opaque(Opaque::Format(name).into())
 }
 
-/// What a named format has against a text.
+/// Validates a string against a named format; returns the violations.
 fn validate<'a>(name: &str, text: &str) -> Value<'a> {
     // A prefix may end with a dash: it is judged with something behind it.
     let with_suffix = || {

@@ -23,7 +23,7 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     }
 }
 
-/// How far a zone is ahead of UTC at a time, in seconds: a fixed offset such as `-02:00`, or a name of the tz database.
+/// Returns the offset of a time zone from UTC at a time, in seconds: a fixed offset such as `-02:00`, or a tz name.
 fn offset(zone: &str, seconds: i64) -> Option<i64> {
     if zone.contains(':') {
         return fixed_offset(zone);

@@ -286,7 +286,7 @@ impl Parser {
     }
 }
 
-/// What a loop does with each item.
+/// The operation of a loop for each item.
 enum Body {
     All(Expr),
     Exists(Expr),

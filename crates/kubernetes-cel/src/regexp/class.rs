@@ -55,7 +55,7 @@ impl Builder {
         self.0.union(&others);
     }
 
-    /// Adds a category or a script by its name, or all others; `None` if there is none of that name.
+    /// Adds a category or a script by its name, or its complement; `None` if the name is unknown.
     pub(super) fn add_named(&mut self, name: &str, negated: bool, fold: bool) -> Option<()> {
         let mut set = named(name)?;
         if fold {

@@ -276,7 +276,7 @@ impl<'a> Map<'a> {
     }
 }
 
-/// What a loop goes through: items, or keys and values. It copies nothing in advance.
+/// The items of a loop, or keys and values. Nothing is copied in advance.
 #[derive(Debug)]
 pub(crate) enum Walk<'a> {
     Items(List<'a>, usize),

@@ -1,4 +1,4 @@
-//! What admission looks at: a write, and the object before and after it.
+//! The input of admission: a write, and the object before and after it.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who asks for a certificate is what the server knows of the requester, whatever the request says.
+//! Sets the requester of a certificate to the authenticated user, whatever the request contains.
 
 use apimachinery::object;
 use serde_json::Value;

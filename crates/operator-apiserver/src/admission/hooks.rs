@@ -1,4 +1,4 @@
-//! What is configured: policies and webhooks, read when they are written and kept ready for every request.
+//! The configured policies and webhooks: parsed when they are written, and kept ready for every request.
 
 use std::sync::Arc;
 

@@ -17,14 +17,14 @@ use builtin_kinds::tree::{at, entries, list, text};
 const TABLE: &str = "limitranges";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// What of an object is limited.
+/// The limited part of an object.
 #[derive(Clone, Copy)]
 enum Limited {
     Pod,
     Claim,
 }
 
-/// What a write is limited in, if it is at all. Of a pod nothing is changed but by `resize`.
+/// Returns the limited part of a write, if any. Of a pod only `resize` changes something.
 fn limited(write: &Write, operation: Operation, old: Option<&Value>) -> Option<Limited> {
     if old.is_some_and(object::is_terminating) {
         return None;
@@ -170,7 +170,7 @@ fn check_limit(limited: Limited, limit: &Value, object: &Value, faults: &mut Vec
 
 type Amount<'a> = Option<&'a Quantity>;
 
-/// What is wrong with a request and a limit of a resource: its name, the type of the entry, and the bound.
+/// Checks a request and a limit of a resource: its name, the type of the entry, and the bound.
 type Bound = fn(&str, &str, &Quantity, Amount<'_>, Amount<'_>) -> Option<String>;
 
 const NEEDS: [(&str, Bound); 3] = [

@@ -1,4 +1,4 @@
-//! What admission may change, and who is asked again after a change.
+//! Changes by admission, and the reinvocation of plug-ins after a change.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ impl<'a> MutatedObject<'a> {
         self.object.as_ref()
     }
 
-    /// What hooks are asked about, with a copy of the object as it is now.
+    /// Returns the attributes for hooks, with a copy of the current object.
     pub(super) fn attributes<'s>(&'s self, object: Option<&'s Value>) -> Attributes<'s> {
         Attributes {
             admission: self.admission,
@@ -123,7 +123,7 @@ pub(super) fn body_of(write: &Write, object: &Value) -> Value {
     }
 }
 
-/// Who was asked, and who has to be asked again because the object changed since.
+/// The hooks that were called, and those that must be called again because the object changed since.
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
     second: bool,

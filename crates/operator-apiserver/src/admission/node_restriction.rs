@@ -94,7 +94,7 @@ fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
     why.map_or(Ok(()), |why| Err(attributes.forbidden(&why)))
 }
 
-/// What a pod has that a kubelet may not create.
+/// Returns the property of a pod that a kubelet must not set.
 fn mirror_fault(pod: &Value, node: &str, admission: &Admission) -> Option<String> {
     let quoted = quote(node);
     let annotation = object::meta(pod, "annotations").and_then(|annotations| annotations.get(MIRROR));

@@ -21,9 +21,9 @@ use builtin_kinds::expression::{
 };
 use builtin_kinds::selects;
 
-/// What a policy does: its validations or its mutations.
+/// The body of a policy: its validations or its mutations.
 pub(crate) trait Body: Debug + Sized {
-    /// Whether its expressions construct patches.
+    /// True if its expressions construct patches.
     const PATCHES: bool;
 
     /// Reads it from the specification; the environment knows the policy's variables.
@@ -34,7 +34,7 @@ pub(crate) trait Body: Debug + Sized {
 #[derive(Debug)]
 pub(crate) struct Policy<B> {
     pub(crate) name: String,
-    /// What tells one state of a policy from all others.
+    /// Identifies one state of a policy.
     identity: (String, i64),
     criteria: Criteria,
     conditions: Conditions,
@@ -50,7 +50,7 @@ struct ParamKind {
     kind: String,
 }
 
-/// Where a policy applies, with which parameters, and what becomes of failures.
+/// The scope of a policy, its parameters, and its failure policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) name: String,
@@ -207,7 +207,7 @@ pub(super) async fn prepare<B>(attributes: &Attributes<'_>, policies: &[Bound<B>
         return unconverted;
     }
     for bound in policies {
-        // A fault of the criteria is told when the policy is asked.
+        // An error in the criteria is reported when the policy is evaluated.
         if let Ok(Some(target)) = bound.policy.criteria.matches(attributes)
             && let Err(failed) = attributes.prepare(&target).await
         {
@@ -344,7 +344,7 @@ fn params(
         .collect())
 }
 
-/// What the expressions of a policy see, apart from its parameters.
+/// The variables of a policy's expressions, apart from its parameters.
 #[derive(Debug)]
 pub(super) struct PolicyObjects<'a> {
     request: Value,

@@ -18,7 +18,7 @@ use builtin_kinds::quota::{self, Change, Evaluator};
 
 const TABLE: &str = "resourcequotas";
 
-/// What has to be committed along with a write: the quotas that it is charged to, with their new status.
+/// Returns the writes that must be committed together with a write: the charged quotas, with their new status.
 pub(super) fn charge(
     admission: &Admission,
     write: &Write,
@@ -64,7 +64,7 @@ pub(super) fn charge(
     Ok(charges)
 }
 
-/// What a write does to the object that it is about; `None` for subresources that create something else.
+/// Returns the change of a write to its object; `None` for subresources that create something else.
 fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) -> Option<Change<'a>> {
     let subresource = write.subresource.as_str();
     match (operation, old) {

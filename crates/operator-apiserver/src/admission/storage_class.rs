@@ -13,7 +13,7 @@ use builtin_kinds::tree::{at, text};
 const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
 const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";
 
-/// How objects of a kind name their class, and which class they get.
+/// The class field of a kind, and its default class.
 struct Classed {
     plugin: &'static str,
     classes: &'static str,

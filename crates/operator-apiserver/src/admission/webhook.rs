@@ -98,8 +98,8 @@ impl Webhook {
         }
     }
 
-    /// The version of the resource that the webhook asked for, if it is to be asked. That there is no conversion to
-    /// this version is no fault of the webhook, and refuses the request even if the webhook may be left out.
+    /// Returns the version of the resource that the webhook requests, if it is to be called. A missing conversion to
+    /// this version is not an error of the webhook, and rejects the request even if its failure policy is Ignore.
     async fn target(
         &self,
         attributes: &Attributes<'_>,

@@ -6,7 +6,7 @@ use crate::codec::protobuf;
 use crate::query::Query;
 use crate::status::{self, Status};
 
-/// How an answer is written.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) yaml: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Form {
     pub(crate) beta: bool,
 }
 
-/// What an object is turned into before it is written.
+/// The conversion of an object before it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Transform {
     #[default]

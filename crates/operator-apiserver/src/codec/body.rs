@@ -54,14 +54,14 @@ pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     yaml::parse(text)
 }
 
-/// What the type of a body is read into.
+/// The Go type into which the type of a body is decoded.
 const VERSION_AND_KIND: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-/// How much of a body an error shows.
+/// The maximum length of a body's excerpt in an error.
 const EXCERPT_BYTES: usize = 30;
 
-/// What a client sees of a body that could not be read: its beginning, in hexadecimal if it is no JSON object.
+/// Returns the excerpt of an unreadable body: its beginning, in hexadecimal if it is not a JSON object.
 fn excerpt(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "<empty>".to_owned();
@@ -91,7 +91,7 @@ pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &st
     untyped(kind, &unread(media, why), bytes)
 }
 
-/// What is wrong with a body whose version and kind could not be found.
+/// Returns the error for a body whose version and kind are unknown.
 fn unread(media: Media, why: &str) -> String {
     match media {
         Media::Json => format!("couldn't get version/kind; json parse error: {why}"),
@@ -122,7 +122,7 @@ pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str
     Ok(value)
 }
 
-/// What is said of a version or a kind that is no text.
+/// Returns the error for a version or a kind that is not a string.
 fn mistyped(value: &Value) -> Option<String> {
     ["apiVersion", "kind"].iter().find_map(|field| {
         let found = value.get(*field)?;
@@ -166,7 +166,7 @@ pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<St
     Some(untyped(kind, &mistyped.or_else(missing)?, bytes))
 }
 
-/// What Go says of a JSON value of the wrong type.
+/// Returns Go's error for a JSON value of the wrong type.
 pub(crate) fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
     let found = go::json_kind(value);
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")

@@ -36,13 +36,13 @@ pub(crate) struct Call {
     /// The part of the memory of all bodies that this one takes.
     pub(crate) memory: Option<OwnedSemaphorePermit>,
     pub(crate) user: User,
-    /// What the client is told beside the answer, whatever that is.
+    /// Warnings that are sent beside the answer.
     pub(crate) warnings: Warnings,
     /// Ends long answers when the listener that the request came through shuts down.
     pub(crate) drain: CancellationToken,
     /// The user that the request acts as, if it does.
     pub(crate) impersonated: Option<User>,
-    /// Where the request comes from.
+    /// The origin of the request.
     pub(crate) origin: Origin,
     /// The id of the request in the audit log.
     pub(crate) audit_id: String,
@@ -72,7 +72,7 @@ pub(crate) struct Answer {
     pub(crate) content: Content,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug)]
 pub(crate) enum Content {
     Whole(Bytes),
@@ -109,7 +109,7 @@ impl Answer {
         answer
     }
 
-    /// What the real server's router says of a path that it does not know.
+    /// Returns the answer of the real server's router for an unknown path.
     pub(crate) fn not_found() -> Self {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }

@@ -1,4 +1,4 @@
-//! How long a request may take: the server's limit, the client's `timeout`, and the cap on writes.
+//! Time limits of requests: the server's limit, the client's `timeout`, and the cap on writes.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -36,7 +36,7 @@ impl Deadline {
     /// The deadline of a request under the server's limit.
     ///
     /// # Errors
-    /// The `timeout` parameter is no duration.
+    /// The `timeout` parameter is not a duration.
     pub(crate) fn of(call: &Call, limit: Duration) -> Result<Self, Status> {
         let info = &call.info;
         let writes = info.is_resource
@@ -93,7 +93,7 @@ impl Deadline {
     }
 }
 
-/// What comes of the work in time. Work that never waits needs no timer.
+/// Returns the result of work that ends in time. Work that never waits needs no timer.
 async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     if let Poll::Ready(done) = futures::poll!(work.as_mut()) {

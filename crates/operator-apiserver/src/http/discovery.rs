@@ -1,4 +1,4 @@
-//! Everything that is no resource: discovery, health, version, OpenAPI. Reads the handler, writes nothing.
+//! Endpoints besides resources: discovery, health, version, OpenAPI. Reads the handler, writes nothing.
 
 mod aggregated;
 mod health;

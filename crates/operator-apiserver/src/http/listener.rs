@@ -22,10 +22,10 @@ use crate::http::deadline;
 use crate::http::handler::Handler;
 use crate::identity::authn::User;
 
-/// How long requests in flight may take once the listener shuts down.
+/// The time limit for requests in flight after the listener begins to shut down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Where to listen.
+/// The address and the options of a listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenOptions {
@@ -35,7 +35,7 @@ pub struct ListenOptions {
     pub host_names: Vec<String>,
     /// The certificate to serve with; `None` makes one, of an authority of the listener's own.
     pub identity: Option<ServerIdentity>,
-    /// How long the listener waits for its clients.
+    /// The time limits for clients.
     pub timeouts: Timeouts,
 }
 
@@ -68,7 +68,7 @@ impl std::fmt::Debug for ServerIdentity {
     }
 }
 
-/// How long a client may keep the server waiting; then its connection is closed.
+/// Time limits for clients; a connection that exceeds one is closed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timeouts {
@@ -131,7 +131,7 @@ pub(crate) struct Peer {
     pub(crate) is_untrusted: bool,
     /// When the client's certificate expires, if it has one.
     pub(crate) expiry: Option<Timestamp>,
-    /// How long a request may take.
+    /// The time limit of a request.
     pub(crate) request_timeout: Duration,
 }
 
@@ -184,7 +184,7 @@ impl Listener {
         self.address
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         // One task accepts them.
         self.tasks.len().saturating_sub(1)

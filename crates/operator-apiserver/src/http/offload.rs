@@ -62,7 +62,7 @@ impl Drop for Slot<'_> {
 }
 
 impl Offload {
-    /// Runs work on a thread for blocking work, or in place where there is no runtime. `None` if it panicked.
+    /// Runs work on a thread for blocking work, or in place without a runtime. `None` if it panicked.
     ///
     /// When the returned future is dropped, the work is dropped where it next waits.
     pub(crate) async fn run<T: Send + 'static>(

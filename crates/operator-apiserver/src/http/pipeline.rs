@@ -47,7 +47,7 @@ pub(crate) struct Incoming<B> {
     /// When the client's certificate expires; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
-    /// How long the request may take.
+    /// The time limit of the request.
     pub(crate) limit: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status};
 use builtin_kinds::{Column, generic_cells, generic_columns};
 
-/// What a row carries besides its cells.
+/// The part of an object that a row carries besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     None,

@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Whether the resource has the verb, at the place that the path names.
+/// Checks that the resource supports the verb at the path.
 fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result<(), Status> {
     let info = &call.info;
     if !info.rest.is_empty() && info.subresource != "proxy" {

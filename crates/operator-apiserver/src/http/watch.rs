@@ -30,18 +30,18 @@ use crate::status::{self, Status};
 use crate::store::EventType;
 use crate::store::{Event, Stored};
 
-/// How many events are taken from the history at a time.
+/// The number of events that are taken from the history at a time.
 const BATCH: usize = 256;
-/// How often a client that wants bookmarks gets one.
+/// The period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// How long before its end a watch sends the last bookmark.
+/// The time before the end of a watch at which the last bookmark is sent.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// The shortest time after which the server ends a watch of a client that named none.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
 /// The longest time that a client may name: a year, so that no clock overflows.
 const TIMEOUT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 
-/// What a client watches, and how far it has been told.
+/// The selection of a watch, and its position in the history.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     registry: Arc<Registry>,
@@ -50,7 +50,7 @@ pub(crate) struct Subscription {
     options: ListOptions,
     form: Form,
     cursor: u64,
-    /// What is sent before anything else: the initial events, whose frames are made when it is their turn.
+    /// The initial events: their frames are encoded in turn.
     pending: VecDeque<Pending>,
     /// Set when the frames that are pending are the last.
     ended: bool,
@@ -67,7 +67,7 @@ enum Pending {
     Frame(Bytes),
 }
 
-/// What is written before an object.
+/// Returns the type of an event.
 fn event_name(kind: EventType) -> &'static str {
     match kind {
         EventType::Added => "ADDED",

@@ -1,4 +1,4 @@
-//! Who sends a request.
+//! Authentication of requests.
 
 mod bearer;
 mod certificate;
@@ -20,7 +20,7 @@ pub(crate) struct User {
     /// Empty where nobody gave one.
     pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
-    /// What else is known, by a key such as `authentication.kubernetes.io/credential-id`.
+    /// Further attributes, by a key such as `authentication.kubernetes.io/credential-id`.
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ const ANONYMOUS: &str = "system:anonymous";
 /// The extra field that says by which credential a user is known.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Where a token bound to a pod or node says which node that is.
+/// The attribute with the node of a token that is bound to a pod or node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";

@@ -1,4 +1,4 @@
-//! Who may do what: `system:masters` everything, others what roles grant them.
+//! Authorization: `system:masters` may do everything, other users what roles grant them.
 
 mod abac;
 pub(crate) mod coverage;
@@ -58,7 +58,7 @@ impl Authorization {
     }
 }
 
-/// What is asked for, and by whom.
+/// The request and its user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a> {
     pub(crate) user: &'a User,

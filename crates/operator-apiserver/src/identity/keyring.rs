@@ -10,7 +10,7 @@ use crate::error::Error;
 /// The directory of the files, inside the data directory.
 const DIRECTORY: &str = "pki";
 
-/// Where a server keeps what it proves itself with.
+/// The storage of a server's keys and certificates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyring {
     /// `None` keeps nothing.

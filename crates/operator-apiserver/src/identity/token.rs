@@ -22,18 +22,18 @@ use crate::identity::keyring::Keyring;
 /// The issuer, unless the builder names another. Nothing is fetched from it: it is a name.
 const DEFAULT_URL: &str = "https://127.0.0.1:16443/";
 
-/// Where the keyring keeps the key that signs.
+/// The name of the signing key in the keyring.
 const KEY_FILE: &str = "service-account.key";
 
-/// How many verified tokens are remembered.
+/// The number of verified tokens that are remembered.
 const REMEMBERED: usize = 256;
 
 /// The claims of tokens whose signature was found right, by the SHA-256 digest of the token.
 type Verified = HashMap<Box<[u8]>, Arc<Value>>;
 
-/// Who signs the tokens of service accounts, and with what.
+/// The signer of service account tokens.
 ///
-/// A key that was not given is made when the first token is signed or the public keys are asked for: most servers in
+/// A missing key is created when the first token is signed or the public keys are requested: most servers in
 /// tests never need one.
 #[derive(Debug)]
 pub(crate) struct Issuer {
@@ -45,7 +45,7 @@ pub(crate) struct Issuer {
     /// Given keys that check tokens, besides the one that signs them.
     given: Vec<PublicKey>,
     signing: OnceLock<SigningKey>,
-    /// Where a key that was made is kept.
+    /// The storage of a created key.
     keyring: Keyring,
     /// A client sends the same token with each request, and to check a signature costs more than to answer.
     verified: Mutex<Verified>,
@@ -178,7 +178,7 @@ impl Issuer {
         Ok(json!({"keys": keys}))
     }
 
-    /// What OpenID Connect calls the configuration of a provider.
+    /// Returns the provider configuration of OpenID Connect.
     pub(crate) fn configuration(&self) -> Result<Value, SigningError> {
         self.signing_key()?;
         let mut algorithms: Vec<&str> = Vec::new();

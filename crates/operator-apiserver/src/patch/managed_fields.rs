@@ -1,4 +1,4 @@
-//! Who owns which field: the one door to structured-merge.
+//! The ownership of fields: the only user of structured-merge.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
         Source::Builtin { .. } => None,
     };
     let reset = reset_fields(definition, subresource);
-    // What a status is written with counts in no version of a custom resource.
+    // The status of a custom resource is reset in every version.
     let versions: Vec<String> = match (&definition.source, subresource) {
         (Source::Custom(_), "status") => schemas.keys().cloned().collect(),
         _ => vec![api_version],
@@ -265,7 +265,7 @@ fn builtin_schemas(gvk: &apimachinery::gvk::Gvk) -> BTreeMap<String, Schema> {
     versions.iter().filter_map(schema).collect()
 }
 
-/// What a writer never owns, as FieldsV1.
+/// Returns the fields that a writer never owns, as FieldsV1.
 fn reset_fields(definition: &Definition, subresource: &str) -> Value {
     match (&definition.source, subresource) {
         (Source::Builtin { gvk, .. }, _) => builtin_kinds::reset_fields(gvk, subresource),

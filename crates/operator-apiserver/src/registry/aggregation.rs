@@ -48,7 +48,7 @@ type Remotes = BTreeMap<(String, String), Arc<Remote>>;
 pub(crate) struct Remote {
     pub(crate) namespace: String,
     pub(crate) service: String,
-    /// Where the Service leads; `None` while it leads nowhere.
+    /// The address of the Service; `None` while it has no endpoint.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) authorities: Vec<u8>,
     pub(crate) is_insecure: bool,
@@ -282,7 +282,7 @@ fn remote(registry: &Registry, service: &Value) -> Option<(Remote, Option<Fault>
     Some((remote, found.err()))
 }
 
-/// Where a Service leads.
+/// Returns the address of a Service.
 fn locate(registry: &Registry, namespace: &str, name: &str, port: u64) -> Result<SocketAddr, Fault> {
     if let Some(address) = registry.services.routes.get(namespace, name) {
         return Ok(address);

@@ -14,12 +14,12 @@ use crate::status::{self, Status};
 use crate::store::Rejected;
 use crate::write::Write;
 
-/// How often a generated name is drawn before the server gives up.
+/// The number of attempts to generate a free name.
 const GENERATE_NAME_TRIES: usize = 8;
 /// The longest prefix of a generated name that is kept.
 const GENERATE_NAME_BASE_MAX: usize = 58;
 
-/// What a client may not choose.
+/// Fields that clients must not set.
 const SERVER_FIELDS: [&str; 5] = [
     "creationTimestamp",
     "uid",

@@ -17,7 +17,7 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 const POD_GRACE_SECONDS: i64 = 30;
 
-/// What a delete asks for.
+/// The options of a delete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) grace_period_seconds: Option<i64>,
@@ -27,7 +27,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// What a checked `metav1.DeleteOptions` says.
+    /// Reads a valid `metav1.DeleteOptions`.
     pub(crate) fn from_json(options: &Value) -> Self {
         let text = |path: &[&str]| {
             object::get(options, path)
@@ -78,7 +78,7 @@ impl DeleteOptions {
     }
 }
 
-/// What a delete left.
+/// The result of a delete.
 #[derive(Debug)]
 pub(crate) struct Deleted {
     /// The object as it was left, or its last state.
@@ -144,7 +144,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// What the one who deletes an object sees of it: a pod is marked even if it goes at once.
+    /// Returns the object that a delete answers with: a pod is marked even if it is removed at once.
     fn last_words(&self, definition: &Definition, last: &Arc<Value>) -> Arc<Value> {
         if !definition.is("", "pods") {
             return last.clone();
@@ -172,7 +172,7 @@ fn deleted(plan: Plan, live: &Arc<Value>) -> Deleted {
     }
 }
 
-/// What a delete does to an object.
+/// The effect of a delete on an object.
 enum Plan {
     /// It is terminating already, and nothing changes.
     Keep,

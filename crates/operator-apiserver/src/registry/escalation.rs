@@ -147,7 +147,7 @@ fn forbidden(write: &Write, object: &Value, why: &str) -> Status {
     status::forbidden(&write.definition.subject, object::name(object), why)
 }
 
-/// Whether the writer holds some rules; the text says what is missing.
+/// Checks that the writer holds some rules; the error lists the missing ones.
 fn confirm(registry: &Registry, write: &Write, wanted: &[Rule]) -> Result<(), String> {
     let user = &write.user;
     let (held, errors) = registry.authorizer.rules_of_user(user, &write.namespace);

@@ -1,4 +1,4 @@
-//! What the controllers of a CRD do: accept its names, establish it, serve it, and take it away again.
+//! The controllers of a CRD: accept its names, establish it, serve it, and remove it.
 //!
 //! The real server runs these as controllers and is late by seconds; here they run inside the commit that caused
 //! them, so that a CRD is served before its creation is answered.

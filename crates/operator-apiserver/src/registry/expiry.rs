@@ -1,6 +1,6 @@
 //! Events are deleted some time after their last write: `--event-ttl` of kube-apiserver.
 //!
-//! There is no background task: each request for events first deletes those whose time is over.
+//! Without a background task: each request for events first deletes expired ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

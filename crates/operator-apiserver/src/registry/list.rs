@@ -14,7 +14,7 @@ use super::{Definition, Registry};
 use crate::status::{self, Status};
 use crate::store::{Selection, Stored};
 
-/// How the revision of a list is meant.
+/// The meaning of a list's revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RevisionMatch {
     #[default]
@@ -23,7 +23,7 @@ pub(crate) enum RevisionMatch {
     Exact,
 }
 
-/// What a list or a watch asks for.
+/// The options of a list or a watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListOptions {
     pub(crate) labels: LabelSelector,
@@ -31,7 +31,7 @@ pub(crate) struct ListOptions {
     /// `None` is the most recent.
     pub(crate) revision: Option<u64>,
     pub(crate) revision_match: RevisionMatch,
-    /// 0 is no limit.
+    /// 0 means no limit.
     pub(crate) limit: usize,
     pub(crate) token: String,
 }
@@ -165,7 +165,7 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 const TOKENS: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// Where a token stops being base64: at the first byte that is none, or where the last four bytes would begin.
+/// Returns the position at which a token stops being base64: the first invalid byte, or the start of the last four bytes.
 fn corrupt_at(text: &str) -> usize {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let foreign = text.bytes().position(|byte| !is_known(byte));
@@ -178,7 +178,7 @@ fn is_clean(key: &str) -> bool {
     key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Where the next page begins.
+/// The start of the next page.
 #[derive(Debug)]
 struct Token {
     revision: i64,

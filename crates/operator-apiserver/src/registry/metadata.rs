@@ -133,7 +133,7 @@ fn validate_new_finalizers(object: &Value, old: &Value) -> Option<Error> {
     ))
 }
 
-/// What is checked of a whole object and of a change.
+/// Checks the list fields of a whole object and of a change.
 fn validate_lists(object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = validate_labels(object, &path.child("labels"));
     errors.extend(validate_annotations(object, &path.child("annotations")));

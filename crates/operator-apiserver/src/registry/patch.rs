@@ -125,7 +125,7 @@ fn shown(write: &Write, live: &Value, patched: &Value, patch: &Patch) -> String 
     }
 }
 
-/// What the decoder of the kind has to say, if it is the decoder that refuses.
+/// Returns the message of the kind's decoder, if it rejected the object.
 fn decoding_error(status: &Status) -> Option<&str> {
     let (_, rest) = status.message().split_once(CANNOT)?;
     let why = rest.split_once(": ").map_or(rest, |(_, why)| why);
@@ -166,8 +166,8 @@ fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
     }
 }
 
-/// Checks that the resourceVersion of a patched object is a number. Its uid is no precondition, as that of a PUT is:
-/// validation refuses another one.
+/// Checks that the resourceVersion of a patched object is a number. Unlike in a PUT, its uid is not a precondition:
+/// validation rejects another one.
 fn check_identity(object: &Value) -> Result<(), Status> {
     let version = object::resource_version(object);
     if version.parse::<u64>().is_err() && !version.is_empty() {

@@ -29,7 +29,7 @@ pub(crate) struct Line {
     pub(crate) text: Bytes,
 }
 
-/// What one run of a container has written.
+/// The output of one run of a container.
 #[derive(Debug)]
 pub(crate) struct PodLog {
     lines: Mutex<Lines>,

@@ -1,4 +1,4 @@
-//! What a Service is given by the server: cluster addresses, address families, node ports.
+//! Fields of a Service that the server assigns: cluster addresses, address families, node ports.
 //!
 //! There are no reservations to leak: what is in use is read from the stored services, and a counter that only goes
 //! forward keeps two creations at the same time from drawing the same address. Addresses that clients choose are
@@ -19,7 +19,7 @@ use crate::status::{self, Status};
 const NODE_PORT_MIN: u32 = 30000;
 const NODE_PORTS: u32 = 2768;
 
-/// Where the next drawing of an address and of a port begins.
+/// The positions of the search for the next address and port.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     host: AtomicU32,
@@ -144,7 +144,7 @@ pub(super) fn reserve<'r>(
     ))
 }
 
-/// What one service uses.
+/// The addresses and ports of one service.
 struct Used<'a> {
     address: Option<&'a str>,
     ports: Vec<(Path, u64)>,
@@ -169,7 +169,7 @@ impl<'a> Used<'a> {
     }
 }
 
-/// What the other services use.
+/// The addresses and ports of all other services.
 #[derive(Default)]
 struct Others {
     addresses: BTreeSet<String>,
@@ -314,7 +314,7 @@ fn set_cluster_address(
     }
 }
 
-/// Why an address that a client chose cannot be had. What is no address at all is for validation to say.
+/// Returns an error if an address that a client chose is not available. Invalid addresses are left to validation.
 fn refuse_address(drawing: &Drawing<'_>, given: &str, others: &Others) -> Option<Error> {
     let Ok(address) = given.parse::<IpAddr>() else {
         return None;

@@ -62,7 +62,7 @@ impl Default for ServiceNetwork {
 }
 
 impl ServiceNetwork {
-    /// How many addresses there are, without that of the network and the broadcast address.
+    /// Returns the number of addresses, without those of the network and for broadcasts.
     pub(crate) fn hosts(self) -> u32 {
         (u32::MAX >> self.prefix) - 1
     }

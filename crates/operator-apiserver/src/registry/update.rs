@@ -15,7 +15,7 @@ use crate::status::{self, Status};
 use crate::store::{JointUpdate, Rejected, Stored};
 use crate::write::Write;
 
-/// How a request makes the new object from the live one (both in the version of the request).
+/// The change of a request: makes the new object from the live one (both in the version of the request).
 pub(crate) trait Change: Send + Sync {
     /// The new object, before defaults of the registry.
     fn apply(&self, live: &Value) -> Result<Value, Status>;
@@ -30,10 +30,10 @@ where
     }
 }
 
-/// How often a change is tried again on a newer version before the client sees the conflict.
+/// The maximum number of optimistic-lock retries before a conflict is returned to the client.
 const CHANGE_TRIES: usize = 100;
 
-/// How often a field manager is run again because it lacked a conversion to another version. Each round makes at least
+/// The maximum number of runs of a field manager that lacked a conversion to another version. Each run makes at least
 /// one conversion, and an object needs a few for each version of its kind.
 const CONVERSION_ROUNDS_MAX: usize = 256;
 
@@ -133,7 +133,7 @@ impl Registry {
         change.apply(live)
     }
 
-    /// Records the manager of a write that is no apply, again after each conversion that was lacking.
+    /// Updates the managed fields after a write other than an apply, again after each missing conversion.
     pub(super) async fn track(&self, write: &Write, live: Option<&Value>, object: &mut Value) {
         let now = self.timestamp();
         if conversion::has_webhook(&write.definition) {
@@ -255,7 +255,7 @@ fn must_be_specified(write: &Write) -> Status {
     status::invalid(&subject, &write.name, &[error])
 }
 
-/// What no request changes.
+/// Restores fields that no request may change.
 fn restore_server_fields(object: &mut Value, old: &Value) {
     if object::uid(object).is_empty() {
         object::copy_meta(object, old, "uid");

@@ -1,4 +1,4 @@
-//! What is served: definitions of resources, and the catalogue of them.
+//! Definitions of served resources, and their catalogue.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -44,7 +44,7 @@ pub(crate) struct Subresource {
     pub(crate) kind: String,
 }
 
-/// Where the rules of a kind come from.
+/// The source of the rules of a kind.
 #[derive(Debug)]
 pub(crate) enum Source {
     Builtin {
@@ -111,7 +111,7 @@ impl Definition {
         }
     }
 
-    /// What the keys of a namespace's objects begin with; all keys for the empty namespace.
+    /// Returns the key prefix of a namespace's objects; that of all objects for the empty namespace.
     pub(crate) fn key_prefix(&self, namespace: &str) -> String {
         if self.namespaced && !namespace.is_empty() {
             format!("{namespace}/")

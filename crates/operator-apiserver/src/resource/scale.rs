@@ -19,7 +19,7 @@ pub(crate) fn set_replicas(definition: &Definition, object: &mut Value, scale: &
     set(object, &paths.spec_replicas, replicas.unwrap_or_else(|| 0.into()));
 }
 
-/// Where an object keeps the numbers of its Scale.
+/// The paths of the numbers of a Scale in an object.
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: Vec<String>,
     status_replicas: Vec<String>,

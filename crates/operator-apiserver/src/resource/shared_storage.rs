@@ -9,7 +9,7 @@ use crate::store::TableId;
 use apimachinery::gvk::Gvr;
 use builtin_kinds::horizontal_pod_autoscaler;
 
-/// What the fields of a core Event are called in `events.k8s.io/v1`.
+/// The names of the fields of a core Event in `events.k8s.io/v1`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),

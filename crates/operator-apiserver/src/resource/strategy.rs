@@ -1,4 +1,4 @@
-//! Where kinds differ: every question that the generic registry asks a [`Definition`].
+//! Differences between kinds: every method of a [`Definition`] that the generic registry calls.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl Definition {
         }
     }
 
-    /// What is wrong with a new object, metadata apart, and what its writer is warned of.
+    /// Returns the errors in a new object, except in its metadata, and the warnings for its writer.
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
         match &self.source {
             Source::Builtin { .. } if crd::is_definition_table(self) => Outcome {
@@ -136,7 +136,7 @@ impl Definition {
         }
     }
 
-    /// What is wrong with a changed object, metadata apart, and what its writer is warned of.
+    /// Returns the errors in a changed object, except in its metadata, and the warnings for its writer.
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         match &self.source {
             Source::Builtin { .. } if crd::is_definition_table(self) => Outcome {
@@ -162,7 +162,7 @@ impl Definition {
         }
     }
 
-    /// What is wrong with a name of this kind.
+    /// Returns the errors in a name of this kind.
     pub(crate) fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         match &self.source {
             Source::Builtin { gvk, .. } => builtin_kinds::validate_name(gvk, name, is_prefix),
@@ -176,7 +176,7 @@ impl Definition {
         }
     }
 
-    /// How often validation looks at the metadata of a changed object.
+    /// Returns the checks of the metadata of a changed object.
     pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
         match &self.source {
             Source::Builtin { gvk, .. } => builtin_kinds::metadata_checks(gvk, subresource),

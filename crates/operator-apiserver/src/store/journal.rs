@@ -28,7 +28,7 @@ const RECORD_LENGTH_MAX: usize = 64 << 20;
 /// A log shorter than this is never worth a new snapshot.
 const COMPACTION_LENGTH_MIN: u64 = 16 << 20;
 
-/// What can go wrong with a data directory.
+/// Errors of a data directory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The directory is in use by another server.
@@ -37,7 +37,7 @@ pub(crate) enum Error {
     /// A file has damage that no interrupted write explains.
     #[error("{} is damaged at byte {offset}: restore it from a copy, or remove the data directory to start empty", .file.display())]
     Damaged { file: PathBuf, offset: u64 },
-    /// A file is none of ours.
+    /// A file in another format.
     #[error("{} is not a {what} of this version", .file.display())]
     Foreign { file: PathBuf, what: &'static str },
     /// A record is too long to be read again.
@@ -67,7 +67,7 @@ fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) 
     }
 }
 
-/// How a journal writes.
+/// The options of a journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
     /// Wait until the disk has each record. Slower; needed only against a loss of power.
@@ -94,18 +94,18 @@ pub(crate) struct Journal {
     _lock: File,
 }
 
-/// What a data directory held when it was opened: the records, oldest first.
+/// The content of a data directory when it was opened: the records, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
     /// The state when the generation began.
     pub(crate) snapshot: Vec<Vec<u8>>,
-    /// What was committed since.
+    /// The later commits.
     pub(crate) log: Vec<Vec<u8>>,
-    /// How many bytes of an unfinished record were cut off.
+    /// The number of bytes of an unfinished record that were cut off.
     pub(crate) cut_off: u64,
 }
 
-/// What is written to see whether the disk takes records.
+/// The bytes written to check that the disk accepts records.
 const PROBE: &[u8] = &[0; 4096];
 
 impl Journal {
@@ -494,7 +494,7 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
     }
 }
 
-/// Whether the disk has not got a part of a record: it reads as zeros, which are in no text. A damaged bit makes no two
+/// Reports whether a part of a record was never written: it reads as zeros, which do not occur in text. A damaged bit makes no two
 /// of them, and none of the last byte.
 fn is_unwritten(record: &[u8]) -> bool {
     record.last() == Some(&0) || record.windows(2).any(|pair| pair == [0, 0])

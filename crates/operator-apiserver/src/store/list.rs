@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::{Compacted, Store, Stored, Table, check_history};
 
-/// What is read of a table.
+/// The selection of a read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selection<'a> {
-    /// What the keys begin with.
+    /// The prefix of the keys.
     pub(crate) prefix: &'a str,
     /// The first key that may appear.
     pub(crate) start: &'a str,
-    /// How many objects at most; `None` is all.
+    /// The maximum number of objects; `None` for all.
     pub(crate) limit: Option<usize>,
     /// The revision to read at; `None` is the present.
     pub(crate) revision: Option<u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Selection<'a> {
 pub(crate) struct Listing {
     pub(crate) revision: u64,
     pub(crate) objects: Vec<Arc<Stored>>,
-    /// How many objects follow beyond the limit.
+    /// The number of objects beyond the limit.
     pub(crate) remaining: usize,
 }
 
@@ -149,7 +149,7 @@ fn merged<'a>(
 }
 
 impl Table {
-    /// What was different at a revision.
+    /// Returns the differences between the current state and a revision.
     fn past(&self, revision: u64, prefix: &str) -> Result<Past, Compacted> {
         self.check_history(revision)?;
         let undo = self

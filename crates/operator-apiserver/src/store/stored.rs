@@ -25,7 +25,7 @@ pub(crate) struct Stored {
 /// An object as JSON.
 struct Rendered {
     bytes: Bytes,
-    /// Where its apiVersion and its kind are, each with the comma that follows it.
+    /// The positions of its apiVersion and its kind, each with the comma that follows it.
     type_: [Range<usize>; 2],
 }
 
@@ -65,7 +65,7 @@ impl Stored {
             out.extend_from_slice(bytes.get(from..cut.start).unwrap_or_default());
             from = cut.end;
         }
-        // What was cut at the end leaves the comma before it.
+        // A removal at the end leaves the comma before it.
         let rest = bytes.get(from..).unwrap_or_default();
         if rest == b"}" && out.last() == Some(&b',') {
             out.pop();

@@ -1,4 +1,4 @@
-//! What goes wrong in a call, in the words of Go's HTTP client and of client-go's REST client.
+//! Errors of calls, with the texts of Go's HTTP client and of client-go's REST client.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -68,7 +68,7 @@ fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
 /// The number of bytes of an answer that errors show; client-go reads no more.
 const SHOWN_BYTES_MAX: usize = 2048;
 
-/// What is said of an answer that is no success.
+/// Returns the error for an unsuccessful answer.
 fn refusal(code: u16, body: &Bytes) -> String {
     let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let text = |field: &str| apimachinery::object::text(&parsed, &[field]).to_owned();
@@ -163,7 +163,7 @@ fn of_certificate(why: &CertificateError) -> String {
     }
 }
 
-/// A connection that broke, or an answer that is no HTTP.
+/// A connection that broke, or an answer that is not HTTP.
 pub(super) fn of_http(error: &hyper::Error) -> String {
     if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
         return "EOF".to_owned();

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-/// How a server is reached.
+/// The address and credentials of a server.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) server: String,

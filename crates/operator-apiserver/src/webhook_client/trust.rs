@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// What a client needs to trust the certificates of a bundle (PEM), and no others. Without a bundle nobody is trusted.
+/// Creates a client that trusts the certificates of a bundle (PEM), and no others. Without a bundle it trusts nobody.
 /// With an identity (a chain and its key, PEM), the client proves it.
 /// An insecure client trusts every certificate.
 pub(crate) fn client_config(
@@ -27,7 +27,7 @@ pub(crate) fn client_config(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     for certificate in &certificates {
-        // What cannot be an authority can still be the very certificate that is shown.
+        // A certificate that is not an authority can still be the server's own.
         let _ = roots.add(certificate.clone());
     }
     let inner = if roots.is_empty() {

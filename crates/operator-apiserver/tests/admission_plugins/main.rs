@@ -1,4 +1,4 @@
-//! What every server does beside storing: the plug-ins of admission, and the subresources that lead to nodes.
+//! Admission plug-ins that every server runs, and the subresources that lead to nodes.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 #[path = "../asking/mod.rs"]

@@ -300,7 +300,7 @@ async fn a_get_that_connects_needs_the_right_to_create_too() {
     };
     for path in ["a/exec?command=x", "a/attach", "a/portforward"] {
         assert_eq!(as_jane(path).await, "pods \"a\" is forbidden: ", "{path}");
-        // Whether the pod is there is not said before.
+        // The existence of the pod is not checked before.
         let missing = path.replacen('a', "missing", 1);
         assert_eq!(
             as_jane(&missing).await,

@@ -62,7 +62,7 @@ async fn a_quota_is_charged_with_the_write_and_refuses_what_is_too_much() {
     let refused = post(&server, &format!("{maps}?dryRun=All"), named("b")).await;
     refused.is_refused(403, "limited: configmaps=1");
     assert_eq!(get(&server, &format!("{maps}/b")).await.code, 404);
-    // What is there already is refused for the quota first.
+    // An existing object is rejected because of the quota first.
     post(&server, &maps, named("a"))
         .await
         .is_refused(403, "limited: configmaps=1");

@@ -8,7 +8,7 @@ use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// What a server answered.
+/// The answer of a server.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) body: Value,

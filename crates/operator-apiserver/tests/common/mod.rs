@@ -1,4 +1,4 @@
-//! What several tests of the listener need.
+//! Helpers for tests of the listener.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::asking::post;
 
-/// What a webhook does with a question.
+/// The reaction of a webhook to a request.
 pub(crate) enum Reply {
     /// Answers with the response of a review.
     Review(Value),

@@ -133,7 +133,7 @@ impl FromStr for Family {
     }
 }
 
-/// What a sequence is made from.
+/// The inputs from which a sequence is generated.
 pub(crate) struct Making<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) random: Random,

@@ -26,7 +26,7 @@ use crate::selector::selects;
 const COMPONENT: &str = "daemonset-controller";
 const GENERATION: &str = "pod-template-generation";
 
-/// What pods of a DaemonSet tolerate, whatever their template says.
+/// Taints that pods of a DaemonSet tolerate, in addition to those of their template.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),

@@ -79,7 +79,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// How many pods there should be, and how many of them have to be healthy.
+/// Returns the expected number of pods, and the number of them that must be healthy.
 fn wanted(world: &World<'_>, budget: &Value, pods: &[&Arc<Value>]) -> (i64, i64) {
     let counted = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     match (

@@ -21,7 +21,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const OURS: &str = "endpointslice-controller.k8s.io";
 const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
 
-/// How many endpoints a slice holds.
+/// The maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 
 /// The controller.

@@ -31,7 +31,7 @@ use crate::selector::selects;
 
 pub(crate) const COMPONENT: &str = "job-controller";
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// What `managedBy` says of a Job that is this controller's; it may also be silent.
+/// The value of `managedBy` for Jobs of this controller; it may also be absent.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The first wait before a failed pod is replaced; it doubles with each failure.
@@ -91,7 +91,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// How many pods are to succeed; `None` if one success ends the work of all.
+    /// Returns the required number of successful pods; `None` if one success completes the Job.
     pub(crate) fn completions(&self) -> Option<i64> {
         self.job.int("/spec/completions")
     }
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         self.job.text("/spec/podReplacementPolicy") == "Failed"
     }
 
-    /// Whether a failed pod counts as a failure: the policy may ignore it, and an index out of range never counts.
+    /// Reports whether a failed pod counts as a failure: the policy may ignore it, and an index out of range never counts.
     fn counts(&self, pod: &Value) -> bool {
         policy::judge(self.job, pod).counts && (!self.is_indexed() || index::of(self, pod).is_some())
     }
@@ -385,7 +385,7 @@ fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
     Plan::actions((0..missing).map(|_| start(run, None)).collect())
 }
 
-/// At least so many active pods to be given up; those of an index that has a pod already, or that is none, first.
+/// Returns `count` active pods to delete; first those of an index that already has a pod, or that is invalid.
 fn surplus(run: &Run<'_>, count: usize) -> Vec<Arc<Value>> {
     let mut pods = run.active.clone();
     pod::by_usefulness(&mut pods);
@@ -456,7 +456,7 @@ fn start(run: &Run<'_>, index: Option<(i64, Option<&Arc<Value>>)>) -> Action {
     create(&POD, pod, Some(note.or("FailedCreate")))
 }
 
-/// How long to wait before the next pod, after failures.
+/// Returns the time to wait before the next pod, after failures.
 fn backoff(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     let last = run.failed.iter().map(|pod| finished_at(pod)).max()?;
     let since_success = run.succeeded.iter().map(|pod| finished_at(pod)).max();
@@ -466,7 +466,7 @@ fn backoff(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     wait(world, last, length(run.failed.len()))
 }
 
-/// How much is left of the wait after so many failures, the last of them at an instant.
+/// Returns the rest of the wait after a number of failures, the last of them at an instant.
 fn wait(world: &World<'_>, last: Option<Timestamp>, failures: i64) -> Option<Duration> {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! Namespace life cycle: a terminating namespace loses its contents, pods first, and then its finalizer.
 //!
-//! What stands in the way (contents that wait for finalizers of their own) is told in five status conditions.
+//! Contents that wait for finalizers of their own are reported in five status conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// What is in the namespace and can be deleted.
+/// Returns the objects of the namespace that can be deleted.
 fn contents<'a>(world: &World<'a>, namespace: &str) -> Vec<(Id, &'a Arc<Value>)> {
     let found = world.objects.in_namespace(namespace);
     if found.is_empty() {

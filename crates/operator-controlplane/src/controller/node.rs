@@ -27,9 +27,9 @@ use crate::pod;
 pub(crate) use machine::{address, pod_address};
 pub(crate) use status::{ContainerView, of_containers};
 
-/// How long the stages of a simulated pod's life take.
+/// The durations of the stages of a simulated pod's life.
 ///
-/// The default is no time at all, for tests. [`Delays::lifelike`] lets a person see them.
+/// The default is no delay, for tests. [`Delays::lifelike`] makes the stages visible to a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// From the binding to a node until the pod is Running and Ready.
@@ -62,11 +62,11 @@ struct Nodes {
     claimed: Claimed,
     /// When the current stage of a pod was first seen.
     since: HashMap<Key, (Stage, Timestamp)>,
-    /// How many addresses each node has given out.
+    /// The number of addresses that each node has assigned.
     addresses: HashMap<String, u32>,
 }
 
-/// Where a pod is in its life.
+/// The stage of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Starting,
@@ -135,7 +135,7 @@ impl Nodes {
         Plan::actions(machine::register(world, name, index))
     }
 
-    /// How long a stage still lasts.
+    /// Returns the remaining time of a stage.
     fn left(&mut self, world: &World<'_>, key: &Key, stage: Stage, length: Duration) -> Option<Duration> {
         let entry = self.since.entry(key.clone()).or_insert((stage, world.now));
         if entry.0 != stage {

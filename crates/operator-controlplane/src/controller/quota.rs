@@ -38,8 +38,8 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// Whether a quota may count less, or more, than it says. What is new has been counted when it came in, but for objects
-/// that came while the quota had no status yet.
+/// Reports whether a quota counts less, or more, than it states. New objects were counted at admission, except objects
+/// that were created before the quota had a status.
 fn changes_usage(event: &Event) -> bool {
     match (event.kind, &event.old) {
         (EventType::Modified, Some(old)) => quota::releases(&event.gvr, old, &event.object),

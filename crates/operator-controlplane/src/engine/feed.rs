@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::objects::{Key, Objects};
 use crate::queue::Queue;
 
-/// How long to wait before another snapshot when the watch gave nothing at all.
+/// The pause before another snapshot if the watch returned nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A controller as the feed sees it.

@@ -1,4 +1,4 @@
-//! CatalogSource: the connection to its registry, or the reason why there is none.
+//! CatalogSource: the connection to its registry, or the reason for its absence.
 
 use apimachinery::time::parse_timeout;
 use operator_apiserver::client::Event;

@@ -31,7 +31,7 @@ use crate::object::{Object, time};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, delete, until, update_status};
 
-/// How long an installation may take.
+/// The maximum duration of an installation.
 const INSTALL_SECONDS: i64 = 5 * 60;
 /// The most transitions that the status keeps.
 const HISTORY_MAX: usize = 20;

@@ -15,7 +15,7 @@ use crate::object::{Object, set, time, with_status};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, until, update_subresource};
 
-/// How long failing steps are retried.
+/// The time for which failing steps are retried.
 const RETRY_SECONDS: i64 = 60;
 
 /// The controller.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::object::Object;
 
-/// How deep constraints nest.
+/// The maximum depth of nested constraints.
 const DEPTH_MAX: usize = 64;
 
 /// An API: group, version, kind.

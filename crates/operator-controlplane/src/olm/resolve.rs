@@ -14,9 +14,9 @@ use super::catalog::Loaded;
 use super::properties::{Gvk, described, gvk, is_requirement, package_of, properties_of, provides};
 use crate::object::Object;
 
-/// How many choices are tried before the search ends.
+/// The maximum number of choices before the search ends.
 const STEPS_MAX: usize = 10_000;
-/// How many Subscriptions and dependencies there are at most.
+/// The maximum number of Subscriptions and dependencies.
 const DEPTH_MAX: usize = 128;
 
 /// A catalog by namespace and name.

@@ -25,7 +25,7 @@ struct Request<'a> {
     resource: &'a str,
     /// `None` for all names.
     name: Option<&'a str>,
-    /// A path that is no resource.
+    /// A non-resource path.
     path: Option<&'a str>,
 }
 

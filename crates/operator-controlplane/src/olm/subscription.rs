@@ -17,7 +17,7 @@ use crate::object::{Object, time, unset};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, create, delete, update_status, update_subresource};
 
-/// How many InstallPlans of a namespace are kept.
+/// The number of InstallPlans that are kept in a namespace.
 const PLANS_MAX: usize = 5;
 
 /// The controller; its keys are namespaces.

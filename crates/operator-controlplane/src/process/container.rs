@@ -41,7 +41,7 @@ const INHERITED: [&str; 6] = [
     "DYLD_LIBRARY_PATH",
 ];
 
-/// Where a container is in its life, as its status shows it.
+/// The state of a container, as its status shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State {
     now: Now,
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// How a process is started.
+/// The arguments of a process.
 pub(super) struct Start {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,

@@ -28,7 +28,7 @@ use crate::recorder::Recorder;
 /// The time after which the token of a pod is written anew. It is good for an hour.
 const TOKEN_RENEWAL: Duration = Duration::from_secs(45 * 60);
 
-/// What the containers of a pod share.
+/// The settings that the containers of a pod share.
 pub(super) struct Shared {
     pub(super) processes: Processes,
     pub(super) client: Client,

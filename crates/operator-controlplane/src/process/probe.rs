@@ -47,8 +47,8 @@ impl Probe {
         })
     }
 
-    /// Probes once. Probes by `exec` and `grpc` succeed: there is no container to run them in. A probe over HTTPS tries
-    /// the connection alone.
+    /// Probes once. Probes by `exec` and `grpc` succeed: there is no container to run them in. A probe over HTTPS only
+    /// connects.
     ///
     /// # Errors
     /// The reason why the container is not well.

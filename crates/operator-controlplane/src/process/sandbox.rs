@@ -1,4 +1,4 @@
-//! What a pod has on this machine while it runs: an address, and a private directory with its credentials.
+//! The resources of a running pod on this machine: an address, and a private directory with its credentials.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -159,7 +159,7 @@ async fn token(processes: &Processes, pod: &Value) -> Result<String, String> {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {
-            // What kubelets request. The server extends it to a year for clients that read the token once.
+            // The value that kubelets request. The server extends it to a year for clients that read the token once.
             "expirationSeconds": 3607,
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.name(), "uid": pod.uid()},
         },

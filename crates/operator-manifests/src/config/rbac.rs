@@ -103,7 +103,7 @@ fn add_metrics(tree: &mut ConfigTree, operator: &Operator) {
     tree.resource(FOLDER, "metrics_reader_role.yaml", &reader, &[("", comment)]);
 }
 
-/// Who may do what with the objects of a kind.
+/// The permissions of a role for the objects of a kind.
 struct Access {
     word: &'static str,
     sentence: &'static str,

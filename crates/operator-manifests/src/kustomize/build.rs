@@ -17,7 +17,7 @@ use super::{order, patch, replacement, transform};
 /// The names that a kustomization may have, in the order in which they are looked for.
 pub const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// How deep directories may name each other; more is a circle.
+/// The maximum depth of nested directories; more is a cycle.
 const MAX_DEPTH: usize = 32;
 
 /// A tree cannot be rendered.
@@ -26,12 +26,12 @@ pub enum BuildError {
     /// A directory without a kustomization, or a file that is not there.
     #[error("{0} does not exist")]
     Missing(String),
-    /// A file that is no YAML, or whose content has another form.
+    /// A file is not YAML, or its content has another form.
     #[error("{path}: {reason}")]
     Invalid {
         /// The file, relative to the root.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// A field of kustomize that is not part of the subset.

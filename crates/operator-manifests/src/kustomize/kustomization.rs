@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::build::{BuildError, documents, invalid};
 use super::replacement::Replacement;
 
-/// What a kustomization says.
+/// A parsed kustomization.
 #[derive(Debug, Default)]
 pub(super) struct Kustomization {
     pub(super) resources: Vec<String>,

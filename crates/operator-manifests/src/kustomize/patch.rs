@@ -93,7 +93,7 @@ fn merge_into(
     }
     for resource in resources.iter_mut().filter(|resource| is_for(resource)) {
         let mut patch = patch.clone();
-        // What names the object is no change of it.
+        // The name of the object is not a change.
         if let Some(patch) = patch.as_object_mut() {
             patch.remove("apiVersion");
             patch.remove("kind");
@@ -201,7 +201,7 @@ impl Matcher {
             None => Ok(None),
             Some(text) => regex::Regex::new(&format!("^(?:{text})$"))
                 .map(Some)
-                .map_err(|_| invalid(path, format!("the target {text:?} is no regular expression"))),
+                .map_err(|_| invalid(path, format!("the target {text:?} is not a regular expression"))),
         };
         Ok(Self {
             texts: [

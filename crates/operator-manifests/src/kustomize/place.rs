@@ -1,4 +1,4 @@
-//! Where a top-level list lies in the text of a YAML document, and the edits at that place.
+//! Finds a top-level list in the text of a YAML document, and edits it there.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ struct Walk<'a> {
     open: Vec<StructureStyle>,
     /// True if the next node of the root mapping is a key.
     at_key: bool,
-    /// Where the wanted key begins, once it was seen.
+    /// The offset of the requested key, once found.
     found: Option<usize>,
     items: Vec<Range<usize>>,
     list: Option<Range<usize>>,
@@ -206,7 +206,7 @@ fn item(entry: &Value, indent: &str) -> String {
     list.lines().map(|line| format!("{indent}{line}\n")).collect()
 }
 
-/// What stands before the dashes of the list whose key is at `key`: only comments are between the two.
+/// Returns the indentation of the list whose key is at `key`: only comments are between the two.
 fn indent_of_list(text: &str, key: usize) -> Option<&str> {
     let below = text.get(line_end(text, key)..)?;
     let first = below.lines().find(|line| line.trim_start().starts_with('-'))?;

@@ -7,7 +7,7 @@ use super::build::{BuildError, documents, invalid, visit};
 use super::resource::Resource;
 use super::transform::template_path;
 
-/// Where objects name others: the kind that is named, the kind that names it, and the path of the name.
+/// References between objects: the kind of the target, the kind of the referrer, and the path of the name.
 ///
 /// A path that ends in a mapping with `name` (and perhaps `namespace`) is written without them and with a `/` at its end.
 const BUILT_IN: [(&str, &str, &str); 24] = [

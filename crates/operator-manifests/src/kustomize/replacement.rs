@@ -285,7 +285,7 @@ fn put(at: &mut Value, options: &Options, value: &Value) -> Result<(), String> {
         *at = value.clone();
         return Ok(());
     }
-    let text = text_of(value).ok_or("the source is no text, and a part of a text is to be replaced")?;
+    let text = text_of(value).ok_or("the source is not text, and a part of a text is to be replaced")?;
     let there = text_of(at).unwrap_or_default();
     let mut parts: Vec<String> = there
         .split(options.delimiter.as_str())

@@ -1,4 +1,4 @@
-//! What a kustomization does to all of its objects: namespace, names, labels, annotations, images, replicas.
+//! Transformations of all objects of a kustomization: namespace, names, labels, annotations, images, replicas.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::resource::Resource;
 /// Kinds whose name means something outside, so that no prefix goes in front of it.
 const KEEP_NAME: [&str; 3] = ["CustomResourceDefinition", "APIService", "Namespace"];
 
-/// Where the pods of a kind are described.
+/// The paths of the pod template of each kind.
 const TEMPLATES: [(&str, &[&str]); 8] = [
     ("Pod", &[]),
     ("Deployment", &["spec", "template"]),

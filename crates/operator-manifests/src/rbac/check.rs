@@ -29,7 +29,7 @@ pub struct AccessRequest {
     /// The name of the object; empty for a list.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The path of what is no resource, such as `/metrics`.
+    /// The path of a non-resource URL, such as `/metrics`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
 }
@@ -47,13 +47,13 @@ pub struct Unused {
     pub verbs: Vec<String>,
 }
 
-/// What every authenticated user may do (`system:basic-user`).
+/// Permissions of every authenticated user (`system:basic-user`).
 const EVERYBODY: [(&str, &str); 3] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
-/// What OLM grants to the operators that it installs.
+/// Permissions that OLM grants to the operators that it installs.
 const OLM: (&str, &str) = ("operators.coreos.com", "operatorconditions");
 /// Reading: an informer lists, watches, or both, as the server can.
 const READING: [&str; 3] = ["get", "list", "watch"];
@@ -128,7 +128,7 @@ fn is_free(requested: &AccessRequest) -> bool {
 // === impl AccessRequest ===
 
 impl AccessRequest {
-    /// The resource with its subresource, as rules write it; the path of what is none.
+    /// Returns the resource with its subresource, as rules write it, or the path of a non-resource URL.
     pub fn target(&self) -> String {
         match (self.subresource.as_str(), self.resource.as_str()) {
             (_, "") => self.path.clone(),

@@ -5,14 +5,14 @@
 
 use super::Rule;
 
-/// How a marker begins.
+/// The prefix of a marker.
 pub const PREFIX: &str = "+kubebuilder:rbac:";
 
 /// A marker that says nothing that can be granted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MarkerError {
     /// An argument is not `name=value`.
-    #[error("`{0}` is no argument: write NAME=VALUE, and values with commas in quotes")]
+    #[error("`{0}` is not an argument: write NAME=VALUE, and values with commas in quotes")]
     NoValue(String),
     /// Nobody knows the argument.
     #[error(
@@ -22,7 +22,7 @@ pub enum MarkerError {
     /// The same argument comes twice.
     #[error("argument `{0}` is there twice")]
     Twice(String),
-    /// What every rule needs is not there.
+    /// A required part of a rule is missing.
     #[error("a rule needs verbs, and either groups and resources or urls")]
     Incomplete,
     /// A quoted value does not end.
@@ -30,7 +30,7 @@ pub enum MarkerError {
     Open(String),
 }
 
-/// The rule that a line of a comment states; `None` for a line that is no such marker.
+/// Parses the rule of a comment line; `None` if the line is not such a marker.
 ///
 /// ```
 /// use operator_manifests::rbac::marker;

@@ -29,7 +29,7 @@ pub struct Platform {
 /// The images of a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images {
-    /// The images of the containers `manager`, or of all containers where there is none.
+    /// The images of the containers `manager`, or of all containers if no container has that name.
     pub managers: BTreeSet<String>,
     /// The other images.
     pub others: BTreeSet<String>,

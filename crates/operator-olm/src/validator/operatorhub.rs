@@ -110,7 +110,7 @@ fn check_address(text: &str) -> Result<(), String> {
     }
     let is_literal = host.starts_with('[') && host.ends_with(']');
     if !is_dotted(host) && !is_literal {
-        // The Go parser reads what is no `user@host` as a name and looks for the address behind it.
+        // The Go parser reads text without `user@host` as a name and looks for the address after it.
         return fail("missing '@' or angle-addr");
     }
     Ok(())

@@ -67,7 +67,7 @@ fn check_labels(bundle: &Bundle, findings: &mut Findings) {
     }
     let default = annotations.default_channel();
     if !default.is_empty() && !channels.contains(&default) {
-        let detail = format!("the default channel {default:?} is none of the channels of the bundle");
+        let detail = format!("the default channel {default:?} is not one of the channels of the bundle");
         add(Level::Warning, "channel.default.v1", detail);
     }
     let recommended = ["candidate", "fast", "stable"];
@@ -145,7 +145,7 @@ fn check_upgrades(bundle: &Bundle, findings: &mut Findings) {
     if let Some(range) = bundle.csv_annotation("olm.skipRange")
         && let Err(reason) = Range::parse(range)
     {
-        let detail = format!("olm.skipRange {range:?} is no range of versions: {reason}");
+        let detail = format!("olm.skipRange {range:?} is not a range of versions: {reason}");
         findings.failed(
             Level::Error,
             bundle,

@@ -50,7 +50,7 @@ impl WatchErrorHandler {
         Self(Some(Arc::new(handler)))
     }
 
-    /// Calls the handler. Returns false if there is none.
+    /// Calls the handler. Returns false if no handler is set.
     pub(super) fn call(&self, failure: &WatchFailure<'_>) -> bool {
         if let Some(handler) = &self.0 {
             handler(failure);

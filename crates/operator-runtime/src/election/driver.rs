@@ -268,7 +268,7 @@ impl Core {
         }
     }
 
-    /// Returns the lease that was written, or `None` if there is none, as `Ok`, and everything else as `Err`.
+    /// Returns the lease that was written, or `None` for no lease, as `Ok`, and everything else as `Err`.
     async fn ask(&self, request: Action) -> Result<Option<Box<Lease>>, Input> {
         let params = PostParams::default();
         let written = match request {

@@ -264,7 +264,7 @@ impl Candidate {
         self.wait(at)
     }
 
-    /// Only a write of the holder restarts the time: a new label is no renewal.
+    /// Only a write of the holder restarts the time: a new label does not renew the lease.
     fn observe(&mut self, lease: Lease, now: Instant) {
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,

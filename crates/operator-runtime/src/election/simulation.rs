@@ -241,7 +241,7 @@ impl World {
                 }
             }
             Action::Create(_) | Action::Replace(_) => Input::Refused,
-            Action::Wait(_) | Action::Lost(_) => unreachable!("is no request"),
+            Action::Wait(_) | Action::Lost(_) => unreachable!("not a request"),
         }
     }
 

@@ -390,7 +390,11 @@ async fn killed_leader_is_replaced_and_paused_leader_writes_nothing() {
     bench.get("w", 3).await;
     let last = bench.writes_of("second");
     second.signal("-CONT").await;
-    assert_eq!(second.end().await.code(), Some(3), "it is no leader any more");
+    assert_eq!(
+        second.end().await.code(),
+        Some(3),
+        "it is not the leader any more"
+    );
     assert_eq!(bench.writes_of("second").len(), last.len());
     third.signal("-KILL").await;
     third.end().await;

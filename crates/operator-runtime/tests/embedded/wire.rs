@@ -361,7 +361,7 @@ fn first(
 
 fn garbled((number, data): (usize, Result<Bytes, BoxError>)) -> Result<Bytes, BoxError> {
     match number {
-        0 => Ok(Bytes::from_static(b"]this is no event[\n")),
+        0 => Ok(Bytes::from_static(b"]not an event[\n")),
         _ => data,
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct CreateApiArgs {
     /// The kind in CamelCase, such as Memcached.
     #[arg(long)]
     pub(crate) kind: String,
-    /// Whether objects are namespaced; `--namespaced=false` makes the kind cluster-scoped.
+    /// Make the kind namespace-scoped; `--namespaced=false` makes it cluster-scoped.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) namespaced: bool,
     /// The plural of the kind, in lower case [default: by the rules of English spelling].

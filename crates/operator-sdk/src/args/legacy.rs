@@ -38,10 +38,10 @@ pub(crate) struct NewArgs {
     /// The file with the header of every source file.
     #[arg(long, value_name = "FILE")]
     pub(crate) header_file: Option<PathBuf>,
-    /// Ignored: there is no such step.
+    /// Ignored: this step does not exist.
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_validation: bool,
-    /// Ignored: there is no such step.
+    /// Ignored: this step does not exist.
     #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_generation: bool,
     #[arg(long, value_name = "VERSION", value_parser = ["v1"])]
@@ -93,7 +93,7 @@ pub(crate) struct AddArgs {
     pub(crate) kind: String,
     #[arg(long, value_name = "VERSION", value_parser = ["v1"])]
     pub(crate) crd_version: Option<String>,
-    /// Ignored: there is no such step.
+    /// Ignored: this step does not exist.
     #[arg(long)]
     pub(crate) skip_generation: bool,
     /// Rejected: it is for Go operators.

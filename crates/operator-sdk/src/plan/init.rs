@@ -18,7 +18,7 @@ use crate::template::{self, ProjectValues};
 pub(crate) struct Surroundings {
     /// The name of the directory.
     pub(crate) directory: String,
-    /// How the project depends on the SDK.
+    /// The source of the SDK for the project.
     pub(crate) sdk: SdkSource,
     /// The header of source files.
     pub(crate) head: Head,

@@ -217,7 +217,7 @@ fn categories(path: &str) -> Result<Vec<String>, BundleError> {
         .collect())
 }
 
-/// Applies the first fix of each file; false if there is none.
+/// Applies the first fix of each file; false if no finding has one.
 fn fix(place: &str, loaded: &Loaded, findings: &[Finding], report: &Report) -> Result<bool, BundleError> {
     let mut fixed: BTreeMap<&str, String> = BTreeMap::new();
     for finding in findings.iter().filter(|finding| finding.fix.is_some()) {

@@ -148,7 +148,7 @@ pub fn assert_same(left: &BTreeMap<String, String>, right: &BTreeMap<String, Str
     }
 }
 
-/// Where cargo built the tool, and where the operators of tests are built too: their dependencies are there already.
+/// The target directory of cargo. Operators of tests are built there too: their dependencies are compiled already.
 pub fn target_dir() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_operator-sdk"));
     program.parent().unwrap().parent().unwrap().to_owned()
@@ -230,7 +230,7 @@ pub fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>)
     for entry in entries {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
-        // What an upgrade needs, and what is not committed.
+        // The files that an upgrade needs, and files that are not committed.
         if [".cargo", ".operator-sdk", ".git"].contains(&name.as_str()) {
             continue;
         }

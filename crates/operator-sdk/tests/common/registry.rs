@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// What was pushed: blobs by `repository@digest`, manifests by `repository:tag`, and the requests in their order.
+/// The pushed content: blobs by `repository@digest`, manifests by `repository:tag`, and the requests in their order.
 #[derive(Default)]
 pub struct Stored {
     pub blobs: BTreeMap<String, Bytes>,

@@ -16,7 +16,7 @@ pub fn cluster(kubeconfig: &Path) -> (Running, String) {
     (cluster, line)
 }
 
-/// How long anything may take.
+/// The time limit of every step.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Running {

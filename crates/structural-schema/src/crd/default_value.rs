@@ -14,7 +14,7 @@ pub(super) fn validate(root: &Node, path: &Path) -> Vec<Error> {
     errors
 }
 
-/// Where a default inside `metadata`, `apiVersion` or `kind` lies in its resource.
+/// The position of a default inside `metadata`, `apiVersion` or `kind`, relative to its resource.
 #[derive(Clone)]
 struct InsideMeta {
     keys: Vec<String>,

@@ -1,8 +1,8 @@
-//! What changed between two revisions of a definition, and what that means for objects and clients that exist.
+//! Changes between two revisions of a definition, and their effect on existing objects and clients.
 //!
 //! A change is *safe* when every object that the old definition accepts is accepted by the new one, keeps its fields,
 //! and is found where clients look for it; otherwise it is *breaking*. Ratcheting, which forgives unchanged values on
-//! an update, is no excuse: new objects and changed values are refused all the same.
+//! an update, does not make a change safe: new objects and changed values are rejected all the same.
 
 mod schema;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{flag, text_at, versions};
 use crate::node::{self, Node};
 
-/// What a change means for what exists.
+/// The effect of a change on existing objects and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Objects or clients that worked may stop working.
@@ -34,12 +34,12 @@ impl Severity {
 /// One difference between two definitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What it means.
+    /// The effect.
     pub severity: Severity,
     /// Where, in the new definition where it still exists there: `spec.scope`, `v1: spec.size`. Fields of objects are
     /// named as an object names them, below the version.
     pub path: String,
-    /// What changed, such as `type changed from string to integer`.
+    /// A description such as `type changed from string to integer`.
     pub what: String,
     /// Why that is safe or breaking.
     pub why: &'static str,
@@ -245,8 +245,7 @@ fn storage(old: &Value, new: &Value, changes: &mut Changes) {
     } else if loses_fields(find(new, before), find(new, after))
         && text_at(new, "/spec/conversion/strategy") != "Webhook"
     {
-        let why =
-            "fields that only the old storage version has are lost, since there is no conversion webhook";
+        let why = "fields that exist only in the old storage version are lost, since there is no conversion webhook";
         changes.breaking("spec.versions", what, why);
     } else {
         let why = "objects are migrated as they are written; status.storedVersions keeps the old version until all are";

@@ -133,7 +133,7 @@ fn selectable_fields(value: &Value) -> String {
     format!("[{}]", shown.join(","))
 }
 
-/// How a field of Go's `JSONSchemaProps` is printed.
+/// The printed form of a field of Go's `JSONSchemaProps`.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,

@@ -11,13 +11,13 @@ use crate::node::{AdditionalProperties, Node, Rule, Unsupported};
 use crate::prune::META_FIELDS;
 use crate::rule::{Problem, compile, declare};
 
-/// What the place in the schema forbids.
+/// Restrictions of a position in the schema.
 #[derive(Clone, Debug, Default)]
 struct Place {
     inside_resource_meta: bool,
     /// Why defaults are forbidden here, if they are.
     no_defaults: Option<String>,
-    /// How many values of this place an object can have; unknown below lists and maps without limits.
+    /// The maximum number of values of this position in an object; unknown below lists and maps without limits.
     cardinality: Option<u64>,
     /// True if rules count here.
     has_rules: bool,
@@ -427,9 +427,9 @@ impl Checker {
     }
 }
 
-/// What one rule may cost at most.
+/// The maximum estimated cost of one rule.
 const RULE_COST_LIMIT: u64 = 10_000_000;
-/// What all rules of a schema may cost at most.
+/// The maximum estimated cost of all rules of a schema.
 const SCHEMA_COST_LIMIT: u64 = 100_000_000;
 
 /// Compiles rules and adds up what they may cost.
@@ -505,7 +505,7 @@ impl RuleChecker {
             ));
         }
         self.total = self.total.saturating_add(cost);
-        // What costs less than a hundredth is not the culprit.
+        // A rule below a hundredth of the limit is not reported.
         if cost < SCHEMA_COST_LIMIT / 100 {
             return;
         }

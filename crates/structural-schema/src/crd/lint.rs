@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{flag, text_at, versions};
 use crate::node::{self, Node};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// A server refuses the definition, or every object of it.
@@ -31,18 +31,18 @@ impl Severity {
     }
 }
 
-/// One thing to mend in a definition.
+/// A finding about a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// A name for this kind of finding, such as `unknown-format`; a server's own errors are `invalid`.
     pub rule: &'static str,
     /// The place in the definition as it is written, such as `spec.versions[0].schema.openAPIV3Schema.properties[spec]`.
     pub path: Path,
-    /// What is wrong. A server's errors are in its own words.
+    /// The problem. Errors of the server have the server's text.
     pub message: String,
-    /// What to do about it.
+    /// The correction.
     pub fix: Option<String>,
 }
 
@@ -77,7 +77,7 @@ pub fn lint(crd: &Value) -> Vec<Finding> {
     findings
 }
 
-/// What a server says of a new definition.
+/// Returns the errors of the server for a new definition.
 fn server_errors(crd: &Value) -> Vec<Finding> {
     let mut whole = crd.clone();
     super::default(&mut whole);
@@ -181,7 +181,7 @@ impl Linter {
                 "version-name",
                 &path.child("name"),
                 format!(
-                    "{name} is no version of the form v1, v1beta1 or v1alpha1, and sorts behind all that are"
+                    "{name} is not a version of the form v1, v1beta1 or v1alpha1, and sorts after all that are"
                 ),
                 "rename the version",
             );
@@ -238,7 +238,7 @@ impl Linter {
                 self.warn(
                     "column-path",
                     &path.child("jsonPath"),
-                    format!("{json_path} is no JSON path: the column stays empty"),
+                    format!("{json_path} is not a JSON path: the column stays empty"),
                     "write it as `.spec.replicas`",
                 );
                 continue;

@@ -1,4 +1,4 @@
-//! Whether a schema is structural: a type everywhere, and value validations that add nothing but restrictions.
+//! Checks that a schema is structural: a type everywhere, and value validations that only restrict.
 
 use apimachinery::field::{Error, Path};
 

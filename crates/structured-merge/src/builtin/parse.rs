@@ -36,7 +36,7 @@ fn index(types: Vec<Type>) -> Types {
     table
 }
 
-/// What the first pass over the text finds: where each type is and what it is called in full.
+/// The result of the first pass over the text: the position and the full name of each type.
 struct Names {
     /// (package alias, name) → number of the type.
     ids: HashMap<(&'static str, &'static str), TypeId>,

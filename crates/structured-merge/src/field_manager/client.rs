@@ -1,4 +1,4 @@
-//! What a client can know without a request.
+//! Merges that a client can compute without a request.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::managed_fields::{self, Managed, Manager, Operation, equal_but_for_tim
 use crate::typed;
 
 impl FieldManager {
-    /// What `manager` applied to an object, as the configuration it would apply to leave everything as it is. `None`
-    /// when it applied nothing, or when the object's managedFields make no sense.
+    /// Returns what `manager` applied to an object, as the configuration that would leave everything unchanged. `None`
+    /// if it applied nothing, or if the object's managedFields are invalid.
     pub fn extract(&self, object: &Value, manager: &str) -> Option<Value> {
         let managed = Managed::decode(managed_fields::entries(object)?).ok()?;
         let manager = Manager::new(manager, Operation::Apply, "", &self.settings.subresource);

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::{Arena, Atom, BOOLEAN, DEDUCED, Field, List, Map, NUMERIC, SCALAR, STRING, TypeId, UNTYPED};
 use crate::builtin::{self, FieldKind, ListType, MapType, Type};
 
-/// Where each built-in type is in the arena of [`arena`]: right behind the fixed types, in the table's order.
+/// The index of each built-in type in [`arena`]: after the fixed types, in the order of the table.
 static IDS: LazyLock<HashMap<&'static str, TypeId>> = LazyLock::new(|| {
     let first = Arena::new().0.len();
     let number = |index: usize| TypeId(u32::try_from(first + index).unwrap_or(u32::MAX));
@@ -51,7 +51,7 @@ fn hide_managed_fields(atom: &mut Atom, metadata: TypeId) {
         .for_each(|field| field.kind = metadata);
 }
 
-/// Where a referenced type is found while an arena is being filled.
+/// Finds referenced types while an arena is being filled.
 trait Resolve {
     fn resolve(&self, types: &mut Arena, entry: &'static Type) -> TypeId;
 }

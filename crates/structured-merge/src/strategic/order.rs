@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{StrategicError, no_merge_key};
 
-/// How items are told apart: by the value of this key, or, when it is empty, by themselves.
+/// The identity of items: the value of this key or, if it is empty, the items themselves.
 #[derive(Clone, Copy)]
 pub(super) struct Keyed<'a>(pub(super) &'a str);
 

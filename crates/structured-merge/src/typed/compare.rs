@@ -1,4 +1,4 @@
-//! What differs between two values of one type?
+//! Compares two values of one type.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(crate) fn compare(schema: &Schema, old: &Value, new: &Value) -> Result<Compa
     Ok(found.below)
 }
 
-/// What differs at one place: the place itself, and what is below it.
+/// The differences at one path: the path itself, and the fields below it.
 #[derive(Default)]
 struct Difference {
     removed: bool,

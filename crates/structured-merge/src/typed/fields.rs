@@ -12,7 +12,7 @@ pub(crate) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
     fields(&schema.types, schema.root, value).1
 }
 
-/// Whether the value is a field by itself, and the fields below it.
+/// Returns true if the value is a field by itself, and the fields below it.
 fn fields(types: &Arena, kind: TypeId, value: &Value) -> (bool, FieldSet) {
     match (form(types, kind, value), value) {
         (Form::Scalar(_), _) => (true, FieldSet::default()),

@@ -40,7 +40,7 @@ fn below(
     }
 }
 
-/// Whether the set goes below something atomic; `None` when there is nothing to look at.
+/// Returns true if the set descends into something atomic; `None` if it is empty.
 fn is_atomic(types: &Arena, kind: TypeId, node: &Node) -> Option<bool> {
     let already = node.member && node.children.is_empty();
     match super::Deduced::Any.form(types.get(kind)) {

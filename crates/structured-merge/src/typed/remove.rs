@@ -42,7 +42,7 @@ fn removed(types: &Arena, kind: TypeId, value: &Value, fields: &FieldSet) -> Val
     }
 }
 
-/// What a field set says of parts of an atomic value, it cannot mean; the real server empties the value.
+/// A field set cannot refer to parts of an atomic value; the real server empties the value.
 fn emptied(value: &Value) -> Value {
     match value {
         Value::Array(_) => Value::Array(Vec::new()),
@@ -51,7 +51,7 @@ fn emptied(value: &Value) -> Value {
     }
 }
 
-/// What is left of an item or entry, if anything.
+/// Returns the remainder of an item or entry, if any.
 fn kept(types: &Arena, kind: Option<TypeId>, node: Option<&Node>, value: &Value) -> Option<Value> {
     match (node, kind) {
         (None, _) | (_, None) => Some(value.clone()),

@@ -11,7 +11,7 @@ use crate::go;
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Whether sets and map lists may hold an item twice: stored objects may, applied ones may not.
+/// Decides if sets and map lists may contain an item twice: stored objects may, applied ones may not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duplicates {
     Allowed,

@@ -12,7 +12,7 @@ use crate::resource::{Definition, Source};
 use crate::status::Status;
 use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 
-/// What a policy changes.
+/// The mutations of a policy.
 #[derive(Debug)]
 pub(crate) struct Mutations {
     mutations: Vec<Mutation>,
@@ -229,7 +229,7 @@ fn patch(program: &Program, scope: &Scope<'_>, live: &Json) -> Result<Json, Stri
     let mut changed = live.clone();
     match json_patch::apply(&mut changed, &operations) {
         Ok(()) => Ok(changed),
-        // A test that fails keeps the patch from being applied, and is no failure.
+        // A failed test skips the patch, and is not an error.
         Err(error) if error.is_failed_test() => Ok(live.clone()),
         Err(error) => Err(format!("JSON Patch: {error}")),
     }

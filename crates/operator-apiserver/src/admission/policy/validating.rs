@@ -14,7 +14,7 @@ use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 /// Longer messages of expressions fall back to the plain one, in bytes.
 const MESSAGE_MAX: usize = 5 << 10;
 
-/// What a policy checks.
+/// The validations of a policy.
 #[derive(Debug)]
 pub(crate) struct Checks {
     validations: Vec<Validation>,
@@ -227,7 +227,7 @@ impl Policy<Checks> {
         verdict
     }
 
-    /// What an expression without a value means under the failure policy.
+    /// Returns the result of an expression without a value under the failure policy.
     fn fault(&self, why: String) -> Option<Refusal> {
         (!self.fails_open).then(|| Refusal::of(why))
     }

@@ -12,7 +12,7 @@ pub(super) enum ReviewVersion {
     V1Beta1,
 }
 
-/// What a webhook says.
+/// The response of a webhook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub(super) allowed: bool,

@@ -16,7 +16,7 @@ pub(super) enum FieldType {
     Message(usize),
 }
 
-/// How often a field stands in its message.
+/// The cardinality of a field in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cardinality {
     Optional,

@@ -12,7 +12,7 @@ use serde_json::Value;
 const MEGABYTE: u64 = 1 << 20;
 /// The size at which a file is renamed if none is set, in megabytes.
 const SIZE_DEFAULT: u64 = 100;
-/// Where the audit log is written, and how long its old files are kept: `--audit-log-*` of kube-apiserver.
+/// The file of the audit log, and the retention of its old files: `--audit-log-*` of kube-apiserver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuditLog {

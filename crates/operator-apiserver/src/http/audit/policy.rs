@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::http::request_info::RequestInfo;
 use crate::identity::authn::User;
 
-/// How much of a request is recorded.
+/// The level of detail of an audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     None,
@@ -30,7 +30,7 @@ pub(super) struct Policy {
     rules: Vec<Rule>,
 }
 
-/// What a policy says of one request.
+/// The decision of a policy about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) level: Level,
@@ -131,7 +131,7 @@ impl Policy {
         Ok(Self { rules })
     }
 
-    /// What is recorded of a request.
+    /// Returns the level and the omitted stages for a request.
     pub(super) fn verdict(&self, user: &User, info: &RequestInfo) -> Verdict {
         let rule = self.rules.iter().find(|rule| rule.matches(user, info));
         rule.map_or(

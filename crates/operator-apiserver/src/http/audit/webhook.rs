@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use crate::webhook_client::{Services, WebhookClient};
 
 const USER_AGENT: &str = "kube-apiserver-audit";
-/// How long one request to the webhook may take.
+/// The time limit of one request to the webhook.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a batch is sent before it is dropped.
+/// The number of attempts to send a batch before it is dropped.
 const TRIES: u32 = 5;
 
 /// The webhook that events are sent to: `--audit-webhook-*` of kube-apiserver.
@@ -25,7 +25,7 @@ pub struct AuditWebhook {
     pub buffer_size: usize,
     /// The number of events of a batch; 400.
     pub max_size: usize,
-    /// How long an event waits for its batch to fill; 30 seconds.
+    /// The maximum time that an event waits for its batch to fill; 30 seconds.
     pub max_wait: Duration,
     /// The wait before a batch that failed is sent again; 10 seconds. It grows by half each time.
     pub initial_backoff: Duration,

@@ -55,7 +55,7 @@ fn v2_document(documents: &Documents) -> Value {
     with_resources(&definitions, openapi::v2_document)
 }
 
-/// What the v2 document is called in protobuf; the `@` of the name by which it is asked for may not stand in an answer.
+/// The content type of the v2 document in protobuf; the `@` of the requested name must not occur in an answer.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Returns true if the first form that the client names and that there is is the one in protobuf.

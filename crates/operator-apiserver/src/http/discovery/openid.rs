@@ -1,4 +1,4 @@
-//! How others check the tokens of service accounts: OpenID Connect discovery and the public keys.
+//! The verification of service account tokens by others: OpenID Connect discovery and the public keys.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};

@@ -23,17 +23,17 @@ use crate::http::call::{Body, hold};
 use crate::http::handler::Handler;
 use crate::identity::authn::{self, User};
 
-/// How long the last answers of a connection that is idle may take to be written.
+/// The time limit for writing the last answers of an idle connection.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// How many requests an HTTP/2 client may have in flight.
+/// The maximum number of concurrent requests of an HTTP/2 client.
 const STREAMS_MAX: u32 = 100;
 /// Maximum number of headers of an HTTP/1.1 request.
 const HEADERS_MAX: usize = 500;
 /// The longest head of an HTTP/2 request.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// What every connection of a listener needs.
+/// The state that the connections of a listener share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) acceptor: TlsAcceptor,
@@ -144,7 +144,7 @@ struct Requests {
     handler: Arc<Handler>,
     peer: Peer,
     drain: CancellationToken,
-    /// How many requests are in flight.
+    /// The number of requests in flight.
     activity: Arc<watch::Sender<usize>>,
 }
 

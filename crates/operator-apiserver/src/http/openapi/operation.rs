@@ -40,7 +40,7 @@ const DELETE: &[Parameter] = &[
     ("propagationPolicy", "string"),
 ];
 
-/// How a verb appears: HTTP method, operation prefix, action, parameters, answers.
+/// The operation of a verb: HTTP method, operation prefix, action, parameters, answers.
 struct Shape {
     verb: &'static str,
     method: &'static str,

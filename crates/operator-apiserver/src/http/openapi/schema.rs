@@ -183,7 +183,7 @@ fn field_schema(field: &Field) -> Value {
     Value::Object(schema)
 }
 
-/// What the field says about defaults, list and map types, and patches.
+/// Returns the keywords of a field for defaults, list and map types, and patches.
 fn merge_keywords(field: &Field) -> Map<String, Value> {
     let list_type = field.list_type.map(|list_type| match list_type {
         ListType::Atomic => "atomic",

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Resource, v3_document};
 
-/// What OpenAPI v2 has no word for; a custom resource's schema that uses one loses it, as on a real server.
+/// Keywords that OpenAPI v2 lacks; a custom resource's schema that uses one loses it, as on a real server.
 const UNSUPPORTED: &[&str] = &["oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations"];
 
 /// The v2 document of everything that is served.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::codec::protobuf::Writer;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,

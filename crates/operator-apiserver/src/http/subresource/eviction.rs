@@ -21,7 +21,7 @@ use apimachinery::gvk::Gvk;
 
 /// A budget that waits for more evictions than this allows no other.
 const DISRUPTED_PODS_MAX: usize = 2000;
-/// How often an eviction is decided again because a pod or a budget changed meanwhile.
+/// The number of attempts of an eviction if a pod or a budget changed meanwhile.
 const TRIES: usize = 20;
 /// Seconds after which a client may ask again for what a controller has not looked at yet.
 const RETRY_SECONDS: i64 = 10;
@@ -83,7 +83,7 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
     }
 }
 
-/// What an eviction may do.
+/// The decision about an eviction.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
     /// True if the pod must be the version that was looked at: it might become one that counts.
@@ -92,7 +92,7 @@ struct Decision {
     takes: bool,
 }
 
-/// Whether a pod may be evicted under its budget, as `pkg/registry/core/pod/storage/eviction.go` decides.
+/// Decides if a pod may be evicted under its budget, as `pkg/registry/core/pod/storage/eviction.go` does.
 fn decide(pod: &Value, budget: Option<&Value>) -> Result<Decision, Status> {
     if waits_or_is_over(pod) {
         return Ok(Decision {

@@ -1,4 +1,4 @@
-//! What the kubelet of a node would answer about a pod. There are no kubelets: nodes are simulated, or written by hand.
+//! Answers of a node's kubelet about a pod. There are no kubelets: nodes are simulated, or written by hand.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(super) fn reachable_node(registry: &Registry, name: &str) -> Result<Arc<Valu
     Ok(node)
 }
 
-/// What is known of a container that has been started, or would have to be.
+/// Returns the status of a container.
 pub(super) fn container_status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
     let lists = [
         "containerStatuses",

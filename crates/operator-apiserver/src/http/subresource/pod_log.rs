@@ -135,7 +135,7 @@ fn log_of(pod: &Value, container: &str) -> String {
     log
 }
 
-/// Whether a container has a log, and since when.
+/// Checks that a container has a log; returns its start.
 fn check_state(pod: &Value, container: &str, previous: bool) -> Result<String, Status> {
     let name = object::name(pod);
     let refused = |why: String| Err(status::bad_request(why));
@@ -318,7 +318,7 @@ impl Following {
         StreamBody::new(frames).boxed_unsync()
     }
 
-    /// What has been written since; `None` when the container, its pod, or the server has ended.
+    /// Returns the text written since the last call; `None` when the container, its pod, or the server has ended.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(first);

@@ -22,7 +22,7 @@ use crate::status::{self, NamedResource, Status};
 
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
-/// What kubelets ask for. Such tokens stay good for a year, so that old clients that read them once go on working.
+/// The expiration that kubelets request. The server extends it to a year, for clients that read the token once.
 const KUBELET_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
@@ -132,7 +132,7 @@ fn validate(request: &Value) -> Result<(), Status> {
     ))
 }
 
-/// What a token ends with: it is no longer good when the object is gone.
+/// The object that a token is bound to: the token becomes invalid when the object is deleted.
 #[derive(Default)]
 struct Bound {
     /// `pod`, `secret` or `node`, with name and uid; the node of a pod is named too.

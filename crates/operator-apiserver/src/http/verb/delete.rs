@@ -31,7 +31,7 @@ pub(super) async fn serve(
         let body = status::deleted(&definition.subject, &write.name, uid);
         Ok(Answer::object(StatusCode::OK, &body, form))
     } else {
-        // A client that asks in the old way for everything below to be deleted is told that this is not over.
+        // A client that requests the deletion of dependents in the old way learns that it is not complete.
         let waits = write.options.get("orphanDependents") == Some(&Value::Bool(false)) && !deleted.gone;
         let code = if waits {
             StatusCode::ACCEPTED

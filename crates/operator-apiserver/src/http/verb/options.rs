@@ -113,7 +113,7 @@ pub(crate) fn given(call: &Call) -> Value {
     Value::Object(options)
 }
 
-/// What the query says of unknown fields, which [`check`] has seen.
+/// Returns the field validation that the query requests, which [`check`] has validated.
 pub(crate) fn field_validation(call: &Call) -> FieldValidation {
     match call.query.text("fieldValidation") {
         "Ignore" => FieldValidation::Ignore,
@@ -122,7 +122,7 @@ pub(crate) fn field_validation(call: &Call) -> FieldValidation {
     }
 }
 
-/// What a watch asks for beyond a list.
+/// The options of a watch beyond those of a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchOptions {
     pub(crate) bookmarks: bool,
@@ -232,7 +232,7 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     }
 }
 
-/// A resourceVersion that is no number: 400 for lists, 500 elsewhere.
+/// A resourceVersion that is not a number: 400 for lists, 500 elsewhere.
 pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
     let message = format!(
         "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {0}: invalid syntax",

@@ -13,7 +13,7 @@ use crate::clock::{Clock, unix_seconds};
 use crate::identity::token::Issuer;
 use crate::store::Store;
 
-/// How far clocks may be apart, in seconds.
+/// The allowed difference between clocks, in seconds.
 const LEEWAY: i64 = 60;
 
 /// Whose a token is, and for whom it is good.
@@ -24,7 +24,7 @@ pub(crate) struct Authenticated {
     pub(crate) audiences: Vec<String>,
 }
 
-/// What every refused token is told.
+/// The message for every rejected token.
 const INVALID: &str = "invalid bearer token";
 
 /// The token of an `Authorization` header.
@@ -113,7 +113,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// What a token says of a service account.
+/// The claims of a token about a service account.
 struct Account<'a> {
     claims: &'a Value,
     namespace: &'a str,

@@ -104,7 +104,7 @@ fn go_syntax(user: &User) -> String {
 struct Mode {
     /// Empty for the mode that is not constrained.
     name: &'static str,
-    /// Whether the mode is for this user (first) and this requester (second).
+    /// Reports whether the mode applies to this user (first) and this requester (second).
     fits: fn(&User, &User) -> bool,
 }
 

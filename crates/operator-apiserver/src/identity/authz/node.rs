@@ -286,7 +286,7 @@ fn claims(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Where the parts of a pod name objects of a kind.
+/// The references of a pod to objects of a kind.
 struct References {
     /// Paths in `env` and `envFrom` of a container.
     environment: [&'static [&'static str]; 2],

@@ -14,7 +14,7 @@ use crate::store::Store;
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Whether a binding gives the user a rule that covers the request.
+/// Decides if a binding gives the user a rule that covers the request.
 pub(crate) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let mut decision = Decision::default();
     let mut unresolved = Vec::new();
@@ -64,7 +64,7 @@ pub(crate) fn aggregate(mut texts: Vec<String>) -> String {
 /// A role that a binding names and that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
-    /// There is none.
+    /// The role does not exist.
     Missing {
         /// `role` or `clusterrole`.
         resource: &'static str,
@@ -85,7 +85,7 @@ impl Display for Unresolved {
     }
 }
 
-/// How a user comes to a rule: `RoleBinding "b/ns" of Role "r" to User "jane"`.
+/// The source of a rule for a user: `RoleBinding "b/ns" of Role "r" to User "jane"`.
 struct Grant<'a> {
     binding: &'a Value,
     subject: &'a Value,

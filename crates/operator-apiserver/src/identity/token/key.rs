@@ -21,17 +21,17 @@ const P256: &[u64] = &[1, 2, 840, 10_045, 3, 1, 7];
 /// Why a PEM text gives no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyError {
-    #[error("it is no PEM: {0}")]
+    #[error("not in PEM format: {0}")]
     Pem(String),
     #[error(
-        "there is no key in it: wanted is an RSA key of at least 2048 bits, an EC key on the curve P-256, or a certificate of one"
+        "no usable key: expected an RSA key of at least 2048 bits, an EC key on the curve P-256, or a certificate of one"
     )]
     None,
     #[error("the key cannot be used: {0}")]
     Rejected(String),
 }
 
-/// How a key signs.
+/// The algorithm of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Rs256,

@@ -79,7 +79,7 @@ fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<UBig, Unspecified> {
     }
 }
 
-/// How far from a random number on a prime is looked for; there is one nearly always.
+/// The length of the interval after a random number in which a prime is searched; it nearly always contains one.
 const SEARCH: u32 = 20_000;
 
 fn prime_from(start: &UBig, sieve: &[u32]) -> Option<UBig> {

@@ -68,7 +68,7 @@ pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) 
         .collect()
 }
 
-/// What the versions of a CRD have in common.
+/// The common properties of the versions of a CRD.
 struct Family {
     /// The versions that are served and not deprecated, the best first.
     current: Vec<String>,
@@ -178,7 +178,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
     })
 }
 
-/// What the users of a deprecated version are told when its author says nothing: to use the best of those above it.
+/// Returns the warning for users of a deprecated version without a warning of its own: it names the best newer version.
 fn deprecation_warning(group: &str, version: &str, kind: &str, current: &[String]) -> String {
     let priority = version_priority;
     let better = current.iter().find(|other| priority(other) < priority(version));

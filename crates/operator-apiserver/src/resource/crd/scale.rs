@@ -1,9 +1,9 @@
-//! Where a custom resource has its replicas, and what they may be.
+//! The scale subresource of custom resources: the paths of the replicas, and their limits.
 
 use apimachinery::field::{Error, Path};
 use serde_json::Value;
 
-/// Where the scale subresource finds its numbers, as JSON paths.
+/// The fields of the scale subresource, as JSON paths.
 #[derive(Debug)]
 pub(crate) struct Scale {
     pub(crate) spec_replicas: String,
@@ -12,7 +12,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// What is wrong with the fields that a Scale is made of; those of the spec only `with_spec`.
+    /// Returns the errors in the fields of a Scale; those of the spec only `with_spec`.
     pub(crate) fn check(&self, object: &Value, with_spec: bool) -> Vec<Error> {
         let spec = with_spec.then(|| replicas(object, &self.spec_replicas));
         let selector = self.label_selector.as_deref().map(|path| selector(object, path));

@@ -1,4 +1,4 @@
-//! What the server does to a CustomResourceDefinition itself before it is written.
+//! The strategy of CustomResourceDefinitions themselves.
 
 use apimachinery::object;
 use serde_json::Value;

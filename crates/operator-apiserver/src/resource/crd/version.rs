@@ -16,7 +16,7 @@ use super::scale::Scale;
 use builtin_kinds::Column;
 use builtin_kinds::{NAME_DESCRIPTION, age};
 
-/// What a version of a CRD says.
+/// A version of a CRD.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
     pub(crate) api_version: String,
@@ -53,7 +53,7 @@ pub(crate) struct PrinterColumn {
 }
 
 impl PrinterColumn {
-    /// What an object shows in this column: null where it has nothing of the column's type.
+    /// Returns the value of an object in this column: null if it does not have the column's type.
     fn cell(&self, object: &Value, now: i64) -> Value {
         let value = self.json_path.as_ref().and_then(|path| path.first(object));
         let Some(value) = value else {

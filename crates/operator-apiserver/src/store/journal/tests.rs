@@ -169,7 +169,7 @@ fn a_failed_write_is_undone_before_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(directory.path());
     journal.append([b"one"]).unwrap();
-    // What a write leaves that failed half-way and could not be undone.
+    // The rest of a failed write that could not be undone.
     journal.log.write_all(b"half of a record").unwrap();
     journal.torn = true;
     journal.append([b"two"]).unwrap();

@@ -1,4 +1,4 @@
-//! What the status of a Deployment tells: counts, availability, and how the rollout comes along.
+//! The status of a Deployment: counts, availability, and the progress of the rollout.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ const RESUMED: &str = "DeploymentResumed";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
-/// The value that means that there is no deadline.
+/// The value that disables the deadline.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
 struct Condition {

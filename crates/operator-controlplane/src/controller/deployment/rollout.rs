@@ -1,4 +1,4 @@
-//! How many replicas each ReplicaSet of a Deployment should have: pure arithmetic.
+//! The number of replicas of each ReplicaSet of a Deployment: pure arithmetic.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::controller::deployment::{Rollout, is_recreate, replicas, resize, revi
 use crate::object::Object;
 use crate::plan::Action;
 
-/// How many replicas may exist above the number wanted, and how many of it may be missing.
+/// Returns the number of replicas above the desired number, and the number that may be unavailable.
 pub(super) fn bounds(deployment: &Value, wanted: i64) -> (i64, i64) {
     if is_recreate(deployment) {
         return (0, 0);
@@ -45,7 +45,7 @@ fn unlimited(value: &Value, total: i64, up: bool) -> i64 {
     }
 }
 
-/// How many replicas may exist in all; none if none is wanted.
+/// Returns the maximum number of replicas in all; zero if none is desired.
 pub(super) fn allowed(rollout: &Rollout<'_>) -> i64 {
     let wanted = rollout.wanted();
     let (surge, _) = bounds(rollout.deployment, wanted);

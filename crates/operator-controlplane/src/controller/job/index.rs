@@ -11,9 +11,9 @@ use crate::object::{Object, set};
 use crate::pod;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// How often the index has failed before, where each index has a limit.
+/// The number of earlier failures of the index, if each index has a limit.
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// How often it has failed without counting.
+/// The number of earlier failures that did not count.
 const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// The index of a pod, if it is one of the Job's.
@@ -29,7 +29,7 @@ fn annotated(pod: &Value, annotation: &str) -> i64 {
         .unwrap_or(0)
 }
 
-/// How often the index of a pod had failed before it, counting or not.
+/// Returns the number of failures of the pod's index before this pod, counted or not.
 pub(super) fn failures(pod: &Value) -> i64 {
     annotated(pod, FAILURES) + annotated(pod, IGNORED_FAILURES)
 }

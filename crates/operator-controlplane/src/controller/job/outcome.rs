@@ -1,4 +1,4 @@
-//! How a Job ends, and what its status says on the way there.
+//! The completion of a Job, and its status until then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::pod;
 /// The reason of an end that the pod failure policy wants.
 const FAILURE_POLICY: &str = "PodFailurePolicy";
 
-/// How a Job is to end.
+/// The terminal result of a Job.
 pub(super) struct Verdict {
     reason: &'static str,
     message: String,
@@ -48,7 +48,7 @@ pub(crate) fn is_finished(job: &Value) -> bool {
     job.is_condition_true("Complete") || job.is_condition_true("Failed")
 }
 
-/// How a Job is to end, if that is known.
+/// Returns the terminal result of a Job, once it is known.
 pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
     let job = run.job;
     for (kind, is_success) in [("SuccessCriteriaMet", true), ("FailureTarget", false)] {
@@ -169,7 +169,8 @@ pub(super) fn deadline(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     Some(until(world.now, end))
 }
 
-/// The status as it is now. The end is told in two writes: first what it will be, then that it is reached.
+/// Returns the current status. Completion takes two status updates: the first records the terminal condition, the second
+/// sets it to True.
 pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Option<Action> {
     let job = run.job;
     let mut status = job.get("status").cloned().unwrap_or_else(|| json!({}));

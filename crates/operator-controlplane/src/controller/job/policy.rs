@@ -1,4 +1,4 @@
-//! What the policies of a Job say: of a failed pod, and of the indexes that have succeeded.
+//! The policies of a Job: the pod failure policy, and the success policy for indexes.
 //!
 //! Semantics: kubernetes.io/docs/concepts/workloads/controllers/job, "Pod failure policy" and "Success policy".
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::controller::job::indexes::Indexes;
 use crate::object::Object;
 
-/// What a failed pod means.
+/// The effect of a failed pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
     /// True if it counts towards the limits.
@@ -47,7 +47,7 @@ pub(super) fn judge(job: &Value, pod: &Value) -> Judgement {
     }
 }
 
-/// What about a pod matches a rule.
+/// Returns the property of a pod that matches a rule.
 fn evidence(rule: &Value, pod: &Value) -> Option<String> {
     let place = format!("{}/{}", pod.namespace(), pod.name());
     if let Some(codes) = rule.get("onExitCodes") {

@@ -6,7 +6,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// How long a certificate is valid.
+/// The validity of a certificate.
 pub(super) const VALID: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
 
 /// A certificate with its key and the authority that signed it, in PEM.

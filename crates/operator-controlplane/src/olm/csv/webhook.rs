@@ -23,7 +23,7 @@ const GENERATE_NAME: &str = "olm.webhook-description-generate-name";
 const HASH: &str = "olm.webhook-description-hash";
 /// The annotation of a Secret with the time from which its certificate is renewed.
 const ROTATE: &str = "olm.certificate-rotate-at";
-/// How long before its end a certificate is renewed.
+/// The time before its expiry at which a certificate is renewed.
 const RENEWAL: SignedDuration = SignedDuration::from_hours(24);
 
 fn descriptions(csv: &Value) -> &[Value] {

@@ -24,7 +24,7 @@ impl Default for WatchBackoff {
 }
 
 impl WatchBackoff {
-    /// Returns the period after which a quiet watch will not deliver an own write any more: the object is no longer
+    /// Returns the period after which a quiet watch does not deliver an own write any more: the object is not
     /// selected, or it was deleted before a list that began before the write. A failed watch is back by then.
     pub(super) fn overdue(self) -> Duration {
         self.max.saturating_mul(2)

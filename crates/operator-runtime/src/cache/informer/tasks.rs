@@ -36,7 +36,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
-    /// True if a watch event was unreadable: a successful list is no recovery then.
+    /// True if a watch event was unreadable: a successful list does not count as a recovery then.
     is_garbled: bool,
     /// The time of the first failure.
     since: Option<Instant>,

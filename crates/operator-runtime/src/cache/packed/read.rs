@@ -146,7 +146,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// Moves to the value of a member of the next map. Returns false if there is none.
+    /// Moves to the value of a member of the next map. Returns false if the map does not have it.
     pub(super) fn enter(&mut self, name: &str) -> Result<bool> {
         let Token::Map(mut left) = self.token()? else {
             return Ok(false);

@@ -164,7 +164,7 @@ fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Fai
     const DISABLE: &str = "disable-admission-plugins";
     let known = |flag, plugin: &str| {
         let row = flags::PLUGINS.iter().find(|(name, _)| *name == plugin);
-        row.ok_or_else(|| bad_value(flag, plugin, "there is no admission plug-in with this name"))
+        row.ok_or_else(|| bad_value(flag, plugin, "unknown admission plug-in"))
     };
     for plugin in given.parts(ENABLE) {
         let (name, by_default) = known(ENABLE, plugin)?;

@@ -485,7 +485,7 @@ fn is_looser(before: Bound, after: Bound, sign: f64) -> bool {
     value && (beyond(a, b) || same_exclusive && a == b)
 }
 
-/// A limit of an integer that is no integer of the format is reported with every value.
+/// A limit of an integer that is not an integer of the format is reported with every value.
 fn is_whole(bound: Bound, node: &Node) -> bool {
     let range = match node.checked_format() {
         "int32" => f64::from(i32::MIN)..=f64::from(i32::MAX),

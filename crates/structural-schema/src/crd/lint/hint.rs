@@ -1,4 +1,4 @@
-//! What to do about the errors that a server reports most.
+//! Hints for the most frequent errors of the server.
 
 use apimachinery::field::Error;
 

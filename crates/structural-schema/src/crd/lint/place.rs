@@ -2,9 +2,9 @@
 
 use apimachinery::field::Path;
 
-/// What the server calls by a name of its own: prefixes, and what they are in `apiextensions.k8s.io/v1`.
+/// Prefixes of the server's internal form, and their names in `apiextensions.k8s.io/v1`.
 ///
-/// What all versions have in common is reported once, above the versions; it is found in the first of them.
+/// Common parts of all versions are reported once, above the versions; they are looked up in the first version.
 const PREFIXES: &[(&str, &str)] = &[
     ("spec.validation", "spec.versions[0].schema"),
     ("spec.subresources", "spec.versions[0].subresources"),

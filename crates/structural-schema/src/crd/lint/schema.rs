@@ -1,4 +1,4 @@
-//! What is accepted in a schema, but does not do what its author wants.
+//! Constructs in a schema that are accepted but do not do what the author intends.
 
 use apimachinery::field::Path;
 use apimachinery::go;

@@ -32,7 +32,7 @@ pub struct CronJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting_deadline_seconds: Option<i64>,
 
-    /// What to do when a Job is due while another one runs; `Allow` by default.
+    /// The treatment of a Job that is due while another one runs; `Allow` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency_policy: Option<ConcurrencyPolicy>,
 
