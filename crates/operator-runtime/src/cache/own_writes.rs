@@ -141,7 +141,7 @@ impl Order {
 
 impl Change {
     /// Returns the revision that the watch has to pass.
-    fn revision(&self) -> u64 {
+    pub(super) fn revision(&self) -> u64 {
         match self {
             Self::Stored(_, revision) => *revision,
             Self::Deleted(deletion) => deletion.last,

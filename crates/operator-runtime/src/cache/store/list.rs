@@ -83,9 +83,12 @@ impl Store {
         self.malformed
             .retain(|key, (_, listed)| *listed == list || !is_covered(scope, &named, key));
         let mut gone = Vec::new();
+        let went_back = progress.went_back;
         // A write that was answered before the list began is in the list, or it was undone since.
         let is_over = |written: &Written| written.scope == *scope && written.lists != list;
+        let mut answered = 0;
         for (key, written) in self.written.extract_if(is_over) {
+            answered = written.change.revision().max(answered);
             self.cool(&written);
             if let Change::Stored(arrived, _) = written.change
                 && self.watched(&key).is_none()
@@ -101,7 +104,10 @@ impl Store {
         };
         let dead = self.written.extract_if(is_dead);
         dead.iter().for_each(|(_, written)| self.cool(written));
-        gone.extend(self.pass(scope, newest.max(self.revision_of_watch(scope))));
+        // The list is at least as new as these writes, also if it does not contain them. An answer to an earlier write that is
+        // still to arrive is older than the list.
+        let listed = if went_back { newest } else { newest.max(answered) };
+        gone.extend(self.pass(scope, listed.max(self.revision_of_watch(scope))));
         gone
     }
 

@@ -344,3 +344,23 @@ fn reads_are_monotonic() {
         world.settle();
     });
 }
+
+/// The list is empty, so it does not tell its revision; but it began after the answer to the second write.
+#[test]
+fn answers_that_are_older_than_a_list_are_ignored() {
+    let b = 1;
+    let mut world = World::new();
+    for step in [
+        Step::OwnWrite(b),
+        Step::Delete(b),
+        Step::OwnWrite(b),
+        Step::Answer(1),
+        Step::OwnDelete(b),
+        Step::List,
+        Step::List,
+        Step::List,
+    ] {
+        world.take(step);
+    }
+    world.settle();
+}
