@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_quantity_says_why() {
+    fn invalid_quantities_are_errors_with_a_reason() {
         for text in ["", "abc", "1 Gi", "1..2", "-", "1Gi1i", "1x"] {
             assert_eq!(Quantity::parse(text).err(), Some(QuantityError::Format), "{text}");
         }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_and_omitted_fields_are_told_apart() {
+    fn pointers_and_omitted_fields_are_distinguished() {
         let deployment = types().named("io.k8s.api.apps.v1.DeploymentSpec").unwrap();
         let go = go_struct(deployment).unwrap();
         assert_eq!(go.name, "v1.DeploymentSpec");

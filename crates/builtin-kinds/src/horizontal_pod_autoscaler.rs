@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_v1_cannot_say_survives_in_annotations() {
+    fn fields_that_v1_lacks_survive_in_annotations() {
         assert_eq!(to_v2(&to_v1(&full())), full());
     }
 

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_says_of_itself_counts_before_its_containers() {
+    fn pod_level_resources_take_precedence_over_containers() {
         let spec = json!({
             "containers": [container("1")], "resources": {"requests": {"cpu": "300m"}, "limits": {"memory": "1Gi"}},
         });

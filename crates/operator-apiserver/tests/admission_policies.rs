@@ -117,7 +117,7 @@ async fn a_kind_of_parameters_that_is_not_served_is_a_fault_of_the_policy() {
 }
 
 #[tokio::test]
-async fn rules_and_selectors_say_which_requests_are_asked_about() {
+async fn rules_and_selectors_select_requests() {
     let server = server();
     let spec = json!({
         "matchConstraints": {
@@ -155,7 +155,7 @@ async fn rules_and_selectors_say_which_requests_are_asked_about() {
 }
 
 #[tokio::test]
-async fn configurations_of_admission_are_never_asked_about() {
+async fn admission_configurations_bypass_admission_policies() {
     let server = server();
     policy(
         &server,
@@ -200,7 +200,7 @@ async fn a_changed_policy_holds_from_its_next_request_on() {
 }
 
 #[tokio::test]
-async fn every_policy_is_asked_before_the_first_refusal_is_answered() {
+async fn every_policy_is_evaluated_before_the_first_rejection_is_returned() {
     let server = server();
     policy(
         &server,
@@ -226,7 +226,7 @@ async fn every_policy_is_asked_before_the_first_refusal_is_answered() {
 }
 
 #[tokio::test]
-async fn a_generated_name_is_known_when_policies_are_asked() {
+async fn a_generated_name_is_visible_to_policies() {
     let server = server();
     policy(
         &server,
@@ -242,7 +242,7 @@ async fn a_generated_name_is_known_when_policies_are_asked() {
 }
 
 #[tokio::test]
-async fn subresources_are_asked_about_by_their_own_rules() {
+async fn subresources_need_rules_of_their_own() {
     let server = server();
     policy(
         &server,
@@ -419,7 +419,7 @@ async fn a_rule_for_one_version_is_one_for_all_unless_it_is_exact() {
 }
 
 #[tokio::test]
-async fn a_scale_is_asked_about_as_a_scale() {
+async fn a_scale_is_matched_as_a_scale() {
     let server = server();
     define_widgets(&server).await;
     policy(
@@ -516,7 +516,7 @@ async fn a_mutation_is_made_again_after_later_ones_if_it_wants_to() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_merged_is_not_applied() {
+async fn invalid_apply_configurations_are_not_applied() {
     for (expression, why) in [
         (
             "Object{spec: Object.metadata{a: 1}}",

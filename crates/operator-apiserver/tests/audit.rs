@@ -204,7 +204,7 @@ async fn violations_of_pod_security_are_recorded() {
 }
 
 #[tokio::test]
-async fn a_log_that_cannot_be_written_keeps_nobody_from_being_answered() {
+async fn an_unwritable_log_does_not_block_requests() {
     let mut options = AuditOptions::new(POLICY);
     options.log = Some(AuditLog::new(Path::new("/dev/full")));
     let server = ApiServer::builder().audit(options).build().unwrap();
@@ -218,7 +218,7 @@ async fn a_log_that_cannot_be_written_keeps_nobody_from_being_answered() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_an_error_at_the_start() {
+fn invalid_audit_settings_are_errors_at_the_start() {
     let refused = |options: AuditOptions| match ApiServer::builder().audit(options).build() {
         Err(Error::Audit(why)) => why,
         other => format!("{other:?}"),

@@ -325,7 +325,7 @@ async fn requests_that_cannot_be_read_say_why() {
 }
 
 #[tokio::test]
-async fn a_field_that_is_unknown_is_no_duplicate() {
+async fn unknown_fields_are_not_duplicates() {
     let server = server().await;
     let body = r#"{"metadata": {"name": "a", "nope": 1, "nope": 2}, "data": {"a": "1", "a": "2"}}"#;
     let request = http::Request::post(format!("{CONFIG_MAPS}?fieldValidation=Strict"))

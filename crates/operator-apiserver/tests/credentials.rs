@@ -99,7 +99,7 @@ async fn a_client_whose_certificate_is_not_trusted_needs_a_token() {
 }
 
 #[tokio::test]
-async fn nobody_is_anonymous_where_everything_is_allowed() {
+async fn always_allow_has_no_anonymous_user() {
     let allows = || ApiServer::builder().authorization(Authorization::AlwaysAllow);
     for builder in [allows(), allows().anonymous_auth(true)] {
         let listener = listen(builder).await;

@@ -67,7 +67,7 @@ async fn delete_with(server: &ApiServer, path: &str, options: &Value) -> (u16, V
 }
 
 #[tokio::test]
-async fn a_body_says_of_what_type_it_is() {
+async fn a_body_without_a_version_and_kind_is_rejected() {
     let server = server().await;
     let unrecognized = "the object provided is unrecognized (must be of type Widget): ";
     for (body, why) in [
@@ -126,7 +126,7 @@ async fn an_empty_list_of_managers_changes_nothing() {
 }
 
 #[tokio::test]
-async fn users_of_a_deprecated_version_are_told_which_one_is_better() {
+async fn deprecated_versions_warn_with_a_replacement() {
     let server = server().await;
     for (version, expected) in [
         (
@@ -146,7 +146,7 @@ async fn users_of_a_deprecated_version_are_told_which_one_is_better() {
 }
 
 #[tokio::test]
-async fn parts_of_a_schema_that_decode_themselves_lose_what_nobody_knows() {
+async fn self_decoding_parts_of_a_schema_drop_unknown_fields() {
     let server = server().await;
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let schema = json!({"type": "object", "properties": {

@@ -118,7 +118,7 @@ async fn a_directory_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_stays_valid() {
+async fn a_kubeconfig_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let mut kubeconfig = None;
     for _ in 0..2 {
@@ -142,7 +142,7 @@ async fn a_kubeconfig_stays_valid() {
 }
 
 #[tokio::test]
-async fn what_is_secret_is_for_its_owner_alone() {
+async fn secret_files_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let server = open(&data);
@@ -213,7 +213,7 @@ fn write_until_killed(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_sigkill_at_any_moment() {
+async fn acknowledged_writes_survive_sigkill_at_any_moment() {
     let directory = tempfile::tempdir().unwrap();
     for lines in [1, 7, 60, 200, 333, 1000] {
         let acknowledged = write_until_killed(directory.path(), lines);

@@ -138,7 +138,7 @@ async fn every_kind_of_subject_is_named_in_the_reason() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_gone_is_told_with_the_refusal() {
+async fn rejections_report_missing_roles() {
     let server = ApiServer::builder().build().unwrap();
     let bound = binding("ClusterRoleBinding", "b", ("ClusterRole", "gone"), &user("jane"));
     create(&server, &format!("{RBAC}/clusterrolebindings"), bound).await;
@@ -153,7 +153,7 @@ async fn a_role_that_is_gone_is_told_with_the_refusal() {
 }
 
 #[tokio::test]
-async fn a_new_cluster_lets_everybody_discover_and_nobody_else_read() {
+async fn a_new_cluster_allows_discovery_and_nothing_else() {
     let server = ApiServer::builder().build().unwrap();
     let code =
         async |user: &str, path: &str| ask(&server, Some(user), Method::GET, path, Value::Null).await.0;
@@ -181,7 +181,7 @@ async fn a_new_cluster_lets_everybody_discover_and_nobody_else_read() {
 }
 
 #[tokio::test]
-async fn nobody_grants_what_they_do_not_hold() {
+async fn privilege_escalation_is_rejected() {
     let server = ApiServer::builder().build().unwrap();
     let writes = json!(["create", "get", "update", "patch"]);
     grant(
@@ -235,7 +235,7 @@ async fn nobody_grants_what_they_do_not_hold() {
 }
 
 #[tokio::test]
-async fn binding_a_role_that_is_missing_is_told_as_the_real_server_does() {
+async fn binding_a_missing_role_fails_as_on_the_real_server() {
     let server = ApiServer::builder().build().unwrap();
     let rule = json!({"verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"]});
     grant(&server, json!([rule])).await;
@@ -323,7 +323,7 @@ async fn who_am_i(client: &Client) -> Result<Value, (u16, String)> {
 }
 
 #[tokio::test]
-async fn a_fixed_token_names_its_user_and_an_unknown_one_nobody() {
+async fn static_tokens_authenticate_and_unknown_ones_do_not() {
     let (_server, listener) = listening().await;
     let jane = connect(&listener, Some("janes-token"), None).await;
     assert_eq!(

@@ -57,7 +57,7 @@ async fn a_watch_tells_every_commit_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_reader_behind_the_history_is_told_so() {
+async fn a_reader_behind_the_history_gets_an_error() {
     let server = ApiServer::builder().history_events(2).build().unwrap();
     let client = server.client();
     let (revision, _) = client.snapshot();

@@ -57,7 +57,7 @@ async fn server() -> ApiServer {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_with_the_options_of_a_write_is_told_at_once() {
+async fn all_errors_in_write_options_are_reported_together() {
     let server = server().await;
     let object = format!("{CONFIG_MAPS}/c?");
     let long = format!(
@@ -276,7 +276,7 @@ async fn numbers_of_patches_become_what_the_field_holds() {
 }
 
 #[tokio::test]
-async fn a_quantity_that_is_none_is_told_in_the_words_of_apply() {
+async fn invalid_quantities_have_the_text_of_apply() {
     let server = server().await;
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "p"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "much"}}}});

@@ -74,7 +74,7 @@ async fn a_watch_ends_with_its_definition_after_the_last_event() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_its_definition_says_something_else() {
+async fn a_watch_ends_when_its_definition_changes() {
     let server = ApiServer::builder().build().unwrap();
     let client = server.client();
     client.create(&definitions(), "", definition()).await.unwrap();

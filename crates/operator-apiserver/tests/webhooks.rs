@@ -27,7 +27,7 @@ fn config_map(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_webhook_is_asked_with_the_whole_request() {
+async fn a_webhook_receives_the_whole_request() {
     let (server, hook) = (server(), Hook::start(|_| allow()).await);
     configure(
         &server,
@@ -107,7 +107,7 @@ async fn a_refusal_is_the_webhooks_own_status() {
 }
 
 #[tokio::test]
-async fn patches_are_applied_in_the_order_of_names_and_owned_by_nobody() {
+async fn patches_are_applied_in_the_order_of_names_and_not_owned() {
     let server = server();
     let first =
         Hook::start(|_| patch(&json!([{"op": "add", "path": "/data", "value": {"by": "first"}}]))).await;
@@ -130,7 +130,7 @@ async fn patches_are_applied_in_the_order_of_names_and_owned_by_nobody() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_wants_to_is_asked_again_after_a_change() {
+async fn reinvocation_policy_repeats_webhooks_after_a_change() {
     let server = server();
     let count = |_: &Value| allow();
     let eager = Hook::start(count).await;
@@ -155,7 +155,7 @@ async fn a_webhook_that_wants_to_is_asked_again_after_a_change() {
 }
 
 #[tokio::test]
-async fn what_does_not_answer_refuses_unless_it_may_be_left_out() {
+async fn failure_policy_decides_about_webhooks_that_do_not_answer() {
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = dead.local_addr().unwrap().port();
     drop(dead);
@@ -485,7 +485,7 @@ async fn a_custom_resource_is_converted_between_its_versions() {
 }
 
 #[tokio::test]
-async fn who_asks_about_one_version_sees_the_others_converted_to_it() {
+async fn objects_of_other_versions_are_converted_for_webhooks() {
     let (server, converter) = (server(), Hook::start(|review| convert(review, |_| {})).await);
     define_widgets(&server, converter.by_url()).await;
     let hook = Hook::start(|review| {
@@ -515,7 +515,7 @@ async fn who_asks_about_one_version_sees_the_others_converted_to_it() {
 }
 
 #[tokio::test]
-async fn what_a_conversion_may_not_change_is_told() {
+async fn forbidden_changes_of_a_conversion_are_reported() {
     for (spoil, why) in [
         (
             (|object| object["metadata"]["name"] = "b".into()) as fn(&mut Value),
@@ -663,7 +663,7 @@ async fn a_watch_tells_of_converted_objects() {
 }
 
 #[tokio::test]
-async fn what_a_webhook_changes_is_limited_and_checked() {
+async fn patches_of_webhooks_are_limited_and_checked() {
     let server = server();
     let hook = Hook::start(
         |review| match review["request"]["name"].as_str().unwrap_or_default() {

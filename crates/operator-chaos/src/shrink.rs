@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_needed_is_removed() {
+    fn unnecessary_items_are_removed() {
         let kept = shrink(&[1, 2, 3, 4, 5, 6], |items| {
             items.contains(&2) && items.contains(&5)
         });

@@ -262,7 +262,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_differs_from_run_to_run_is_normalized() {
+    fn run_dependent_values_are_normalized() {
         let mut names = Names::default();
         names.learn(&json!({"metadata": {"name": "web-abcde", "generateName": "web-"}}));
         let object = json!({

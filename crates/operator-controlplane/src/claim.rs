@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_adopts_what_nobody_controls_and_releases_what_it_no_longer_selects() {
+    fn orphans_are_adopted_and_unselected_objects_are_released() {
         let owner = json!({"metadata": {"namespace": "a", "name": "rs", "uid": "rs"}});
         let mine = json!([controller_reference(&REPLICA_SET, &owner)]);
         let theirs = json!([{"uid": "other", "controller": true}]);

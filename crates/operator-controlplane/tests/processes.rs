@@ -225,7 +225,7 @@ async fn a_program_that_fails_is_restarted_with_a_backoff_and_its_logs_are_kept(
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_says_so_in_the_log() {
+async fn a_missing_program_is_reported_in_the_log() {
     let stage = stage().await;
     stage.processes.add(IMAGE, "/nonexistent/program");
     let mut once = pod("a", &json!({}));

@@ -182,7 +182,7 @@ async fn controllers_stop_creating_pods_in_a_full_cluster() {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_in_events() {
+async fn events_report_the_steps() {
     let stage = stage(Options {
         container_events: true,
         ..Options::default()

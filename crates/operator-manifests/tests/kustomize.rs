@@ -45,7 +45,7 @@ fn other_lists_stay_whole() {
 }
 
 #[test]
-fn an_item_of_several_lines_stays_whole() {
+fn an_item_of_several_lines_is_kept_whole() {
     check(
         "resources:\n- a.yaml\n- >-\n  long\n  name.yaml\n\n# the end\n",
         "resources:\n- a.yaml\n- >-\n  long\n  name.yaml\n- b.yaml\n\n# the end\n",
@@ -62,7 +62,7 @@ fn an_empty_or_missing_list_is_made() {
 }
 
 #[test]
-fn a_list_in_one_line_stays_in_one() {
+fn a_list_in_one_line_is_kept_in_one() {
     check("resources: [a.yaml]\n", "resources: [a.yaml, b.yaml]\n");
     assert_eq!(
         remove("resources: [b.yaml, a.yaml] # two\n").as_deref(),
@@ -97,7 +97,7 @@ fn text_that_is_not_ascii_keeps_its_place() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_with_the_way_out() {
+fn keys_that_are_not_lists_are_errors_with_a_hint() {
     for text in ["resources: a.yaml\n", "resources: {a: b}\n", "{}\n"] {
         let error = add_entry(text, "resources", &json!("b.yaml")).unwrap_err();
         assert!(error.to_string().contains("add `- b.yaml`"), "{error}");

@@ -124,7 +124,7 @@ fn overrides_win_over_the_tree() {
 }
 
 #[test]
-fn what_cannot_be_rendered_is_named() {
+fn errors_name_the_file() {
     let cases = [
         (
             "== kustomization.yaml\nresources:\n- gone.yaml\n",

@@ -137,7 +137,7 @@ fn markers_are_those_of_go() {
 }
 
 #[test]
-fn a_marker_that_grants_nothing_says_why() {
+fn errors_of_markers_have_a_reason() {
     let cases = [
         ("groups=apps,resources=deployments", "needs verbs"),
         ("groups=apps,verbs=get", "needs verbs, and either groups"),
@@ -177,7 +177,7 @@ fn requested(verb: &str, group: &str, target: &str, namespace: &str, name: &str)
 }
 
 #[test]
-fn what_no_rule_grants_is_missing() {
+fn permissions_without_a_rule_are_missing() {
     let in_namespace = |namespace: &str, rule: Rule| Rule {
         namespace: Some(namespace.to_owned()),
         ..rule
@@ -227,7 +227,7 @@ fn what_no_rule_grants_is_missing() {
 }
 
 #[test]
-fn verbs_that_nobody_used_are_told_by_resource() {
+fn unused_verbs_are_reported_by_resource() {
     let rules = [
         rule("", "pods", "get;list;watch;delete"),
         rule("apps", "deployments;replicasets", "patch"),

@@ -39,7 +39,7 @@ fn tree() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(value in tree()) {
+    fn rendered_files_read_back(value in tree()) {
         let text = yaml(&value);
         let read: Value = serde_saphyr::from_str(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(read, value, "{}", text);

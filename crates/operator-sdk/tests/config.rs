@@ -267,7 +267,7 @@ fn cert_manager_gets_the_names_of_the_services() {
 }
 
 #[test]
-fn what_is_switched_on_and_off_again_leaves_nothing() {
+fn enabling_and_disabling_a_feature_leaves_nothing() {
     let dir = Dir::project();
     dir.ok(CREATE_MEMCACHED);
     let before = dir.files();
@@ -342,7 +342,7 @@ fn entries_of_the_user_stay() {
 }
 
 #[test]
-fn what_the_user_took_away_stays_away() {
+fn entries_that_the_user_removed_stay_removed() {
     let dir = Dir::project();
     dir.remove("config/prometheus");
     dir.remove("config/samples");

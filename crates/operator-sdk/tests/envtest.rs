@@ -428,7 +428,7 @@ async fn a_missing_certificate_is_made_and_empty_arguments_are_skipped() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_settings_are_named() {
     let environment = Environment::new();
     let bad = |change: &str, part: &str| {
         let mut arguments = environment.arguments();

@@ -121,7 +121,7 @@ fn a_project_with_its_first_kind_at_once() {
 }
 
 #[test]
-fn what_only_means_something_in_go_is_refused_with_the_reason() {
+fn flags_for_go_are_rejected_with_the_reason() {
     let dir = Dir::named("projects");
     let cases: [(&[&str], &[&str]); 8] = [
         (

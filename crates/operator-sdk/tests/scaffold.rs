@@ -288,7 +288,7 @@ fn the_tree_renders_with_kustomize() {
 }
 
 #[test]
-fn what_other_tools_wrote_into_project_stays() {
+fn unknown_fields_of_project_are_kept() {
     let dir = Dir::project();
     let project = dir.read("PROJECT") + "plugins:\n  example.com/v1: {a: 1}\n";
     dir.write("PROJECT", &project);
@@ -420,7 +420,7 @@ fn kinds_of_others_get_a_controller_alone() {
 }
 
 #[test]
-fn what_was_created_can_be_deleted() {
+fn created_kinds_can_be_deleted() {
     let dir = Dir::project();
     let empty = one_without_events(&dir.files());
     let delete = |version: &str| {

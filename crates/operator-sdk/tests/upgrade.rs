@@ -165,7 +165,7 @@ fn new_texts_and_own_changes_are_merged() {
 
 #[test]
 #[ignore = "slow: builds projects"]
-fn what_cannot_be_upgraded() {
+fn errors_of_upgrades() {
     let dir = project();
     let good = dir.read(RECORD);
     dir.write(RECORD, &good.replace("\"0.1.0\"", "\"99.0.0\""));

@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_applied_is_there_and_owned((shape, seeds) in shaped()) {
+    fn applied_fields_exist_and_are_owned((shape, seeds) in shaped()) {
         let manager = manager(&shape);
         let base = stored(manager.update(None, Dice(seeds[0]).object(&shape), "creator", NOW));
         let config = Dice(seeds[1]).object(&shape);

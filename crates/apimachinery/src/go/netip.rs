@@ -172,7 +172,7 @@ mod tests {
     use super::{parse_addr, parse_prefix};
 
     #[test]
-    fn what_is_wrong_with_an_address_is_said_as_go_says_it() {
+    fn errors_of_addresses_have_the_text_of_go() {
         for (text, expected) in [
             ("x", r#"ParseAddr("x"): unable to parse IP"#),
             ("1.5", r#"ParseAddr("1.5"): IPv4 address too short"#),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_prefix_is_said_as_go_says_it() {
+    fn errors_of_prefixes_have_the_text_of_go() {
         for (text, expected) in [
             ("x", r#"netip.ParsePrefix("x"): no '/'"#),
             (

@@ -45,7 +45,7 @@ fn keys_become_texts() {
 }
 
 #[test]
-fn keys_that_are_set_twice_are_told_with_their_line() {
+fn duplicate_keys_are_reported_with_their_line() {
     let parsed = parse("metadata:\n  labels: {a: b, a: c}\ndata:\n  k: \"1\"\n  k: \"2\"\n").unwrap();
     assert_eq!(
         parsed.duplicates,
@@ -217,13 +217,13 @@ fn trees() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(tree in trees()) {
+    fn written_yaml_reads_back(tree in trees()) {
         let text = to_string(&tree);
         prop_assert_eq!(parse(&text).map(|parsed| parsed.value), Ok(tree), "{}", text);
     }
 
     #[test]
-    fn json_says_in_yaml_what_it_says_in_json(tree in trees(), spaces in " {0,2}\n?") {
+    fn json_has_the_same_meaning_in_yaml(tree in trees(), spaces in " {0,2}\n?") {
         let text = format!("{{{spaces}\"a\":{spaces}{tree}}}");
         let quick = parse_json(&text).map(|parsed| parsed.value);
         prop_assume!(quick.is_some());

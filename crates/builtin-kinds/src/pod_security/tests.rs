@@ -49,7 +49,7 @@ fn an_ordinary_pod_is_fit_for_the_baseline_and_not_for_the_restricted_level() {
 }
 
 #[test]
-fn each_rule_of_the_baseline_says_who_and_what() {
+fn baseline_violations_name_the_container_and_the_value() {
     let contained = |context: Value| pod(&json!({"containers": [{"name": "a", "securityContext": context}]}));
     let of_pod = |context: Value| pod(&json!({"securityContext": context, "containers": [{"name": "a"}]}));
     let cases = [

@@ -150,13 +150,13 @@ pub(super) fn is_in_scope(pod: &Value, selector: &Selector) -> bool {
             let classes: &[&str] = if class.is_empty() { &[] } else { &[class] };
             selector.selects(classes)
         }
-        "CrossNamespacePodAffinity" => looks_elsewhere(at(spec, &["affinity"])),
+        "CrossNamespacePodAffinity" => has_cross_namespace_affinity(at(spec, &["affinity"])),
         _ => false,
     }
 }
 
 /// Reports whether a pod has affinity to, or anti-affinity from, pods of other namespaces.
-fn looks_elsewhere(affinity: &Value) -> bool {
+fn has_cross_namespace_affinity(affinity: &Value) -> bool {
     let names_others =
         |term: &Value| !is_zero(at(term, &["namespaces"])) || !at(term, &["namespaceSelector"]).is_null();
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {

@@ -205,7 +205,7 @@ fn a_new_object_is_charged_or_refused_with_the_numbers() {
 }
 
 #[test]
-fn a_quota_that_is_not_counted_yet_limits_nothing_or_says_so() {
+fn quotas_without_usage_limit_nothing_or_report_it() {
     let mut fresh = quota(&json!({"secrets": "0"}), &json!({}));
     let refused = create(&fresh, ("", "secrets"), &json!({})).unwrap_err();
     assert_eq!(refused, "status unknown for quota: q, resources: secrets");
@@ -260,7 +260,7 @@ fn a_change_is_charged_for_what_it_adds() {
 }
 
 #[test]
-fn what_ends_or_shrinks_makes_room() {
+fn finished_and_smaller_objects_reduce_the_usage() {
     let running = pod("1");
     let mut ended = running.clone();
     ended["status"] = json!({"phase": "Succeeded"});

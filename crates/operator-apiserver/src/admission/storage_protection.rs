@@ -37,7 +37,7 @@ mod tests {
     use crate::status::NamedResource;
 
     #[test]
-    fn a_claim_keeps_its_own_finalizers_beside_the_protection() {
+    fn a_claim_keeps_its_finalizers_with_the_protection() {
         let subject = NamedResource {
             group: String::new(),
             resource: "persistentvolumeclaims".to_owned(),

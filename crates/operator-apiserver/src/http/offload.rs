@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_dropped() {
+    async fn abandoned_work_is_dropped() {
         let offload = Offload::default();
         let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
         let waits = offload.run(async move {

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_no_resources() {
+    fn other_paths_are_non_resource_requests() {
         let info = RequestInfo::parse(&Method::GET, "/version", &Query::default());
         assert!(!info.is_resource);
         assert_eq!(info.verb, "get");

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_made_once() {
+    fn stored_keys_are_created_once() {
         let directory = tempfile::tempdir().unwrap();
         for text in ["first", "second"] {
             let keyring = Keyring::of(directory.path());

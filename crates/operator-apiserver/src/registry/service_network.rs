@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn invalid_ranges_are_rejected() {
         for text in ["10.0.0.0", "10.0.0/24", "10.0.0.0/0", "10.0.0.0/33", "fd00::/108"] {
             assert_eq!(text.parse::<ServiceNetwork>(), Err(NetworkError::Form), "{text}");
         }

@@ -80,7 +80,7 @@ async fn a_signer_has_a_domain_and_a_path() {
 }
 
 #[tokio::test]
-async fn nobody_asks_to_be_an_administrator() {
+async fn requests_for_the_administrator_group_are_rejected() {
     let server = server().await;
     let signer = "kubernetes.io/kube-apiserver-client";
     let why = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";

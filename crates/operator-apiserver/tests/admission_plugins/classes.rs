@@ -50,7 +50,7 @@ async fn an_ingress_without_a_class_gets_the_default_one() {
 }
 
 #[tokio::test]
-async fn a_bound_claim_grows_only_where_its_class_lets_it() {
+async fn a_bound_claim_grows_only_if_its_class_allows_expansion() {
     let server = server().await;
     let class = json!({"metadata": {"name": "s"}, "provisioner": "p"});
     post(&server, "/apis/storage.k8s.io/v1/storageclasses", class)

@@ -43,7 +43,7 @@ async fn without_taint_nodes_by_condition_a_node_has_no_taint() {
 }
 
 #[tokio::test]
-async fn without_storage_object_in_use_protection_there_is_no_finalizer() {
+async fn disabled_storage_object_in_use_protection_adds_no_finalizer() {
     let claim = json!({"metadata": {"name": "c"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
     }});

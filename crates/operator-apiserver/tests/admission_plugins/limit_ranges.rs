@@ -12,7 +12,7 @@ async fn limit(server: &ApiServer, limits: Value) {
 }
 
 #[tokio::test]
-async fn containers_get_what_a_limit_range_gives_and_the_pod_says_so() {
+async fn containers_get_defaults_of_limit_ranges_and_an_annotation() {
     let server = server().await;
     let defaults = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
     limit(&server, json!([defaults])).await;
@@ -79,7 +79,7 @@ async fn pods_and_claims_stay_within_the_bounds() {
 }
 
 #[tokio::test]
-async fn what_a_limit_range_may_say_is_checked() {
+async fn limit_ranges_are_validated() {
     let server = server().await;
     let cases = [
         (

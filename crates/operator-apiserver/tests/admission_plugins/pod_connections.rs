@@ -178,7 +178,7 @@ async fn nothing_can_be_run_in_a_simulated_pod() {
 }
 
 #[tokio::test]
-async fn policies_are_asked_about_connections() {
+async fn policies_apply_to_connections() {
     let server = running().await;
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]});
     let spec = json!({

@@ -44,7 +44,7 @@ async fn an_enforced_level_refuses_pods_and_not_what_makes_them() {
 }
 
 #[tokio::test]
-async fn a_level_to_warn_of_is_told_to_who_makes_pods_or_their_templates() {
+async fn the_warn_level_applies_to_pods_and_templates() {
     let server = server().await;
     label(&server, mode("warn", "baseline")).await.is_done();
     let mut bad = pod("a", &json!({}));
@@ -60,7 +60,7 @@ async fn a_level_to_warn_of_is_told_to_who_makes_pods_or_their_templates() {
 }
 
 #[tokio::test]
-async fn a_namespace_is_told_of_pods_that_its_new_level_would_refuse() {
+async fn a_new_level_warns_of_existing_pods() {
     let server = server().await;
     for name in ["a", "b"] {
         let mut bad = pod(name, &json!({}));

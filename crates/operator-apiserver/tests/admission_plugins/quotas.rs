@@ -225,7 +225,7 @@ async fn the_plug_in_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn what_a_quota_may_say_is_checked() {
+async fn quotas_are_validated() {
     let server = server().await;
     let quotas = format!("{HERE}/resourcequotas");
     let cases = [

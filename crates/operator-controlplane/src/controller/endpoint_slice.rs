@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_somebody_else_are_mirrored() {
+    fn endpoints_of_other_writers_are_mirrored() {
         let mut scene = Scene::new();
         scene.put(
             &SERVICE,

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_in_another_namespace_is_absent_and_told() {
+    fn an_owner_in_another_namespace_is_absent_and_reported() {
         let mut scene = Scene::new();
         scene.put(&CONFIG_MAP, config_map("b", "owner", &json!([])));
         scene.put(&CONFIG_MAP, config_map("a", "child", &json!([owner("owner")])));

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_wait_for_finalizers_are_told() {
+    fn contents_with_finalizers_are_reported() {
         let mut scene = Scene::new();
         scene.put(&NAMESPACE, terminating(&json!([])));
         let held = json!({"metadata": {

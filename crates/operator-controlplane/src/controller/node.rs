@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_a_node_of_somebody_else_is_left_alone() {
+    fn pods_on_other_nodes_are_ignored() {
         let mut scene = Scene::new();
         let mut pod = pod("ReplicaSet");
         pod["spec"]["nodeName"] = "theirs".into();

@@ -77,7 +77,7 @@ mod tests {
     use crate::testing::Scene;
 
     #[test]
-    fn what_is_used_is_counted() {
+    fn usage_is_counted() {
         let mut scene = Scene::new();
         let hard = json!({"pods": "1", "configmaps": "5", "count/widgets.example.com": "1"});
         let quota = json!({"metadata": {"namespace": "a", "name": "q", "uid": "q"}, "spec": {"hard": hard}});

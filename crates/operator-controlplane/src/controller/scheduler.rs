@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_fits_nowhere_is_told_once() {
+    fn an_unschedulable_pod_is_reported_once() {
         let mut scene = Scene::new();
         scene.put(&NODE, node("n", &json!({"unschedulable": true})));
         scene.put(&POD, pod("p", json!({})));

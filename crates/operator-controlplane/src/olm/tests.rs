@@ -143,7 +143,7 @@ fn a_starting_csv_and_dependencies_are_resolved() {
 }
 
 #[test]
-fn resolution_says_why_there_is_no_solution() {
+fn failed_resolutions_have_a_reason() {
     let mut documents = package("op", json!([{"name": "op.v1.0.0"}])).to_vec();
     documents.extend(package("rival", json!([{"name": "rival.v1.0.0"}])));
     documents.extend(package("needy", json!([{"name": "needy.v1.0.0"}])));
@@ -469,7 +469,7 @@ fn a_definition_never_loses_a_stored_version() {
 }
 
 #[test]
-fn a_catalog_source_says_what_is_wrong() {
+fn a_catalog_source_reports_errors() {
     let source =
         |spec: Value| json!({"metadata": {"name": "cat", "namespace": "ns", "uid": "cat"}, "spec": spec});
     let cases = [

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flag_is_refused() {
+    fn invalid_flags_are_rejected() {
         assert_eq!(parse("serve"), Err(GoFlagsError::Positional("serve".to_owned())));
         assert_eq!(parse("-"), Err(GoFlagsError::Positional("-".to_owned())));
         assert_eq!(

@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_can_be_removed() {
+    fn added_code_can_be_removed() {
         let before = "//! Doc.\n\npub mod a;\npub mod c;\n\npub use a::A;\n";
         let added = add_reexport(&add_module(before, "b").unwrap(), "b", &["B".to_owned()]).unwrap();
         let removed = remove_reexport(&remove_module(&added, "b").unwrap(), "b").unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_none_are_told_apart() {
+    fn invalid_answers_are_distinguished() {
         for (mutating, found, expected) in [
             (false, json!({}), "webhook response was absent"),
             (
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_who_refused_and_is_never_a_success() {
+    fn rejections_name_the_webhook_and_are_never_a_success() {
         for (result, code, message) in [
             (
                 Value::Null,

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_failed_says_so() {
+    fn failed_budgets_are_reported() {
         let failed = budget(&json!({
             "observedGeneration": 1,
             "conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "why"}],

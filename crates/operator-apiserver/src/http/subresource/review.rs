@@ -47,7 +47,7 @@ pub(crate) async fn serve(
     let answered = match resource {
         "selfsubjectreviews" => who_am_i(handler, user, &review),
         "selfsubjectaccessreviews" => may(handler, user, review),
-        "selfsubjectrulesreviews" => what_may_i(handler, user, &review),
+        "selfsubjectrulesreviews" => self_subject_rules(handler, user, &review),
         "tokenreviews" => whose_token(handler, review),
         _ => may(handler, &subject(&review), review),
     };
@@ -161,7 +161,7 @@ fn check_token_given(review: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn what_may_i(handler: &Handler, user: &User, review: &Value) -> Value {
+fn self_subject_rules(handler: &Handler, user: &User, review: &Value) -> Value {
     let namespace = object::text(review, &["spec", "namespace"]);
     let (rules, unresolved) = handler.registry.authorizer.rules_of_user(user, namespace);
     let listed = |is_listed: fn(&Rule) -> bool, part: fn(&Rule) -> Rule| -> Vec<Value> {

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_common_name_names_nobody() {
+    fn a_certificate_without_a_common_name_has_no_user() {
         assert_eq!(super::user(&certificate(&[])), None);
         assert_eq!(super::user(b"no certificate"), None);
     }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_compacted_by_verbs() {
+    fn missing_rules_are_compacted_by_verbs() {
         let wanted = [
             json!({"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["a"]}),
             json!({"verbs": ["watch"], "apiGroups": [""], "resources": ["a"]}),

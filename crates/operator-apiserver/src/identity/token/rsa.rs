@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn primes_are_told_from_other_numbers() {
+    fn primes_are_recognized() {
         let number = |text: &str| text.parse::<UBig>().unwrap();
         assert!(is_prime(&number("618970019642690137449562111"))); // 2^89 - 1
         // The product of two primes, and Carmichael numbers.

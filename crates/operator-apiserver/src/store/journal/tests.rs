@@ -14,7 +14,7 @@ fn texts(records: &[Vec<u8>]) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_appended_is_there_after_a_restart() {
+fn appended_records_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, recovered) = open(directory.path());
     assert_eq!(recovered, Recovered::default());
@@ -126,7 +126,7 @@ fn no_flipped_bit_loses_a_record_silently() {
 }
 
 #[test]
-fn what_is_cut_off_is_kept_in_a_file() {
+fn cut_off_bytes_are_kept_in_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let (path, bytes) = log_of(directory.path(), &[b"one", b"two"]);
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();

@@ -127,7 +127,7 @@ impl Stage {
 }
 
 #[test]
-fn the_first_replica_set_is_annotated_and_told() {
+fn the_first_replica_set_is_annotated_and_reported() {
     let mut stage = Stage::new(deployment(2, "x:1"));
     stage.settle();
     let [set] = &stage.sets()[..] else {
@@ -296,7 +296,7 @@ fn scaling_in_the_middle_of_a_rollout_is_proportional() {
 }
 
 #[test]
-fn a_taken_name_counts_as_a_collision() {
+fn an_existing_name_counts_as_a_collision() {
     let mut stage = Stage::new(deployment(1, "x:1"));
     let rollout = Rollout {
         deployment: &stage.deployment(),
