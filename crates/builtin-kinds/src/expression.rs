@@ -478,7 +478,7 @@ impl<'a> Lookup<'a> for Scope<'a> {
     }
 }
 
-/// Conditions that must all be true before a policy or a webhook is asked.
+/// Conditions that must all be true for a policy or a webhook to apply.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions(Vec<Program>);
 

@@ -1,7 +1,7 @@
 //! The usage that ResourceQuotas count, as `k8s.io/kubernetes/pkg/quota/v1` does.
 //!
-//! Pure: objects in, amounts out. Admission asks whether a write fits into the quotas of its namespace, a controller asks
-//! what the objects of a namespace use together.
+//! Pure: objects in, amounts out. Admission checks that a write fits into the quotas of its namespace, a controller computes
+//! the usage of all objects of a namespace.
 
 mod claim;
 mod pod;

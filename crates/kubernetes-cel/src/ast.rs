@@ -41,7 +41,7 @@ pub enum Kind {
         operand: Box<Expr>,
         /// The field's name.
         field: String,
-        /// True if this only asks if the field is there.
+        /// True if this only tests the existence of the field.
         test_only: bool,
     },
     /// A function or operator; methods have a target.

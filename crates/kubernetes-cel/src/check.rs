@@ -264,7 +264,7 @@ impl Checker<'_> {
                 None => self.report(expr, format!("undefined field '{field}'")),
             },
             Type::Dyn | Type::Error | Type::Var(_) => Type::Dyn,
-            // These are objects, whose fields nobody has declared.
+            // These are objects with undeclared fields.
             Type::Opaque(name) if name.starts_with("kubernetes.") => {
                 self.report(expr, format!("unexpected failed resolution of '{name}'"))
             }

@@ -82,7 +82,7 @@ struct Parser {
     issues: Vec<Issue>,
     next_id: u32,
     depth: usize,
-    /// After an error nothing more is said until a token fits again.
+    /// After an error, further errors are not reported until a token fits again.
     recovering: bool,
     recoveries: usize,
     /// The rest of the source is not read.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The server is a process of its own, reached over TLS. Ordinary clients create, update, apply, list, watch and delete
-//! objects, and check that no update and no watch event is lost. Hostile clients send what is large, deep, slow or
+//! objects, and check that no update and no watch event is lost. Hostile clients send large, deep, slow or
 //! malformed. A probe asks for `/readyz` every 50 ms. The run fails if a probe took longer than `--health`, if an
 //! ordinary request failed, or if memory after the hostile clients have left is more than `--growth` above the first
 //! measurement under load.

@@ -218,8 +218,8 @@ fn complete(
     Ok(())
 }
 
-/// Lets the policies and webhooks change an object. If one of them does, those before it that want to are asked again,
-/// once.
+/// Calls the mutating policies and webhooks. If one of them changes the object, those before it with a reinvocation policy
+/// are called again, once.
 async fn change(
     admission: &Admission,
     write: &Write,
@@ -428,7 +428,7 @@ pub(crate) async fn validate_body(
     Ok(())
 }
 
-/// Returns true if the body of the request has been asked about already.
+/// Returns true if admission has already processed the body of the request.
 fn is_carrier(write: &Write) -> bool {
     matches!(write.subresource.as_str(), "binding" | "eviction")
 }

@@ -227,7 +227,7 @@ impl Client {
         Ok(deleted.object)
     }
 
-    /// Binds a pod to a node, as the scheduler does through `pods/binding`: policies and webhooks are asked.
+    /// Binds a pod to a node, as the scheduler does through `pods/binding`: policies and webhooks are called.
     pub async fn bind(&self, namespace: &str, pod: &str, node: &str) -> Result<Arc<Value>, Status> {
         let write = self.write(&Gvr::new("", "v1", "pods"), namespace, pod, Some("binding"))?;
         let mut binding = json!({

@@ -166,7 +166,7 @@ impl Registry {
             .ok_or_else(|| status::not_found(&definition.subject, name))
     }
 
-    /// Serves what the stored CRDs define, and asks the stored policies and webhooks: the store may have come with some.
+    /// Serves the stored CRDs, and activates the stored policies and webhooks: the store may be loaded from disk.
     pub(crate) fn establish_stored(&self) {
         establish::establish(self);
         admission::configure(&self.admission);

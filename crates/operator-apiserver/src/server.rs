@@ -267,7 +267,7 @@ impl Builder {
         self
     }
 
-    /// Sets the time after which a watch that asks for no timeout ends at the earliest, `--min-request-timeout` of
+    /// Sets the minimum time after which a watch without a timeout ends, `--min-request-timeout` of
     /// kube-apiserver; it ends at the latest after twice that time. Zero ends no watch. The default is 30 minutes.
     #[must_use]
     pub fn min_request_timeout(mut self, timeout: Duration) -> Self {
@@ -355,7 +355,7 @@ impl Builder {
     /// Signs tokens of service accounts with the private key of a PEM text: RSA of at least 2048 bits, or EC on the
     /// curve P-256.
     ///
-    /// Without it, a key of 2048 bits is made when the first token is asked for, and kept in the data directory if
+    /// Without it, a key of 2048 bits is created when the first token is requested, and kept in the data directory if
     /// there is one.
     #[must_use]
     pub fn service_account_signing_key(mut self, pem: impl Into<Vec<u8>>) -> Self {

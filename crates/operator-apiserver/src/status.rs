@@ -112,7 +112,7 @@ pub(crate) fn bad_request(message: impl Into<String>) -> Status {
     failure(400, "BadRequest", message, None)
 }
 
-/// A request with credentials that nobody has.
+/// A request with invalid credentials.
 pub(crate) fn unauthorized() -> Status {
     failure(401, "Unauthorized", "Unauthorized", None)
 }

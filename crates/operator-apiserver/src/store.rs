@@ -269,7 +269,7 @@ impl Store {
         }
     }
 
-    /// Lets the history begin now, as it does when a server starts: what led here is not told.
+    /// Starts the history now, as at the start of a server: earlier changes are not part of it.
     pub(crate) fn begin_history(&self) {
         self.state.write().forget_all();
     }

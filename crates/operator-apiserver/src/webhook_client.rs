@@ -101,10 +101,10 @@ impl Services {
 /// Why a call brought no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The webhook is configured in a way that nobody can be called.
+    /// The configuration of the webhook allows no call.
     #[error("could not get REST client: {0}")]
     Configuration(String),
-    /// Nobody answered, or not with what was asked for.
+    /// The call failed, or its response is invalid.
     #[error("failed to call webhook: {0}")]
     Failed(String),
 }

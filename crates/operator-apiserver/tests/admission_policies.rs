@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: which requests they are asked about, with what, and what they answer.
+//! ValidatingAdmissionPolicies: matching requests, variables and results.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -145,7 +145,7 @@ async fn rules_and_selectors_select_requests() {
     post(&server, CONFIG_MAPS, free).await.is_done();
     let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
     post(&server, elsewhere, config_map("a")).await.is_done();
-    // The object that is there has the label, so its deletion is not asked about; a cluster-scoped object is in no
+    // The existing object has the label, so its deletion does not match; a cluster-scoped object is in no
     // namespace, so every selector of namespaces fits.
     delete(&server, &format!("{CONFIG_MAPS}/free")).await.is_done();
     delete(&server, &format!("{secrets}/spared")).await.is_done();

@@ -140,7 +140,7 @@ async fn names_are_found_among_many_definitions() {
         definition["spec"]["names"]["kind"] = format!("Kind{number}").into();
         client.create(&definitions(), "", definition).await.unwrap();
     }
-    // It asks for a kind that one of them has.
+    // It has the kind of another definition.
     let mut late = definition("lates");
     late["spec"]["names"]["kind"] = "Kind333".into();
     client.create(&definitions(), "", late).await.unwrap();

@@ -143,7 +143,7 @@ async fn malformed_http_is_refused() {
         "GET / HTTP/1.1\r\nbad header\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: h\r\ncontent-length: x\r\n\r\n",
         "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
-        // The client said that it would speak HTTP/1.1.
+        // The client negotiated HTTP/1.1.
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
         let answer = target.say(bytes.as_bytes()).await;

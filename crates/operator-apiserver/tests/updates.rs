@@ -16,7 +16,7 @@ fn server() -> ApiServer {
     builder.build().unwrap()
 }
 
-/// A new object, and merge patches of it with what is said of them; nothing where they are accepted.
+/// A new object, and merge patches of it with their errors; no error if they are accepted.
 async fn changes(server: &ApiServer, collection: &str, object: Value, changes: &[(Value, &str)]) {
     let created = post(server, collection, object).await;
     created.is_done();

@@ -1,4 +1,4 @@
-//! Webhooks of admission and of conversion, called over HTTPS: what they are asked, what their answers do, and what happens without one.
+//! Webhooks of admission and of conversion, called over HTTPS: requests, effects of responses, and failures.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;

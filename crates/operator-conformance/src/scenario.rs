@@ -73,7 +73,7 @@ pub struct Retry {
     pub until: String,
     /// The value.
     pub equals: Value,
-    /// For how long, 10 s unless told.
+    /// The duration; default: 10 s.
     pub seconds: Option<f64>,
 }
 

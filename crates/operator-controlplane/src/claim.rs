@@ -1,5 +1,5 @@
-//! The objects that a controller claims: it adopts those that its selector selects and that nobody controls, and releases
-//! objects of its own that its selector selects no longer.
+//! The objects that a controller claims: it adopts selected objects without a controller, and releases
+//! its objects that are no longer selected.
 
 use std::sync::Arc;
 

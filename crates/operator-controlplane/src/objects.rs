@@ -41,7 +41,7 @@ pub(crate) struct Id {
     pub(crate) key: Key,
 }
 
-/// The objects of a resource, and which of them nobody controls.
+/// The objects of a resource, and those without a controller.
 #[derive(Debug, Default)]
 struct Resource {
     objects: BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>,
@@ -103,7 +103,7 @@ impl Objects {
             .map(|(_, object)| object)
     }
 
-    /// The objects of a kind in a namespace that nobody controls.
+    /// The objects of a kind in a namespace without a controller.
     pub(crate) fn uncontrolled<'a>(
         &'a self,
         kind: &'a Kind,

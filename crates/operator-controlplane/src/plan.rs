@@ -33,7 +33,7 @@ pub(crate) struct Failure {
 /// The actions for a key.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Carried out in order; the controller is then asked again, with their effects in view.
+    /// Carried out in order; then the controller plans again, with their effects in view.
     pub(crate) actions: Vec<Action>,
     /// Carried out when there is nothing else to do, or when an action was refused.
     pub(crate) status: Option<Action>,

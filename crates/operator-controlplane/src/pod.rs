@@ -25,7 +25,7 @@ pub(crate) fn is_active(pod: &Value) -> bool {
     !is_finished(pod) && !pod.is_terminating()
 }
 
-/// Returns true if the pod has been told to end but still runs.
+/// Returns true if the pod is terminating but still runs.
 pub(crate) fn is_ending(pod: &Value) -> bool {
     !is_finished(pod) && pod.is_terminating()
 }

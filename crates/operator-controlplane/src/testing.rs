@@ -1,4 +1,4 @@
-//! A stage for the tests of controllers: some objects, a time, and a plan asked for.
+//! Fixtures for the tests of controllers: objects, a time, and a plan.
 
 use std::sync::Arc;
 

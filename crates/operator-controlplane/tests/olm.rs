@@ -57,7 +57,7 @@ impl Stage {
         stage
     }
 
-    /// Waits until an object is as asked, and shows how it was if that takes too long.
+    /// Waits until an object has a state, and shows the object if that takes too long.
     async fn until(
         &self,
         gvr: &Gvr,

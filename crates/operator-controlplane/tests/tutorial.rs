@@ -46,7 +46,7 @@ fn deployment(replicas: i64) -> Value {
 }
 
 impl Stage {
-    /// Waits until the objects of a resource are as asked, and says how they were if that takes too long.
+    /// Waits until the objects of a resource have a state, and shows them if that takes too long.
     async fn eventually(&self, gvr: &Gvr, wanted: impl Fn(&[Arc<Value>]) -> bool) -> Vec<Arc<Value>> {
         self.eventually_in(NAMESPACE, gvr, wanted).await
     }

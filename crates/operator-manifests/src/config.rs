@@ -1,7 +1,7 @@
 //! The kustomize tree of an operator, `config/`, as a function of what the operator is.
 //!
-//! The layout and the names are kubebuilder's, so that what people know of a project holds: `config/default` is what
-//! `kubectl apply -k` wants, made of `crd`, `rbac`, `manager` and, where asked for, `webhook`, `certmanager`,
+//! The layout and the names are kubebuilder's: `config/default` is the input of
+//! `kubectl apply -k`, with `crd`, `rbac`, `manager` and, if enabled, `webhook`, `certmanager`,
 //! `prometheus` and `network-policy`. Nothing is enabled by removing comments: an enabled part is an entry
 //! of a kustomization, and a disabled part is absent.
 //!
@@ -69,7 +69,7 @@ pub struct Kind {
     pub plural: String,
     /// True if its files are named after the group too.
     pub grouped: bool,
-    /// True if the operator brings the definition; a kind of somebody else only has webhooks here.
+    /// True if the operator owns the definition; a kind of another operator only has webhooks here.
     pub defined: bool,
     /// True if there is a defaulting webhook.
     pub defaulting: bool,

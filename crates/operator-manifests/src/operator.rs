@@ -80,7 +80,7 @@ impl OperatorManifests {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// All permissions: those that were asked for, and those that follow.
+    /// All permissions: explicit and derived ones.
     pub fn all_rules(&self) -> impl Iterator<Item = &Rule> {
         let implied = self.implied_rules.iter().map(|implied| &implied.rule);
         self.rules.iter().chain(implied)

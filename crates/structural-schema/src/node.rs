@@ -140,7 +140,7 @@ pub struct Rule {
     pub rule: String,
     /// The message if the rule is false.
     pub message: String,
-    /// A CEL expression whose text is said instead.
+    /// A CEL expression that computes the message instead.
     pub message_expression: String,
     /// `FieldValueInvalid` and its like.
     pub reason: Option<String>,

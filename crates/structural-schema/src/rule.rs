@@ -49,7 +49,7 @@ pub(crate) enum Problem {
     MessageExpression(String),
 }
 
-/// Compiles a rule of a schema; both expressions are tried, so that both problems are told.
+/// Compiles a rule of a schema; both expressions are compiled, so that both problems are reported.
 pub(crate) fn compile(rule: &Rule, node: &Node, declared: &Declared) -> (Option<Compiled>, Vec<Problem>) {
     let mut problems = Vec::new();
     let optional = rule.optional_old_self == Some(true);

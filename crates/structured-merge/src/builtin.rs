@@ -203,7 +203,7 @@ pub enum ListType {
     Atomic,
     /// Scalars, each at most once.
     Set,
-    /// Objects, told apart by the values of their keys.
+    /// Objects, identified by the values of their keys.
     Map,
 }
 

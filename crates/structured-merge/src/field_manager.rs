@@ -1,7 +1,7 @@
 //! The API server's field manager: updates an object and its managers for each write.
 //!
 //! The layers of the real one, outermost first: the version check, the upgrade from client-side apply, the manager
-//! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, the metadata that nobody owns, and
+//! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, the metadata without owners, and
 //! the merge itself.
 
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ impl fmt::Display for Conflicts {
     }
 }
 
-/// The metadata that nobody owns.
+/// The metadata that has no owner.
 static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::default();
     ["apiVersion", "kind", "metadata"]
@@ -259,7 +259,7 @@ impl FieldManager {
             &self.settings.subresource,
         );
         let Managed { owners, mut times } = managed;
-        // The write is made under a name of its own, so that what it takes can be told from what its manager has.
+        // The write is made under a name of its own, which separates its fields from those of its manager.
         let this_write = Manager::new("current-operation", Operation::Update, "", "");
         for object in [new, live] {
             self.validate(object).map_err(UpdateError::Compare)?;

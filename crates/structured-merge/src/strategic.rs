@@ -27,7 +27,7 @@ pub enum StrategicError {
     /// A directive is malformed: 400, reason `BadRequest`.
     #[error("{0}")]
     BadRequest(&'static str),
-    /// The patch asks for something that does not exist: 422 without a reason.
+    /// The patch refers to something that does not exist: 422 without a reason.
     #[error("{0}")]
     Unprocessable(&'static str),
     /// Anything else; the real server answers 500 without a reason.

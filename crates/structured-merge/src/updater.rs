@@ -278,7 +278,7 @@ impl Updater<'_> {
 
     // === impl Updater: what an applier gives up ===
 
-    /// Removes what `me` applied last time, does not apply now, and nobody else owns.
+    /// Removes fields that `me` applied last time, does not apply now, and no other manager owns.
     fn prune(
         &self,
         merged: Value,
@@ -369,7 +369,7 @@ impl Updater<'_> {
         Ok((at.1, at.2))
     }
 
-    /// Adds back what was removed though `me` did not apply it: parts that nobody owns of removed things.
+    /// Adds back fields that were removed though `me` did not apply them: parts of removed values without an owner.
     fn add_back_dangling(
         &self,
         merged: &Value,

@@ -230,7 +230,7 @@ proptest! {
                 if !owned.applied || !format!("{owner:?}").contains(&name) {
 let now = after.owners.get(owner).map(|owned| (*owned.fields).clone()).unwrap_or_default();
                     let lost = owned.fields.difference(&now);
-                    // When the last items of a list go, so may what held the list: nobody owns an empty list.
+                    // When the last items of a list are removed, its parents may be removed too: an empty list has no owner.
                     for path in lost.paths() {
                         let text = structured_merge::path::display(&path);
                         prop_assert!(path_value(&applied, &path).is_none(), "{owner:?} lost {text} on {live}");
@@ -248,7 +248,7 @@ let now = after.owners.get(owner).map(|owned| (*owned.fields).clone()).unwrap_or
         prop_assume!(!managed(&live).owners.is_empty());
         let nothing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
         let left = manager.apply(Some(&stored(live)), &nothing, "m", false, NOW).unwrap();
-        // Empty lists are nobody's field, so nobody gives them up.
+        // Empty lists are not fields, so they are not given up.
         prop_assert!(fields_of(&manager, &left).is_empty(), "left: {}", left);
         prop_assert!(managed(&left).owners.is_empty());
     }

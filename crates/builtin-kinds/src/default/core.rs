@@ -165,7 +165,7 @@ fn pod_cidrs(spec: &mut Object) {
     }
 }
 
-/// All of a node can be used unless somebody says otherwise.
+/// All resources of a node are allocatable by default.
 fn allocatable(status: &mut Object) {
     let capacity = status.get("capacity").filter(|all| !is_zero(all)).cloned();
     if let Some(capacity) = capacity {

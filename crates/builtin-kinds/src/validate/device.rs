@@ -71,7 +71,7 @@ pub(super) fn claim(check: &mut Check, claim: &Value) {
     claim_spec(check, at(claim, &["spec"]), &Path::new("spec"));
 }
 
-/// The spec of a claim never changes; nothing else is said of a changed one.
+/// The spec of a claim is immutable; nothing else is checked in a change.
 pub(super) fn claim_update(check: &mut Check, claim: &Value, old: &Value) {
     let spec = at(claim, &["spec"]);
     if spec != at(old, &["spec"]) {

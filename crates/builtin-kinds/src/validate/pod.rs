@@ -30,7 +30,7 @@ pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     pod_annotation::app_armor_fields(check, annotations, spec, &path);
 }
 
-/// The spec of a pod, with what is left to whoever makes pods where it stands in a template.
+/// The spec of a pod, without the fields that a template leaves to the controller.
 pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
     spec_rules(check, spec, path);
     for field in ["containers", "initContainers", "ephemeralContainers"] {

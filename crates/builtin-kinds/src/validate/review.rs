@@ -14,13 +14,13 @@ pub(super) fn own_access(check: &mut Check, object: &Value) {
     metadata(check, object, &["managedFields"], "must be empty");
 }
 
-/// May somebody?
+/// Checks a SubjectAccessReview.
 pub(super) fn access(check: &mut Check, object: &Value) {
     spec(check, object, true);
     metadata(check, object, &["managedFields"], "must be empty");
 }
 
-/// May somebody in this namespace?
+/// Checks a LocalSubjectAccessReview.
 pub(super) fn local_access(check: &mut Check, object: &Value) {
     spec(check, object, true);
     metadata(

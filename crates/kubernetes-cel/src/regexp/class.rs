@@ -68,7 +68,7 @@ impl Builder {
         Some(())
     }
 
-    /// The class, with the other cases of its characters and negated as asked.
+    /// The class, with the other cases of its characters, and negated if requested.
     pub(super) fn build(mut self, fold: bool, negated: bool) -> Class {
         if fold && self.0.try_case_fold_simple().is_err() {
             self.0 = ClassUnicode::empty();

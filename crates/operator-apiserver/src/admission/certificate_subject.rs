@@ -1,4 +1,4 @@
-//! CertificateSubjectRestriction: nobody becomes an administrator by asking for a certificate.
+//! CertificateSubjectRestriction: rejects certificates for the group of administrators.
 
 use serde_json::Value;
 

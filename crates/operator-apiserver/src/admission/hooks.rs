@@ -29,12 +29,12 @@ pub(crate) struct Configured {
 }
 
 impl Configured {
-    /// Returns true if somebody may change objects.
+    /// Returns true if a hook may change objects.
     pub(crate) fn mutates(&self) -> bool {
         !self.mutating_policies.is_empty() || !self.mutating_webhooks.is_empty()
     }
 
-    /// Returns true if somebody looks at objects before they are stored.
+    /// Returns true if a hook validates objects.
     pub(crate) fn validates(&self) -> bool {
         !self.validating_policies.is_empty() || !self.validating_webhooks.is_empty()
     }

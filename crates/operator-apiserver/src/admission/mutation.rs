@@ -127,7 +127,7 @@ pub(super) fn body_of(write: &Write, object: &Value) -> Value {
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
     second: bool,
-    /// Those that want to be asked again, since the last change.
+    /// Hooks with a reinvocation policy that were called since the last change.
     invoked: BTreeSet<String>,
     due: BTreeSet<String>,
     output: Option<Value>,
@@ -148,17 +148,17 @@ impl Reinvocation {
         self.second = true;
     }
 
-    /// Returns true if somebody is asked in this pass.
+    /// Returns true if the hook is called in this pass.
     pub(super) fn is_due(&self, key: &str) -> bool {
         !self.second || self.due.contains(key)
     }
 
-    /// Somebody was asked who wants to be asked again if needed.
+    /// Records the call of a hook with a reinvocation policy.
     pub(super) fn invoked(&mut self, key: String) {
         self.invoked.insert(key);
     }
 
-    /// The object was changed: those that were asked before are due.
+    /// Records a change of the object: hooks that were called before are due.
     pub(super) fn changed(&mut self) {
         self.due.append(&mut self.invoked);
         self.needed = true;

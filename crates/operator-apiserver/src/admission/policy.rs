@@ -181,7 +181,7 @@ pub(super) fn read<B: Body>(admission: &Admission, resource: &str, known: &[Boun
     bound
 }
 
-/// A policy that has to be asked, or why it cannot be: without a binding, the policy itself is at fault.
+/// A policy to evaluate, or the error that prevents it: without a binding, the policy itself is at fault.
 struct Invocation<'b> {
     binding: Option<&'b Binding>,
     params: Result<Option<Arc<Value>>, String>,
@@ -199,8 +199,8 @@ impl Unconverted {
     }
 }
 
-/// Has the objects of a request converted into the versions that policies ask for. What fails is the fault of the
-/// policy that asks, which may be left out for it.
+/// Converts the objects of a request into the versions that policies request. A failed conversion is an error of the
+/// policy that requests it, and subject to its failure policy.
 pub(super) async fn prepare<B>(attributes: &Attributes<'_>, policies: &[Bound<B>]) -> Unconverted {
     let mut unconverted = Unconverted::default();
     if !attributes.write.definition.is_custom() {
@@ -219,7 +219,7 @@ pub(super) async fn prepare<B>(attributes: &Attributes<'_>, policies: &[Bound<B>
 }
 
 impl<B> Bound<B> {
-    /// The version of the resource that the policy asked for, and what it is to be asked with.
+    /// Returns the requested version of the resource, and the evaluations of the policy.
     fn invocations(&self, attributes: &Attributes<'_>) -> Option<(Arc<Definition>, Vec<Invocation<'_>>)> {
         let policy = &self.policy;
         if matching::is_exempt_from_policies(&attributes.write.definition) {

@@ -1,4 +1,4 @@
-//! Admission webhooks: who is asked, in which order, and what the answers do.
+//! Admission webhooks: selection, order, and handling of the answers.
 
 mod review;
 
@@ -45,7 +45,7 @@ pub(crate) struct Webhook {
     fails_open: bool,
     side_effects: String,
     version: Option<ReviewVersion>,
-    /// True if it is asked again when the object has changed after it was asked.
+    /// True if its reinvocation policy is IfNeeded.
     again: bool,
 }
 
@@ -128,7 +128,7 @@ impl Webhook {
         }
     }
 
-    /// Asks the webhook. One that cannot be asked and may be left out has nothing against the request.
+    /// Calls the webhook. A failed call with the failure policy Ignore accepts the request.
     async fn ask(
         &self,
         attributes: &Attributes<'_>,

@@ -87,7 +87,7 @@ impl<'a> Clause<'a> {
         (weight.clamp(0.0, 1.0) * 1000.0) as u16
     }
 
-    /// The form that this clause asks for, if the server has it.
+    /// The form that this clause requests, if the server has it.
     fn form(&self, offered: Representations) -> Option<Form> {
         let (yaml, protobuf) = match self.media {
             "application/json" | "*/*" => (false, false),

@@ -172,7 +172,7 @@ pub(crate) fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// Writes a tree in the form asked for.
+/// Encodes a tree in the requested form.
 pub(crate) fn encode(value: &Value, form: Form) -> Bytes {
     if form.protobuf {
         return Bytes::from(protobuf::encode::encode(value));

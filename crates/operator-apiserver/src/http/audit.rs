@@ -195,7 +195,7 @@ impl Record {
         })
     }
 
-    /// Returns true if the audit policy asks for the object of the request.
+    /// Returns true if the audit policy records the object of the request.
     pub(crate) fn wants_request(&self) -> bool {
         self.verdict.level >= Level::Request
     }

@@ -74,7 +74,7 @@ fn aggregated_or(
     }
 }
 
-/// The documents about all resources. They are made when they are first asked for, and kept until a definition changes.
+/// The documents about all resources. They are created on the first request, and kept until a definition changes.
 #[derive(Debug)]
 pub(crate) struct Documents {
     groups: Vec<Group>,
@@ -86,7 +86,7 @@ pub(crate) struct Documents {
     openapi: [OnceLock<Bytes>; 2],
 }
 
-/// The documents of the last state of the resources that was asked for.
+/// The documents for the last requested state of the resources.
 #[derive(Debug, Default)]
 pub(crate) struct DocumentCache(Mutex<Option<(Arc<State>, Arc<Documents>)>>);
 

@@ -13,7 +13,7 @@ use crate::http::call::{Answer, Content};
 /// Answers up to this length are not worth it: the threshold of kube-apiserver.
 const LENGTH_MIN: usize = 128 * 1024;
 
-/// Compresses a whole answer that is long, if the client asks for it. Streams stay as they are.
+/// Compresses a long answer if the client accepts it. Streams are not compressed.
 pub(crate) fn compress(answer: &mut Answer, request: &HeaderMap) {
     let Content::Whole(bytes) = &answer.content else {
         return;

@@ -31,7 +31,7 @@ pub(crate) struct Handler {
     pub(crate) authenticator: Authenticator,
     /// Accepts requests without credentials, as the anonymous user.
     pub(crate) anonymous: bool,
-    /// Records requests, if a policy asks for it.
+    /// Records requests, if an audit policy is set.
     pub(crate) audit: Option<Arc<Audit>>,
     /// Counts requests and admission.
     pub(crate) metrics: Arc<Metrics>,

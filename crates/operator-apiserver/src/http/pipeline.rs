@@ -312,7 +312,7 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     verb::serve(handler, method, call, &definition, form).await
 }
 
-/// The form of the answer that the client asked for.
+/// The form of the answer that the client requested.
 pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
 }

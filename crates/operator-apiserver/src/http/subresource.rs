@@ -63,7 +63,7 @@ fn check_place(write: &Write, body: &Value, kind: &str) -> Result<(), Status> {
     check_namespace(write, body)
 }
 
-/// Returns an object that is not stored, or its metadata alone if the client asks for that.
+/// Returns an object that is not stored, or its metadata alone if the client requests that.
 fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
     match form.transform {
         Transform::PartialObjectMetadata => Answer::object(code, &verb::partial(object, form), form),

@@ -191,7 +191,7 @@ impl Subscription {
         }
     }
 
-    /// Has objects converted that are about to be told of.
+    /// Converts objects before their events are sent.
     async fn prepare(&self, stored: &[Arc<Value>]) -> Result<(), Status> {
         conversion::prepare(&self.registry.converter, &self.definition, stored).await
     }
@@ -282,7 +282,7 @@ impl Subscription {
         line(&json!({"type": kind, "object": object}).to_string())
     }
 
-    /// An event's object as a Table; the columns are told once.
+    /// An event's object as a Table; the columns are sent once.
     fn table(&self, kind: &str, object: &Value) -> Value {
         let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
         let rows = (kind != "BOOKMARK").then_some(object).into_iter();
@@ -379,7 +379,7 @@ impl Stream {
             if subscription.ended && subscription.pending.is_empty() {
                 return None;
             }
-            // Asked first: the events that led to the end are still told.
+            // Read first: the events before the end are still sent.
             let is_last = subscription.definition.is_retired();
             self.frames.extend(subscription.take().await);
             if self.frames.is_empty() && (is_last || !self.wait().await) {

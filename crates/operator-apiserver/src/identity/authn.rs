@@ -17,7 +17,7 @@ use apimachinery::names;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
-    /// Empty where nobody gave one.
+    /// Empty if the user has no uid.
     pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
     /// Further attributes, by a key such as `authentication.kubernetes.io/credential-id`.

@@ -188,8 +188,8 @@ fn is_automatic(stored: &Stored) -> bool {
     text(&stored.value, &["metadata", "labels", AUTOMANAGED]) == "true"
 }
 
-/// Creates the objects of built-in groups and of definitions that are missing, and deletes those of groups that nobody
-/// serves any more.
+/// Creates the missing objects of built-in groups and of definitions, and deletes those of groups that are not
+/// served any more.
 fn keep_automatic(registry: &Registry, definition: &Definition) {
     let served = {
         let custom = &mut *registry.aggregation.custom.lock();

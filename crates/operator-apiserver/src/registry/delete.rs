@@ -184,7 +184,7 @@ enum Plan {
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
     let mut object = live.clone();
     let again = object::is_terminating(live);
-    // Only a pod's deletion, which takes its time, cannot be asked for in another way while it goes on.
+    // Only the deletion of a pod, which takes time, cannot be repeated with other options.
     if !again || !definition.is("", "pods") {
         set_policy_finalizers(&mut object, definition, options);
     }

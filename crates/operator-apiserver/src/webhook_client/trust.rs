@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Creates a client that trusts the certificates of a bundle (PEM), and no others. Without a bundle it trusts nobody.
+/// Creates a client that trusts only the certificates of a bundle (PEM); without a bundle, none.
 /// With an identity (a chain and its key, PEM), the client proves it.
 /// An insecure client trusts every certificate.
 pub(crate) fn client_config(

@@ -339,7 +339,7 @@ fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> 
     Ok(())
 }
 
-/// Returns true if a written object asks to remove its managed fields.
+/// Returns true if a written object requests the removal of its managed fields.
 fn clears_managers(object: &Value) -> bool {
     object::meta(object, "managedFields")
         .and_then(Value::as_array)

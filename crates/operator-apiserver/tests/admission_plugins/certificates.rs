@@ -17,7 +17,7 @@ fn pem(kind: &str, contents: &[u8]) -> String {
     ))
 }
 
-/// A request for a certificate of somebody in a group.
+/// A request for a certificate of a user in a group.
 fn request(signer: &str, group: &str) -> Value {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut parameters = rcgen::CertificateParams::default();

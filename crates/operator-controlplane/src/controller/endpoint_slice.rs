@@ -1,4 +1,4 @@
-//! EndpointSlices: of Services that select pods, and copies of Endpoints that somebody else keeps.
+//! EndpointSlices: of Services that select pods, and copies of Endpoints of other writers.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -62,7 +62,7 @@ pub(crate) struct Run<'a> {
     /// Told to end, and still running.
     pub(crate) ending: Vec<Arc<Value>>,
     pub(crate) succeeded: Vec<Arc<Value>>,
-    /// Ended badly; those that were told to end too, unless only failed pods are replaced.
+    /// Failed; also terminating ones, unless only failed pods are replaced.
     pub(crate) failed: Vec<Arc<Value>>,
 }
 
@@ -477,7 +477,7 @@ fn wait(world: &World<'_>, last: Option<Timestamp>, failures: i64) -> Option<Dur
     (ready > world.now).then(|| until(world.now, ready))
 }
 
-/// When a pod ended, as far as it can be told.
+/// The time at which a pod ended, as far as it is known.
 fn finished_at(pod: &Value) -> Option<Timestamp> {
     let statuses = pod.items("/status/containerStatuses").iter();
     let ends = statuses.filter_map(|status| status.time("/state/terminated/finishedAt"));

@@ -1,4 +1,4 @@
-//! ReplicaSet and ReplicationController: as many pods as asked for, and a status that counts them.
+//! ReplicaSet and ReplicationController: the desired number of pods, and a status that counts them.
 //!
 //! The two kinds differ in their names and in the form of the selector only.
 

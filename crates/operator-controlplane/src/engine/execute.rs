@@ -236,7 +236,7 @@ impl Executor {
     }
 }
 
-/// Returns true if an object was refused because its namespace is going away: then nobody waits for it.
+/// Returns true if an object was rejected because its namespace is terminating: then it is not needed.
 pub(crate) fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.body.items("/details/causes");
     causes

@@ -418,7 +418,7 @@ fn outcome(status: Option<ExitStatus>) -> (i64, &'static str) {
 struct Process {
     child: Child,
     group: Option<Pid>,
-    /// Kills the group once its input closes: when the control plane is killed, nobody else can.
+    /// Kills the group once its input closes: a killed control plane cannot do it.
     guard: Child,
     output: JoinSet<()>,
 }

@@ -241,7 +241,7 @@ impl Pod {
                 ended = running.join_next() => has_ended = ended.is_none() || running.is_empty(),
                 () = shared.changed.notified() => {}
                 changed = self.latest.changed(), if !is_gone => if changed.is_err() {
-                    // Deleted without grace: nobody waits for the processes.
+                    // Deleted without grace: the end of the processes is not awaited.
                     is_gone = true;
                     stop.send_replace(Some(Duration::ZERO));
                 },

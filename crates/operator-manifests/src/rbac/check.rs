@@ -43,7 +43,7 @@ pub struct Unused {
     pub group: String,
     /// The resource with its subresource, or the URL.
     pub resource: String,
-    /// The verbs that nobody used.
+    /// The unused verbs.
     pub verbs: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ pub fn missing(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str)
 }
 
 /// Returns the parts of the rules that no request needed, by rule, group and resource. Of the verbs that read, one stands for all; the
-/// subresource `finalizers` is requested by nobody, since servers look it up themselves.
+/// subresource `finalizers` is never requested, since servers check it themselves.
 pub fn unused(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str) -> Vec<Unused> {
     let mut all = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -149,7 +149,7 @@ impl AccessRequest {
 // === impl Rule ===
 
 impl Rule {
-    /// Returns true if the rule lets somebody ask this.
+    /// Returns true if the rule grants the request.
     pub fn grants(&self, requested: &AccessRequest, own_namespace: &str) -> bool {
         let has = |words: &[String], word: &str| words.iter().any(|there| there == word || there == "*");
         if !has(&self.verbs, &requested.verb) {

@@ -45,7 +45,7 @@ pub struct Change {
     pub why: &'static str,
 }
 
-/// Every difference between two CustomResourceDefinitions (`apiextensions.k8s.io/v1` JSON) that somebody could notice.
+/// Returns every observable difference between two CustomResourceDefinitions (`apiextensions.k8s.io/v1` JSON).
 ///
 /// Descriptions, titles, examples and the definition's own labels are not compared.
 ///

@@ -142,7 +142,7 @@ fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut Vec<
     }
 }
 
-/// Returns true if nothing but the type, a default and the two names is said about metadata.
+/// Returns true if metadata has only the type, a default and the two names.
 fn says_only_names(metadata: &Node) -> bool {
     let stripped = Node {
         kind: String::new(),

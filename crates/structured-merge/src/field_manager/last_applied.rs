@@ -13,7 +13,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The limit on the size of all annotations together, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// The conflicts that are not about fields which client-side apply set and nobody changed since.
+/// Returns the conflicts except those about fields that client-side apply set and no other client changed since.
 pub(super) fn remaining(
     manager: &FieldManager,
     live: &Value,

@@ -8,8 +8,8 @@ use super::{Form, form};
 use crate::path::{PathElement, display};
 use crate::schema::{Arena, Schema, TypeId};
 
-/// Puts a configuration over a live object: what both have is merged by type, nothing is removed, nobody's ownership is
-/// asked for. Follows `ApplyStructuredMergeDiff` of `k8s.io/apiserver`.
+/// Puts a configuration over a live object: common parts are merged by type, nothing is removed, and ownership is not
+/// checked. Follows `ApplyStructuredMergeDiff` of `k8s.io/apiserver`.
 ///
 /// # Errors
 /// If one of the two does not fit the type, or if the configuration has an atomic list, map or struct: it would remove

@@ -16,7 +16,7 @@ use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 #[derive(Debug)]
 pub(crate) struct Mutations {
     mutations: Vec<Mutation>,
-    /// True if it is asked again when the object has changed after it was asked.
+    /// True if its reinvocation policy is IfNeeded.
     again: bool,
 }
 
@@ -53,7 +53,7 @@ impl Body for Mutations {
     }
 }
 
-/// Lets the policies change an object. Failures are collected: all of them are told.
+/// Applies the mutations of policies to an object. All failures are collected.
 pub(crate) fn mutate(
     mutated: &mut MutatedObject<'_>,
     policies: &[Bound<Mutations>],

@@ -90,7 +90,7 @@ impl Refusal {
     }
 }
 
-/// Asks the policies. All of them are asked, since those that do not refuse may warn; the first refusal is answered.
+/// Evaluates all policies, since those that accept the object may warn; returns the first rejection.
 pub(crate) fn validate(
     attributes: &Attributes<'_>,
     policies: &[Bound<Checks>],

@@ -1,4 +1,4 @@
-//! AdmissionReviews: the question, the answer, and what is said of bad ones.
+//! AdmissionReviews: requests, responses, and errors of invalid responses.
 
 use apimachinery::object;
 use serde_json::{Map, Value, json};

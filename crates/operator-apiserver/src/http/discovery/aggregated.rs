@@ -51,7 +51,7 @@ fn document(documents: &Documents, core: bool) -> (Bytes, String) {
     (bytes, format!("\"{hex}\""))
 }
 
-/// Returns true if the first clause that the server can serve asks for the aggregated form.
+/// Returns true if the first clause that the server can serve requests the aggregated form.
 fn wanted(accept: &str) -> bool {
     for clause in accept.split(',') {
         let parts: Vec<&str> = clause.split(';').map(str::trim).collect();

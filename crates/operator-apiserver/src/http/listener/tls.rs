@@ -105,7 +105,7 @@ impl Certificates {
 }
 
 /// Checks client certificates. The handshake takes every certificate whose key the client has, so that a request may
-/// still be authenticated by its token; [`trusts`](Self::trusts) is asked once the connection is there.
+/// still be authenticated by its token; [`trusts`](Self::trusts) is called once the connection is established.
 #[derive(Clone, Debug)]
 pub(super) struct ClientTrust(Arc<dyn ClientCertVerifier>);
 

@@ -1,4 +1,4 @@
-//! The v2 document as the protobuf message `openapi.v2.Document` of the gnostic project: client-go asks for no other
+//! The v2 document as the protobuf message `openapi.v2.Document` of the gnostic project: client-go requests no other
 //! form of it. The numbers of the fields are those of its published schema.
 
 use serde_json::Value;
@@ -283,7 +283,7 @@ fn all_named(value: &Value, encode: impl Fn(&Value) -> Writer) -> Writer {
     all
 }
 
-/// Parameters are told apart by where they stand.
+/// Parameters are distinguished by their location.
 fn parameter(value: &Value) -> Writer {
     match value.get("in").and_then(Value::as_str) {
         Some("body") => wrapped(1, &message(value, &BODY_PARAMETER)),

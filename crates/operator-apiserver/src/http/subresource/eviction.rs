@@ -55,7 +55,7 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
     loop {
         tries += 1;
         let pod = registry.load(write)?;
-        // Budgets are not even counted where none is asked.
+        // A pod that needs no budget does not count the budgets.
         let budget = match waits_or_is_over(&pod.value) {
             true => None,
             false => budget_of(registry, write, &pod.value)?,

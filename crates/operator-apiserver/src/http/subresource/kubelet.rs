@@ -10,7 +10,7 @@ use crate::resource::builtin_catalog;
 use crate::status::{self, Status};
 use builtin_kinds::tree::{list, text};
 
-/// The name of the container that is meant: the one that is asked for, or the only one.
+/// The name of the selected container: the requested one, or the only one.
 pub(super) fn container_of(pod: &Value, wanted: &str) -> Result<String, Status> {
     let name = object::name(pod);
     let names = |field: &str| -> Vec<&str> {

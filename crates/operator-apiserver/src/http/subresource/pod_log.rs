@@ -42,7 +42,7 @@ pub(super) fn serve(
     let container = container_of(&pod, call.query.text("container"))?;
     let node = text(&pod, &["spec", "nodeName"]);
     if node.is_empty() {
-        // There is nobody yet who could have a log.
+        // No container exists yet that could have a log.
         return Ok(Answer::new(StatusCode::NO_CONTENT, MEDIA_TYPE, Bytes::new()));
     }
     reachable_node(registry, node)?;
@@ -239,7 +239,7 @@ impl Options {
         errors
     }
 
-    /// The part of the log of a process that is asked for.
+    /// The requested part of the log of a process.
     fn select_lines(&self, lines: &[Line], now: SystemTime) -> String {
         let lines: Vec<_> = lines
             .iter()
@@ -251,7 +251,7 @@ impl Options {
         self.select(lines, now)
     }
 
-    /// The lines that are asked for, of lines with the times at which they were written.
+    /// The requested lines, of lines with the times at which they were written.
     fn select<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>, now: SystemTime) -> String {
         let lines: Vec<_> = lines
             .filter(|(written, _)| !self.is_before(written, now))
@@ -277,7 +277,7 @@ impl Options {
         selected
     }
 
-    /// Returns true if only what was written after a time is asked for.
+    /// Returns true if the line is older than the requested time.
     fn is_before(&self, written: &str, now: SystemTime) -> bool {
         let Ok(written) = written.parse::<jiff::Timestamp>() else {
             return false;

@@ -85,7 +85,7 @@ fn who_am_i(handler: &Handler, user: &User, review: &Value) -> Value {
     answer(review, [("metadata", metadata), ("status", status)])
 }
 
-/// A new object of the kind of a review, with nothing of what was asked.
+/// Returns a new object of the kind of a review, without its request.
 fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
     let mut answer = json!({"apiVersion": review.get("apiVersion"), "kind": review.get("kind")});
     for (field, value) in parts {
@@ -94,7 +94,7 @@ fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
     answer
 }
 
-/// The user that a review asks about.
+/// The subject of a review.
 fn subject(review: &Value) -> User {
     let extra = object::get(review, &["spec", "extra"]).and_then(Value::as_object);
     let extra = extra.into_iter().flatten();

@@ -69,7 +69,7 @@ pub(super) async fn serve(
     answer(registry, call, definition, form, &paths.scale(&updated))
 }
 
-/// Returns a Scale in the form asked for.
+/// Returns a Scale in the requested form.
 fn answer(
     registry: &Registry,
     call: &Call,

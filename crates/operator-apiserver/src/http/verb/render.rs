@@ -16,7 +16,7 @@ use crate::registry::{Page, Registry};
 use crate::resource::Definition;
 use crate::status::{self, Status};
 
-/// One object in the form asked for.
+/// One object in the requested form.
 pub(crate) fn object(
     registry: &Registry,
     call: &Call,
@@ -90,7 +90,7 @@ pub(crate) fn partial(object: &Value, form: Form) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": form.meta_version(), "metadata": metadata})
 }
 
-/// A page of a list in the form asked for.
+/// A page of a list in the requested form.
 pub(crate) fn list(
     registry: &Registry,
     call: &Call,

@@ -29,7 +29,7 @@ const INVALID: &str = "invalid bearer token";
 
 /// The token of an `Authorization` header.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<String> {
-    // A token with other bytes is one that nobody has.
+    // A token with other bytes cannot be valid.
     let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
     let header = header.trim();
     let mut parts = header.split(' ');

@@ -2,7 +2,7 @@
 //!
 //! There are five modes, tried in turn. The constrained ones ask twice: may the requester do what the request does
 //! while it impersonates (`impersonate-on:MODE:VERB`), and may it impersonate this user (`impersonate:MODE`)? The last
-//! one only asks whether it may `impersonate` each part of the user. See KEP-5284.
+//! check is for `impersonate` on each part of the user. See KEP-5284.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::status::{self, Status};
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The user that a request is carried out as; `request` is what the requester asks for.
+/// The user that a request is carried out as; `request` has the impersonation headers.
 ///
 /// # Errors
 /// If headers name parts of a user but no user, or the requester may not impersonate it.
@@ -199,7 +199,7 @@ impl Mode {
         }
     }
 
-    /// Many groups are asked for at once first.
+    /// Many groups are checked together first.
     fn check_groups(
         &self,
         impersonation: &Impersonation<'_>,
@@ -287,7 +287,7 @@ impl Mode {
     }
 }
 
-/// From how many groups or extra values on a constrained mode asks for all of them first.
+/// The number of groups or extra values from which on a constrained mode checks all of them together first.
 const MANY: usize = 4;
 
 type Check<'a> = dyn Fn(&Attributes<'_>) -> Result<(), Status> + 'a;

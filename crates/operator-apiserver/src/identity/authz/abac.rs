@@ -87,7 +87,7 @@ impl Policy {
         }
     }
 
-    /// A policy names a user, a group or both; without either it is about nobody.
+    /// A policy names a user, a group or both; without either it applies to no user.
     fn is_about(&self, asked: &Attributes<'_>) -> bool {
         let user = self.user == "*" || self.user == asked.user.name;
         let group = self.group == "*" || asked.user.is_in(&self.group);

@@ -1,6 +1,6 @@
 //! Conversion of custom resources between versions by a webhook.
 //!
-//! A webhook is asked before an object is served ([`prepare`]) or stored ([`to_storage`]); what it says is kept, so that
+//! A webhook is called before an object is served ([`prepare`]) or stored ([`to_storage`]); its answer is kept, so that
 //! serving the same object again in the same version costs nothing.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub(crate) struct Converter {
     pub(crate) random: Arc<Random>,
 }
 
-/// The conversion webhook of a definition, and what it said.
+/// The conversion webhook of a definition, and its answers.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     client: WebhookClient,
@@ -172,7 +172,7 @@ fn finish(objects: &[&Value], converted: Vec<Value>, wanted: &str) -> Result<Vec
         .collect()
 }
 
-/// Kind, name, namespace and uid are nobody's to change.
+/// A conversion must not change kind, name, namespace and uid.
 fn check_identity(original: &Value, converted: &Value) -> Result<(), String> {
     let same: [(&str, &[&str]); 4] = [
         ("kind", &["kind"]),

@@ -1,4 +1,4 @@
-//! The names that a CRD asks for, and whether another of its group has them already.
+//! The names of a CRD, and conflicts with other definitions of its group.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -21,7 +21,7 @@ fn deployment(replicas: i64, image: &str) -> Value {
     })
 }
 
-/// A stage where writes take effect and pods become available when told to.
+/// A stage where writes take effect and pods become available on command.
 struct Stage {
     scene: Scene,
     created: i64,

@@ -88,7 +88,7 @@ pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
     busy.gaps(run.completions().unwrap_or(0)).take(count).collect()
 }
 
-/// Writes the indexes into a status; whether it said so before.
+/// Writes the indexes into a status; returns true if they were there before.
 pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
     let completed = completed(run);
     if !completed.is_empty() {

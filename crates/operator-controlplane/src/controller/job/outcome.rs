@@ -118,7 +118,7 @@ fn reached(world: &World<'_>, run: &Run<'_>) -> Option<(&'static str, String, bo
     None
 }
 
-/// A reason as it was told, for the condition that repeats it.
+/// The reason of an earlier condition, for the condition that repeats it.
 fn reason(told: &str) -> &'static str {
     const REASONS: [&str; 6] = [
         "BackoffLimitExceeded",

@@ -59,7 +59,7 @@ fn class<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     }
 }
 
-/// The smallest volume that a claim may have: the one meant for it, or one that nobody has.
+/// The smallest volume that a claim may have: one that is reserved for it, or a free one.
 fn matching<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     let volumes = world
         .objects
@@ -155,7 +155,7 @@ fn volume(claim: &Value, class: &Value) -> Value {
     })
 }
 
-/// A claim that has a volume: the volume grows if the claim asks for more, and the status of the claim follows.
+/// A bound claim: the volume grows if the claim requests more, and the status of the claim follows.
 pub(super) fn bound(claim: &Value, volume: &Value) -> Plan {
     let wanted = claim.pointer("/spec/resources/requests/storage");
     if size(volume, "/spec/capacity/storage") < size(claim, "/spec/resources/requests/storage") {

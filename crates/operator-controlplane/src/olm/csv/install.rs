@@ -240,7 +240,7 @@ fn is_same(live: &Value, wanted: &Value) -> bool {
     live.label(HASH) == wanted.label(HASH) && edited(live, wanted).is_none()
 }
 
-/// The first essential field that somebody edited.
+/// The first essential field that was edited.
 fn edited(live: &Value, wanted: &Value) -> Option<&'static str> {
     if wanted
         .int("/spec/replicas")
