@@ -115,6 +115,6 @@ fn insert(registry: &Registry, (group, version, resource): (&str, &str, &str), m
         .store
         .create(&definition.table, &definition.storage, &key, object);
     if let Err(error) = result {
-        tracing::error!(%key, ?error, "a first object could not be stored");
+        tracing::error!(%key, ?error, "bootstrap object not stored");
     }
 }

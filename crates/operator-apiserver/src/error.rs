@@ -26,6 +26,6 @@ pub enum Error {
     #[error("cannot use {0}")]
     Audit(String),
     /// The certificates could not be made.
-    #[error("cannot make the server's certificates: {0}")]
+    #[error("cannot create the server's certificates: {0}")]
     Certificates(String),
 }

@@ -50,23 +50,23 @@ pub enum CrashError {
     /// An environment could not be started.
     #[error(transparent)]
     Env(#[from] Error),
-    /// The walk fails even if nothing happens to the operator.
-    #[error("the walk fails without a crash")]
+    /// The scenario fails even if nothing happens to the operator.
+    #[error("the scenario fails without a crash")]
     Walk(#[source] BoxError),
     /// The operator does not recover.
-    #[error("after a crash behind write {number} ({write}) the walk fails")]
+    #[error("the scenario fails after a crash following write {number} ({write})")]
     Recovery {
         /// The number of the last write, from 1.
         number: usize,
         /// The write, `METHOD path?query`.
         write: String,
-        /// Why the walk failed.
+        /// Why the scenario failed.
         #[source]
         source: BoxError,
     },
     /// The operator came to another end.
     #[error(
-        "after a crash behind write {number} ({write}) the walk ends with\n{found}\nand not with\n{expected}"
+        "the scenario ends differently after a crash following write {number} ({write}):\n{found}\ninstead of\n{expected}"
     )]
     Difference {
         /// The number of the last write, from 1.
@@ -80,19 +80,19 @@ pub enum CrashError {
     },
 }
 
-/// Walks through a scenario again and again, and crashes the operator once in each walk: after its first write, after its
-/// second, and so on, until it ends its walk with fewer writes. After the crash it is started again, at once. Returns
-/// the writes after which it crashed, as `METHOD path?query`.
+/// Runs a scenario repeatedly, and crashes the operator once in each run: after its first write, after its second, and so on,
+/// until a run has fewer writes. After the crash, the operator is restarted at once. Returns the writes after which it
+/// crashed, as `METHOD path?query`.
 ///
-/// * `env` makes the environment of each walk, which begins empty.
-/// * `operator` runs the operator with the client that it is given, until its future is dropped: that is the crash.
-///   The API server has carried out the write then, and the operator never hears of it. What it has spawned must end with
-///   it, as it does with `Manager::run_until` of operator-runtime; its client does nothing any more in any case.
-/// * `walk` does what a user does, waits for what the operator owes her, and returns what is there at the end: names and
-///   contents, without what the API server makes up, such as uids and times.
+/// * `env` creates the environment of each run, which is empty at first.
+/// * `operator` runs the operator with the given client, until its future is dropped: that is the crash. The API server has
+///   carried out the write, and the operator does not receive the response. Spawned tasks must end with the future, as
+///   with `Manager::run_until` of operator-runtime; in any case, their client does nothing any more.
+/// * `walk` does what a user does, waits until the operator has reacted, and returns the end state: names and contents,
+///   without values that the API server generates, such as uids and times.
 ///
-/// A reconciler that survives this is idempotent where it matters: it finds out what is there, and does not count on having
-/// been told.
+/// A reconciler that passes is idempotent: it compares the desired state with the current state, and does not depend on
+/// events.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -101,7 +101,7 @@ pub enum CrashError {
 /// use operator_envtest::{TestEnv, crash_after_each_write};
 /// use serde_json::json;
 ///
-/// /// Makes two ConfigMaps. With `create` and generated names, three would be there after a crash.
+/// /// Applies two ConfigMaps. With `create` and generated names, three would exist after a crash.
 /// async fn operator(client: Client) -> Result<(), kube::Error> {
 ///     let configs: Api<ConfigMap> = Api::default_namespaced(client);
 ///     for name in ["first", "second"] {
@@ -126,7 +126,7 @@ pub enum CrashError {
 /// ```
 ///
 /// # Errors
-/// If the walk fails, or ends in another way than without a crash.
+/// If the scenario fails, or ends differently than without a crash.
 pub async fn crash_after_each_write<O, R, E, W, T>(
     env: impl Fn() -> Builder,
     operator: O,
@@ -171,7 +171,7 @@ where
     }
 }
 
-/// One walk in an environment of its own, during which the operator has one life, and then another one.
+/// Runs the scenario once in an environment of its own, in which the operator has one life, and then another one.
 async fn walk_once<R, E, T>(
     env: impl Fn() -> Builder,
     operator: impl Fn(Client) -> R,

@@ -68,7 +68,7 @@ pub struct Problem {
 
 /// The operator's answer could not be understood.
 #[derive(Debug, thiserror::Error)]
-#[error("the operator's manifests are not the JSON that was expected: {0}")]
+#[error("unexpected JSON from the operator's command `manifests`: {0}")]
 pub struct ParseError(#[from] serde_json::Error);
 
 impl OperatorManifests {

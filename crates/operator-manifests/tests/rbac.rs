@@ -147,7 +147,7 @@ fn errors_of_markers_have_a_reason() {
             "unknown argument `resource`",
         ),
         ("groups=apps,pods,verbs=get", "`pods` is not an argument"),
-        ("verbs=get,verbs=list", "`verbs` is there twice"),
+        ("verbs=get,verbs=list", "duplicate argument `verbs`"),
         (
             "groups=\"apps,resources=pods,verbs=get",
             "`groups` has no closing quote",

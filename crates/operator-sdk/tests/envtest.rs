@@ -461,10 +461,7 @@ fn unusable_settings_are_named() {
     );
     bad("--service-cluster-ip-range=10.0.0.0", "not a range");
     bad("--feature-gates=WatchList", "--feature-gates: NAME=true");
-    bad(
-        "--disable-admission-plugins=Nothing",
-        "no admission plug-in with this name",
-    );
+    bad("--disable-admission-plugins=Nothing", "unknown admission plug-in");
     bad(
         "--oidc-issuer-url=https://a",
         "--oidc-issuer-url is not supported",

@@ -160,7 +160,10 @@ impl Webhook {
         let verdict = match called {
             Ok(verdict) => verdict,
             Err(why) if self.fails_open => {
-                tracing::warn!(webhook = self.name, "{why}; the request goes on without it");
+                tracing::warn!(
+                    webhook = self.name,
+                    "{why}; ignored because of its failure policy"
+                );
                 return Ok(Verdict::allowed());
             }
             Err(why) => {

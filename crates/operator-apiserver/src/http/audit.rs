@@ -78,7 +78,7 @@ impl Audit {
         if let Some(log) = &self.log
             && let Err(error) = log.lock().write(&event)
         {
-            tracing::error!(%error, "an audit event could not be written");
+            tracing::error!(%error, "audit event not written");
         }
         if let Some(webhook) = &self.webhook {
             webhook.send(services, event);

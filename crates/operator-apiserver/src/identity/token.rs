@@ -54,7 +54,7 @@ pub(crate) struct Issuer {
 /// Why the server cannot sign.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
-    #[error("the system has no randomness to make a key of")]
+    #[error("the system provides no random numbers for a key")]
     Randomness,
     #[error("a new key cannot be used: {0}")]
     Key(#[from] KeyError),

@@ -263,7 +263,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         .store
         .update(&definition.table, &definition.storage, stored, value);
     if let Err(error) = result {
-        tracing::debug!(crd = %stored.key, ?error, "the status of a CRD was written by another");
+        tracing::debug!(crd = %stored.key, ?error, "the status of a CRD was changed by another writer");
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn expire(registry: &Registry) {
             && let Err(error) = registry.store.delete(&table, &storage, &event)
         {
             // Written again at the same time, so its time begins anew; or the disk is full.
-            tracing::debug!(%key, ?error, "event was not deleted when its time was over");
+            tracing::debug!(%key, ?error, "expired event not deleted");
             return;
         }
         registry.expiry.due.lock().remove(&key);

@@ -41,7 +41,7 @@ pub(crate) enum Error {
     #[error("{} is not a {what} of this version", .file.display())]
     Foreign { file: PathBuf, what: &'static str },
     /// A record is too long to be read again.
-    #[error("a record of {length} bytes is longer than the {RECORD_LENGTH_MAX} that the journal takes")]
+    #[error("a record of {length} bytes is longer than the {RECORD_LENGTH_MAX} that the journal accepts")]
     TooLong { length: usize },
     /// A record is whole but means nothing to this version.
     #[error("record {record} of {} cannot be read: {reason}", .directory.display())]

@@ -20,7 +20,7 @@ pub enum MarkerError {
     )]
     Unknown(String),
     /// The same argument comes twice.
-    #[error("argument `{0}` is there twice")]
+    #[error("duplicate argument `{0}`")]
     Twice(String),
     /// A required part of a rule is missing.
     #[error("a rule needs verbs, and either groups and resources or urls")]

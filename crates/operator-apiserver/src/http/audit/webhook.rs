@@ -68,7 +68,7 @@ impl Sender {
             sender
         });
         if queue.try_send(event).is_err() {
-            tracing::error!("an audit event was dropped: the webhook does not keep up");
+            tracing::error!("audit event dropped: the webhook is too slow");
         }
     }
 }
@@ -94,14 +94,14 @@ async fn run(services: Weak<Services>, options: AuditWebhook, mut events: mpsc::
                 Ok((code, _)) if code < 300 => break,
                 // A refusal stays one.
                 Ok((code, _)) if code < 500 && code != 429 => {
-                    tracing::error!(code, "the audit webhook refused events");
+                    tracing::error!(code, "the audit webhook rejected events");
                     break;
                 }
                 Ok((code, _)) => format!("it answered with the code {code}"),
                 Err(error) => error.to_string(),
             };
             if attempt == TRIES {
-                tracing::error!(why, "the audit webhook was given up on: events are lost");
+                tracing::error!(why, "audit events lost: the webhook failed too often");
                 break;
             }
             tokio::time::sleep(wait).await;

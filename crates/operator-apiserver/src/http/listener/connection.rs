@@ -45,7 +45,7 @@ pub(super) struct Shared {
 
 pub(super) async fn serve(stream: TcpStream, shared: Shared) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a socket refused TCP_NODELAY");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let address = stream.peer_addr().ok().map(|address| address.ip());
     let stream = WriteTimeout::new(stream, shared.timeouts.write);
