@@ -11,10 +11,10 @@ use crate::go;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(String);
 
-/// The longest path that is shown. A key can be as long as a request, and each field below it repeats it.
+/// The maximum displayed length of a path. A key can be as long as a request, and each field below it repeats it.
 const MAX_PATH: usize = 1024;
 
-/// Appends to a path as far as there is room.
+/// Appends to a path up to the length limit.
 pub fn append(path: &mut String, text: &str) {
     const MORE: &str = "…";
     let room = MAX_PATH.saturating_sub(path.len());
@@ -36,31 +36,32 @@ impl Path {
         Self(path)
     }
 
-    /// A path that starts at the field `name`; the empty name is the object itself. Paths are cut at 1,024 bytes.
+    /// Returns a path that starts at the field `name`; the empty name is the object itself. Paths are cut at 1,024
+    /// bytes.
     pub fn new(name: &str) -> Self {
         Self::default().with(&[name])
     }
 
-    /// The field `name` below this path.
+    /// Returns the field `name` below this path.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         let dot = if self.0.is_empty() { "" } else { "." };
         self.with(&[dot, name])
     }
 
-    /// The list item `index` below this path.
+    /// Returns the list item `index` below this path.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         self.with(&["[", &index.to_string(), "]"])
     }
 
-    /// The map entry `key` below this path.
+    /// Returns the map entry `key` below this path.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         self.with(&["[", key, "]"])
     }
 
-    /// The path that the real server's messages show for an object as a whole: `<nil>`.
+    /// Returns the path that the real server's messages show for an object as a whole: `<nil>`.
     pub fn nil() -> Self {
         Self("<nil>".to_owned())
     }
@@ -70,7 +71,7 @@ impl Path {
         self.0.is_empty()
     }
 
-    /// The path as text; empty for the object itself.
+    /// Returns the path as text; empty for the object itself.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -82,7 +83,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The type of an error.
+/// The kind of error of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorType {
     /// A value is missing: `FieldValueRequired`.
@@ -91,11 +92,11 @@ pub enum ErrorType {
     Duplicate,
     /// A value is malformed or out of range: `FieldValueInvalid`.
     Invalid,
-    /// A value that is not one of the allowed ones: `FieldValueNotSupported`.
+    /// A value is not one of the allowed ones: `FieldValueNotSupported`.
     NotSupported,
-    /// A value must not be given here: `FieldValueForbidden`.
+    /// A value is not allowed here: `FieldValueForbidden`.
     Forbidden,
-    /// A text is too long: `FieldValueTooLong`.
+    /// A string is too long: `FieldValueTooLong`.
     TooLong,
     /// A list has too many items: `FieldValueTooMany`.
     TooMany,
@@ -108,7 +109,7 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
-    /// The `reason` of the cause in a Status, such as `FieldValueInvalid`.
+    /// Returns the `reason` of the cause in a Status, such as `FieldValueInvalid`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -124,7 +125,7 @@ impl ErrorType {
         }
     }
 
-    /// The words that begin the message, such as `Invalid value`.
+    /// Returns the words that begin the message, such as `Invalid value`.
     pub fn text(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -140,7 +141,7 @@ impl ErrorType {
     }
 }
 
-/// One thing that is wrong with one field of an object.
+/// An error of one field of an object.
 ///
 /// ```
 /// use apimachinery::field::{Error, Path};
@@ -149,17 +150,17 @@ impl ErrorType {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Error {
-    /// The type of the error.
+    /// The kind of error.
     pub kind: ErrorType,
-    /// Where: `<nil>` is written for the empty path by some of the real server's validators.
+    /// The path; some of the API server's validators write `<nil>` for the empty path.
     pub field: Path,
-    /// The value that was found, already rendered as Kubernetes renders it; `None` leaves it out of the message.
+    /// The value as Kubernetes renders it; `None` omits it from the message.
     pub value: Option<String>,
-    /// Why, in words; may be empty.
+    /// The detail; may be empty.
     pub detail: String,
 }
 
-/// Renders a value as Go's `field.Error` does: texts quoted, the rest as JSON.
+/// Renders a value as Go's `field.Error` does: strings quoted, the rest as JSON.
 pub fn render(value: &Value) -> String {
     match value {
         Value::String(text) => go::quote(text),
@@ -169,7 +170,7 @@ pub fn render(value: &Value) -> String {
 }
 
 impl Error {
-    /// An error of the given kind whose message has no value.
+    /// Returns an error of the given kind whose message has no value.
     pub fn new(kind: ErrorType, field: Path, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -179,7 +180,7 @@ impl Error {
         }
     }
 
-    /// `Invalid value: VALUE: DETAIL`.
+    /// Returns the error `Invalid value: VALUE: DETAIL`.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "callers build the value for this error"
@@ -193,7 +194,7 @@ impl Error {
         }
     }
 
-    /// `Invalid value: VALUE: DETAIL` with the cause `FieldValueTypeInvalid`.
+    /// Returns the error `Invalid value: VALUE: DETAIL` with the cause `FieldValueTypeInvalid`.
     pub fn type_invalid(field: Path, value: &Value, detail: impl Into<String>) -> Self {
         Self {
             kind: ErrorType::TypeInvalid,
@@ -203,7 +204,7 @@ impl Error {
         }
     }
 
-    /// `Required value: DETAIL`.
+    /// Returns the error `Required value: DETAIL`.
     pub fn required(field: Path, detail: impl Into<String>) -> Self {
         Self::new(ErrorType::Required, field, detail)
     }
@@ -213,7 +214,7 @@ impl Error {
         Self::new(ErrorType::Forbidden, field, detail)
     }
 
-    /// `Duplicate value: VALUE`.
+    /// Returns the error `Duplicate value: VALUE`.
     pub fn duplicate(field: Path, value: &Value) -> Self {
         Self {
             kind: ErrorType::Duplicate,
@@ -223,7 +224,7 @@ impl Error {
         }
     }
 
-    /// `Unsupported value: VALUE: supported values: "a", "b"`.
+    /// Returns the error `Unsupported value: VALUE: supported values: "a", "b"`.
     pub fn not_supported(field: Path, value: &Value, supported: &[&str]) -> Self {
         let detail = if supported.is_empty() {
             String::new()
@@ -239,7 +240,7 @@ impl Error {
         }
     }
 
-    /// `Too long: may not be more than MAX bytes`.
+    /// Returns the error `Too long: may not be more than MAX bytes`.
     pub fn too_long(field: Path, max: usize) -> Self {
         Self::new(
             ErrorType::TooLong,
@@ -251,7 +252,7 @@ impl Error {
         )
     }
 
-    /// `Too many: FOUND: must have at most MAX items`.
+    /// Returns the error `Too many: FOUND: must have at most MAX items`.
     pub fn too_many(field: Path, found: usize, max: usize) -> Self {
         Self {
             kind: ErrorType::TooMany,
@@ -264,7 +265,7 @@ impl Error {
         }
     }
 
-    /// The message without the path, as it stands in a Status cause: `Invalid value: -1: must be …`.
+    /// Returns the message without the path, as in a Status cause: `Invalid value: -1: must be …`.
     pub fn message(&self) -> String {
         let mut text = self.kind.text().to_owned();
         if let Some(value) = &self.value {

@@ -1,4 +1,4 @@
-//! Values written as Go writes them: the real server's messages show Go's quoting, numbers and JSON.
+//! Go's text forms of values, for the API server's messages: quoted strings, numbers and JSON.
 
 pub mod ip;
 pub mod netip;
@@ -6,7 +6,7 @@ pub mod url;
 
 use serde_json::{Number, Value};
 
-/// `strconv.Quote`: the text between double quotes, with everything unprintable escaped.
+/// `strconv.Quote`: returns the string in double quotes, with unprintable characters escaped.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -41,7 +41,7 @@ fn push_quoted(out: &mut String, c: char) {
     }
 }
 
-/// The quoting of Go's package `time`: bytes of control and non-ASCII characters are escaped.
+/// Returns the quoting of Go's package `time`: bytes of control and non-ASCII characters are escaped.
 pub fn quote_bytes(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -81,7 +81,7 @@ pub fn float(value: f64) -> String {
     format!("{value}")
 }
 
-/// A number as Go's `encoding/json` writes a `float64`.
+/// Returns a number as Go's `encoding/json` writes a `float64`.
 pub fn json_float(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -111,7 +111,7 @@ pub fn number(number: &Number) -> String {
     }
 }
 
-/// Returns the integer that a float is, within the range in which floats represent all integers.
+/// Returns the float as an integer, within the range in which floats represent all integers.
 pub fn whole(value: f64) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(

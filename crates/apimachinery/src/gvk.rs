@@ -23,7 +23,7 @@ pub struct Gvr {
 }
 
 impl Gvr {
-    /// A resource by group, version and plural.
+    /// Returns a resource by group, version and plural.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self {
             group: group.to_owned(),

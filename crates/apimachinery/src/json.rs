@@ -1,7 +1,7 @@
-//! JSON text to trees, with the errors of Go's decoder and the fields that a body gives twice.
+//! Parses JSON to trees, with the errors of Go's decoder and the duplicate fields of a body.
 //!
-//! Knows no object. Numbers are those of `sigs.k8s.io/json`: a whole number that fits 64 bits stays one, any other is
-//! a float. Of a field that is given twice the last value counts; strict field validation wants to know of it.
+//! Numbers are those of `sigs.k8s.io/json`: an integer that fits 64 bits is kept, any other number is a float. The last
+//! value of a duplicate field counts; strict field validation reports duplicates.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,17 +10,17 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Number, Value};
 
-/// Values nest no deeper than this. Go's decoder stops at 10,000; no API object comes near either, and everything
-/// that walks a tree recursively relies on a bound: a level takes up to 5 KB of stack in a build without optimizations,
-/// of the 2 MB that a thread has.
+/// The maximum nesting of values. Go's decoder stops at 10,000; no API object has nearly as much, and recursive
+/// functions rely on a bound: a level takes up to 5 KB of stack in a build without optimizations, of the 2 MB that a
+/// thread has.
 pub const DEPTH_MAX: usize = 256;
 /// Earlier versions stored objects that were nested deeper.
 const STORED_DEPTH_MAX: usize = 1024;
 
-/// The number of strict decoding errors that are reported of one body; the real server stops there too.
+/// The maximum number of strict decoding errors of one body; the API server has the same limit.
 pub const FAULTS_MAX: usize = 100;
-/// The number of bytes that are spent on the paths of strict decoding errors. A long key above many faulty fields
-/// would otherwise cost its length for each of them.
+/// The maximum size of the paths of strict decoding errors. A long key above many faulty fields would otherwise be
+/// repeated for each of them.
 pub const FAULT_BYTES_MAX: usize = 4 << 20;
 
 /// A parsed body.
@@ -28,8 +28,8 @@ pub const FAULT_BYTES_MAX: usize = 4 << 20;
 pub struct Parsed {
     /// The tree.
     pub value: Value,
-    /// The fields that were given more than once, in the order of the document: `duplicate field "spec.replicas"` in
-    /// JSON, `line 8: key "k" already set in map` in YAML. At most [`FAULTS_MAX`] in JSON.
+    /// The duplicate fields, in the order of the document: `duplicate field "spec.replicas"` in JSON, `line 8: key "k"
+    /// already set in map` in YAML. At most [`FAULTS_MAX`] in JSON.
     pub duplicates: Vec<String>,
 }
 
@@ -50,16 +50,16 @@ pub fn memory(value: &Value) -> usize {
 /// Parses a whole body.
 ///
 /// # Errors
-/// The text of Go's `encoding/json`.
+/// Returns an error with the text of Go's `encoding/json`.
 pub fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     parse_with(Parser::new(bytes))
 }
 
-/// Parses a body that is decoded into a struct: a field that is given twice is decoded twice into the same place, so
-/// that the members of both values count.
+/// Parses a body that is decoded into a struct: a duplicate field is decoded twice into the same place, so that the
+/// members of both values count.
 ///
 /// # Errors
-/// The text of Go's `encoding/json`.
+/// Returns an error with the text of Go's `encoding/json`.
 pub fn parse_typed(bytes: &[u8]) -> Result<Parsed, String> {
     let mut parser = Parser::new(bytes);
     parser.merges_duplicates = true;
@@ -69,7 +69,7 @@ pub fn parse_typed(bytes: &[u8]) -> Result<Parsed, String> {
 /// Parses an object that was stored. Its nesting was checked when it was stored.
 ///
 /// # Errors
-/// The text of Go's `encoding/json`.
+/// Returns an error with the text of Go's `encoding/json`.
 pub fn parse_stored(bytes: &[u8]) -> Result<Value, String> {
     let mut parser = Parser::new(bytes);
     parser.depth_max = STORED_DEPTH_MAX;
@@ -96,12 +96,12 @@ pub fn to_string(value: &Value) -> String {
 /// Appends the text of a tree.
 pub fn write(bytes: &mut Vec<u8>, value: &Value) {
     let mut serializer = Serializer::with_formatter(bytes, GoNumbers);
-    // Neither a tree nor a vector can fail.
+    // Writing a tree to a vector cannot fail.
     let written = value.serialize(&mut serializer);
     debug_assert!(written.is_ok());
 }
 
-/// Writes floats as Go does: whole ones without a fraction, and no exponent from 1e-6 up to 1e21.
+/// Writes floats as Go does: integral ones without a fraction, and no exponent from 1e-6 up to 1e21.
 struct GoNumbers;
 
 impl Formatter for GoNumbers {
@@ -124,12 +124,12 @@ impl Formatter for GoNumbers {
 pub struct Wanted<'a> {
     /// The path, such as `spec.containers[0].name`.
     pub path: &'a str,
-    /// True for the place where the field is given again, false for its first.
+    /// True for the position of the duplicate, false for the first position.
     pub repeated: bool,
 }
 
-/// Returns the position in the document of each field, for sorting errors about several fields.
-/// Fields that the document does not have, or all if it does not parse, are at `usize::MAX`.
+/// Returns the position in the document of each field, for sorting errors about several fields. The position is
+/// `usize::MAX` for fields that the document does not have, and for all fields if it does not parse.
 pub fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
     let keys: Vec<(u64, bool)> = wanted
         .iter()
@@ -148,11 +148,10 @@ pub fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
         .collect()
 }
 
-/// Finds fields by the hashes of their paths, so that the cost of a field is the length of its name and not the
-/// length of its path.
+/// Finds fields by the hashes of their paths, so that a field takes time proportional to its name, not to its path.
 #[derive(Default)]
 struct Positions {
-    /// The first position of the field with this hash, or the first where its object has it already.
+    /// The first position of the field with this hash, or of its first duplicate.
     found: HashMap<(u64, bool), usize>,
     /// The hashes of the path to the current field, one per segment.
     outer: Vec<u64>,
@@ -195,7 +194,7 @@ fn extend_hash(hash: u64, text: &str) -> u64 {
     })
 }
 
-/// The current path of the parser: `spec.containers[0].name`.
+/// The current path: `spec.containers[0].name`.
 #[derive(Default)]
 struct Path(Vec<Step>);
 
@@ -224,14 +223,14 @@ struct Parser<'a> {
     depth_max: usize,
     path: Path,
     duplicates: Vec<String>,
-    /// The bytes that were spent on the paths of duplicates.
+    /// The total size of the paths of duplicates in bytes.
     duplicate_bytes: usize,
     positions: Option<Positions>,
-    /// Combines the members of a field that is given twice.
+    /// Combines the members of duplicate fields.
     merges_duplicates: bool,
 }
 
-/// Decodes a value into a place that has one already.
+/// Decodes a value into a place that has a value.
 fn merge(before: &mut Value, value: Value) {
     match (before, value) {
         (Value::Object(before), Value::Object(fields)) => {
@@ -370,7 +369,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Records that the current field was given before.
+    /// Records that the current field is a duplicate.
     fn report_duplicate(&mut self) {
         if self.duplicates.len() >= FAULTS_MAX || self.duplicate_bytes >= FAULT_BYTES_MAX {
             return;
@@ -467,7 +466,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the rest of a string after its opening quote. Invalid UTF-8 is replaced, as in Go.
+    /// Parses the rest of a string after its opening quote. Invalid UTF-8 is replaced, as in Go.
     fn string(&mut self) -> Result<String, String> {
         let mut text = String::new();
         loop {
@@ -504,7 +503,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A code point from its first UTF-16 unit; half of a pair alone is replaced, as Go does.
+    /// Returns a code point from its first UTF-16 unit; an unpaired surrogate is replaced, as in Go.
     fn code_point(&mut self, unit: u32) -> Result<char, String> {
         let pair_follows =
             matches!(unit, 0xd800..0xdc00) && self.bytes.get(self.at..self.at + 2) == Some(b"\\u");
@@ -552,7 +551,7 @@ fn unexpected(byte: u8, context: &str) -> String {
     format!("invalid character {} {context}", quoted(byte))
 }
 
-/// A character in Go's single quotes.
+/// Returns a character in Go's single quotes.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => "'\\''".to_owned(),

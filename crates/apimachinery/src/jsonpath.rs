@@ -50,7 +50,7 @@ impl JsonPath {
     /// Reads a path such as `.spec.replicas`; braces around it are allowed.
     ///
     /// # Errors
-    /// Brackets that do not close, and filters that are not understood.
+    /// Unclosed brackets and unsupported filters.
     ///
     /// ```
     /// use apimachinery::jsonpath::JsonPath;
@@ -72,12 +72,12 @@ impl JsonPath {
         Ok(Self { steps })
     }
 
-    /// All values at the path, in the object's order; none where a field is missing.
+    /// Returns all values at the path, in the object's order; empty if a field is missing.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         evaluate(&self.steps, object)
     }
 
-    /// The first value at the path.
+    /// Returns the first value at the path.
     pub fn first<'v>(&self, object: &'v Value) -> Option<&'v Value> {
         self.find(object).first().copied()
     }
@@ -119,7 +119,7 @@ fn parse_steps(text: &str) -> Result<Vec<Step>, &'static str> {
     Ok(steps)
 }
 
-/// A name up to the next `.` or `[`; a backslash takes the next character as it is.
+/// Returns a name up to the next `.` or `[`; a backslash takes the next character as it is.
 fn field_name(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// The notation of a quantity.
+/// The format of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// `1e6`.
@@ -19,21 +19,21 @@ enum Format {
     Binary,
 }
 
-/// An amount of a resource and the way in which it was written.
+/// An amount of a resource with its format.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
-    /// The power of ten in which Go keeps the amount as a 64-bit integer; `None` where Go keeps a decimal.
+    /// The power of ten of Go's 64-bit integer representation; `None` if Go uses a decimal.
     scale: Option<i32>,
-    /// The text that was read, where it is kept as it is.
+    /// The parsed text, if it is kept unchanged.
     text: Option<String>,
 }
 
 /// The error of a text that is not a quantity, with the text of the real parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The text has another form.
+    /// The text does not have the form of a quantity.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// The suffix is unknown.
@@ -43,7 +43,7 @@ pub enum QuantityError {
 
 const NANOS: i128 = 1_000_000_000;
 const MILLI_NANOS: i128 = 1_000_000;
-/// Texts with more digits than this are not kept as they are.
+/// Texts with more digits than this are not kept unchanged.
 const KEPT_DIGITS: usize = 18;
 
 impl Quantity {
@@ -306,7 +306,7 @@ fn approximate(nanos: i128) -> f64 {
     nanos as f64
 }
 
-/// The factor of a suffix: a power of ten, or of two.
+/// The multiplier of a suffix: a power of ten, or of two.
 #[derive(Clone, Copy)]
 enum Scale {
     Decimal(i32),
@@ -355,7 +355,7 @@ fn scale_of(suffix: &str) -> Option<Scale> {
     exponent.parse().ok().map(Scale::Exponent)
 }
 
-/// The amount in billionths, rounded up.
+/// Returns the amount in billionths, rounded up.
 fn amount(whole: &str, fraction: &str, scale: Scale) -> i128 {
     let digits = format!("{whole}{fraction}");
     let (digits, dropped) = match digits.trim_start_matches('0') {
@@ -376,7 +376,7 @@ fn amount(whole: &str, fraction: &str, scale: Scale) -> i128 {
     }
 }
 
-/// `mantissa * 10^exponent`, rounded up and cut off at the largest number.
+/// Returns `mantissa * 10^exponent`, rounded up and cut off at the maximum.
 fn shift(mantissa: i128, exponent: i32) -> i128 {
     let power = 10_i128.checked_pow(exponent.unsigned_abs());
     match (power, exponent >= 0) {
@@ -388,7 +388,7 @@ fn shift(mantissa: i128, exponent: i32) -> i128 {
     }
 }
 
-/// The multiple of `unit` that is next to `amount`, away from zero.
+/// Returns the multiple of `unit` next to `amount`, away from zero.
 fn round_up(amount: i128, unit: i128) -> i128 {
     match amount % unit {
         0 => amount,
@@ -406,7 +406,7 @@ fn units(nanos: i128, scale: i32) -> Option<i64> {
     i64::try_from(nanos / power).ok()
 }
 
-/// Returns the power of ten in which the real parser keeps an amount as a 64-bit integer, if it does: for few digits.
+/// Returns the power of ten of the API server's 64-bit integer representation, which it uses for few digits.
 fn integer_scale(whole: &str, fraction: &str, scale: Scale) -> Option<i32> {
     let digits = whole.trim_start_matches('0').len().max(1) + fraction.len();
     match scale {
@@ -421,7 +421,7 @@ fn integer_scale(whole: &str, fraction: &str, scale: Scale) -> Option<i32> {
     }
 }
 
-/// Returns true if the real parser considers a text canonical and keeps it. It is wrong about a few, such as `1.500`.
+/// Returns true if the API server considers a text canonical and keeps it. It is wrong about a few, such as `1.500`.
 fn keeps_text(whole: &str, fraction: &str, scale: Scale) -> bool {
     let whole = whole.trim_start_matches('0');
     let digits = whole.len().max(1) + fraction.len();

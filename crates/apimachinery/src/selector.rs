@@ -41,8 +41,8 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Reads a `metav1.LabelSelector`; an empty one selects everything. Returns `None` for an unknown operator or invalid
-    /// values.
+    /// Parses a `metav1.LabelSelector`; an empty one selects everything. Returns `None` for an unknown operator or
+    /// invalid values.
     pub fn from_json(selector: &Value) -> Option<Self> {
         let labels = selector.get("matchLabels").and_then(Value::as_object);
         let equal = labels.into_iter().flatten().map(|(key, value)| {
@@ -231,7 +231,7 @@ impl Parser {
         Ok(LabelSelector { requirements })
     }
 
-    /// A requirement begins here: with a key, or with `!`.
+    /// Returns a requirement begins here: with a key, or with `!`.
     fn expect_key(&self, expected: &str) -> Result<(), String> {
         match self.peek() {
             Token::Word(_) | Token::Symbol("!") => Ok(()),
@@ -430,7 +430,7 @@ impl FromStr for FieldSelector {
     }
 }
 
-/// Splits at commas that no backslash precedes.
+/// Splits at commas that are not escaped by a backslash.
 fn split_terms(text: &str) -> Vec<String> {
     let mut terms = vec![String::new()];
     let mut escaped = false;

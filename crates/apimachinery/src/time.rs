@@ -201,7 +201,7 @@ fn fraction_text(nanos: u32) -> String {
 /// `time.ParseDuration`: parses a duration such as `1h2m3.5s`, `-5ms` or `0`; returns nanoseconds.
 ///
 /// # Errors
-/// The text of Go's error.
+/// Returns an error with Go's text.
 pub fn parse_duration(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", go::quote_bytes(text));
     let negative = text.starts_with('-');
@@ -257,7 +257,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
 /// Like [`parse_duration`], for a timeout: negative durations are zero.
 ///
 /// # Errors
-/// The text of Go's error.
+/// Returns an error with Go's text.
 pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     let nanos = parse_duration(text)?;
     Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
@@ -285,7 +285,7 @@ fn unit_nanos(unit: &str) -> Option<u64> {
     })
 }
 
-/// The nanoseconds of decimals of a unit. Go computes them as floats, and ignores digits beyond 63 bits.
+/// Returns the nanoseconds of decimals of a unit. Go computes them as floats, and ignores digits beyond 63 bits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -1,7 +1,7 @@
-//! YAML text to JSON trees, as `sigs.k8s.io/yaml` makes them: YAML 1.1 scalars, keys made texts, the first document.
+//! Parses YAML to JSON trees like `sigs.k8s.io/yaml`: YAML 1.1 scalars, keys converted to strings, the first document.
 //!
-//! Knows no object. An unquoted `no` is false, `010` is eight and `1e3` is the whole number 1000, since the real
-//! server's decoder reads YAML 1.1 and goes through JSON.
+//! An unquoted `no` is false, `010` is eight and `1e3` is the integer 1000, because the API server's decoder reads YAML
+//! 1.1 and converts it to JSON.
 
 mod emit;
 mod located;
@@ -18,19 +18,19 @@ pub use located::{Document, Place, documents};
 
 use crate::json::{self, DEPTH_MAX, Parsed};
 
-/// A longer key may stand in JSON only.
+/// Longer keys are only allowed in JSON.
 const KEY_MAX: usize = 512;
-/// The most bytes that anchors and aliases may add to a document, with [`NODE_BYTES`] for each node.
+/// The maximum number of bytes that anchors and aliases may add to a document, with [`NODE_BYTES`] for each node.
 const REPEATED_BYTES_MAX: usize = 32 << 20;
 /// The memory of a node without its text.
 const NODE_BYTES: usize = 72;
-/// The most bytes of the texts about keys that are set twice.
+/// The maximum size of the messages about duplicate keys.
 const DUPLICATE_BYTES_MAX: usize = 1 << 20;
 
 /// Parses the first document of a body.
 ///
 /// # Errors
-/// The text of the real parser, which begins with `yaml: `.
+/// Returns an error with the text of the API server's parser, which begins with `yaml: `.
 pub fn parse(text: &str) -> Result<Parsed, String> {
     match parse_json(text) {
         Some(parsed) => Ok(parsed),
@@ -38,8 +38,8 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
     }
 }
 
-/// Bodies of server-side apply are YAML by name and mostly JSON in fact, which is read many times faster. `None`
-/// where the two languages might not say the same.
+/// Parses bodies of server-side apply as JSON if possible: they are declared as YAML but mostly JSON, which is parsed
+/// much faster. Returns `None` where the two languages might differ.
 fn parse_json(text: &str) -> Option<Parsed> {
     let is_doubtful = |byte: u8| !byte.is_ascii() || byte == b'\t' || byte == 0x7f;
     if !text.starts_with('{') || text.bytes().any(is_doubtful) || text.contains("\\u") {
@@ -49,7 +49,7 @@ fn parse_json(text: &str) -> Option<Parsed> {
     (parsed.duplicates.is_empty() && says_the_same(&parsed.value)).then_some(parsed)
 }
 
-/// Returns true if YAML has the same value: its numbers are others, it merges `<<`, and it reads no long keys.
+/// Returns true if YAML gives the same value: its numbers differ, it merges `<<`, and it does not accept long keys.
 fn says_the_same(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_i64(),
@@ -92,7 +92,7 @@ struct Loader<'a> {
     repeated_bytes: usize,
     duplicates: Vec<String>,
     duplicate_bytes: usize,
-    /// The positions of the nodes of the document, if they are requested.
+    /// The positions of the nodes, if the caller needs them.
     places: Option<located::Places>,
 }
 
@@ -102,7 +102,7 @@ struct Anchored {
     bytes: usize,
 }
 
-/// A node, with what a mapping key needs to know of it.
+/// A node, with the properties that a mapping key needs.
 #[derive(Clone)]
 struct Node {
     value: Value,
@@ -139,7 +139,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The first document; none at all is null.
+    /// Returns the first document; null if there is none.
     fn document(&mut self) -> Result<Value, Error> {
         loop {
             match self.event()? {
@@ -147,15 +147,15 @@ impl<'a> Loader<'a> {
                 (Event::StreamEnd | Event::DocumentEnd, _) => return Ok(Value::Null),
                 (event, place) => {
                     let node = self.node(event, place)?;
-                    // The rest of the document must be well-formed; further documents are not looked at.
+                    // The rest of the document must be well-formed; further documents are ignored.
                     return self.event().map(|_| node.value);
                 }
             }
         }
     }
 
-    /// Reads a node of which the first event is known. What is open is on a list of its own and not on the stack, so
-    /// that no text exhausts it.
+    /// Parses a node from its first event. Open collections are on an explicit list and not on the stack, so that deep
+    /// nesting cannot overflow it.
     fn node(&mut self, event: Event<'a>, place: Place) -> Result<Node, Error> {
         let mut open: Vec<Open> = Vec::new();
         let mut next = (event, place);
@@ -171,7 +171,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Takes an event: the node that it completes, if it does.
+    /// Processes an event; returns the node that it completes, if any.
     fn step(&mut self, event: Event<'a>, place: Place, open: &mut Vec<Open>) -> Result<Option<Node>, Error> {
         if let Some(collection) = open.pop_if(|open| open.ends_with(&event)) {
             return self.close(collection).map(Some);
@@ -218,7 +218,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Charges a copy of a node, before it is made.
+    /// Accounts for a copy of a node before it is made.
     fn repeat(&mut self, bytes: usize) -> Result<(), Error> {
         self.repeated_bytes += bytes;
         if self.repeated_bytes > REPEATED_BYTES_MAX {
@@ -238,7 +238,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Goes into a field or an item, and notes where it stands; what is returned leads back.
+    /// Enters a field or an item and records its position; the result is passed to the function that leaves it.
     fn enter(&mut self, segment: &str, place: Place) -> usize {
         self.places
             .as_mut()
@@ -251,7 +251,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Puts a node into the collection around it.
+    /// Adds a node to the enclosing collection.
     fn attach(&mut self, parent: &mut Open, node: Node) -> Result<(), Error> {
         let mapping = match &mut parent.contents {
             Contents::Sequence(items) => {
@@ -284,7 +284,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// The node that a collection is, at its end.
+    /// Returns the node that a collection is, at its end.
     fn close(&mut self, collection: Open) -> Result<Node, Error> {
         let value = match collection.contents {
             Contents::Sequence(items) => Value::Array(items),
@@ -306,11 +306,11 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A collection that is being read.
+/// An open collection.
 struct Open {
     place: Place,
     anchor: usize,
-    /// Leads back from the field or item that is being read.
+    /// Leaves the current field or item.
     outer: usize,
     contents: Contents,
 }
@@ -325,7 +325,7 @@ struct Mapping {
     fields: Map<String, Value>,
     /// The values that `<<` merges.
     merged: Vec<Value>,
-    /// The key of the value that comes next.
+    /// The key of the next value.
     key: Option<Key>,
 }
 
@@ -355,7 +355,7 @@ impl Open {
     }
 }
 
-/// `<<: *defaults`: what the mapping does not say itself.
+/// `<<: *defaults`: the entries that the mapping itself does not have.
 fn merge(fields: &mut Map<String, Value>, value: Value) -> Result<(), Error> {
     match value {
         Value::Object(defaults) => {
@@ -382,7 +382,7 @@ fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) 
     })
 }
 
-/// The memory that a copy of a value takes; an estimate.
+/// Returns the memory that a copy of a value takes; an estimate.
 fn size(value: &Value) -> usize {
     NODE_BYTES
         + match value {
@@ -393,14 +393,14 @@ fn size(value: &Value) -> usize {
         }
 }
 
-/// The words and the line of libyaml. Its parser counts lines from zero where its scanner counts from one.
+/// Returns the text and the line of libyaml. Its parser counts lines from zero, its scanner from one.
 fn scan_error_text(error: &ScanError, source: &str) -> String {
     let (problem, from_scanner) = problem(error.kind(), source);
     let line = error.marker().line();
     let last_line = source.lines().count();
     let at_open_end = !source.ends_with('\n') && error.marker().index() >= source.chars().count();
     let line = match error.kind() {
-        // The real parser notices at the end of the text, ours points at the bracket.
+        // The API server's parser reports the end of the text, ours the bracket.
         ErrorKind::UnclosedFlowCollection { .. } => last_line,
         _ if from_scanner || at_open_end => line,
         _ => line.saturating_sub(1),

@@ -1,7 +1,7 @@
-//! Strings are written as kube-apiserver 1.36.2 wrote them, in the data of a ConfigMap that was read as YAML.
+//! Strings are written as by kube-apiserver 1.36.2, in the data of a ConfigMap that was read as YAML.
 //!
-//! Recorded without strings that are written in another form on purpose: `<<` and `=`, which some readers take for
-//! more than a text, a lone line break, and line separators of Unicode.
+//! Excluded are strings that are written in another form on purpose: `<<` and `=`, which some readers interpret, a
+//! single line break, and line separators of Unicode.
 
 use apimachinery::yaml;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The PEM text of a CertificateSigningRequest, as far as the server looks into it: who the certificate is for.
+//! The PEM text of a CertificateSigningRequest, as far as the server reads it: the subject of the certificate.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use yasna::{ASN1Result, BERReader};
 const BLOCK: &str = "CERTIFICATE REQUEST";
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
-/// A certificate request that cannot be read.
+/// An invalid certificate request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It is not a PEM block of a certificate request.
@@ -19,11 +19,11 @@ pub enum Unreadable {
     Asn1(yasna::ASN1ErrorKind),
 }
 
-/// Reads the organizations in the subject of a request, which is a PEM text in base64. Only the first block counts; it
-/// may have headers. The signature is not checked.
+/// Returns the organizations in the subject of a request, which is a PEM text in base64. Only the first block counts;
+/// it may have headers. The signature is not checked.
 ///
 /// # Errors
-/// The request has no such block, or its contents are malformed.
+/// Returns an error if the request has no such block, or its contents are malformed.
 pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
     let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -39,7 +39,7 @@ pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
         .collect())
 }
 
-/// The type and the contents of the first block that is well-formed, as Go's `pem.Decode` finds it.
+/// Returns the type and the contents of the first well-formed block, as Go's `pem.Decode`.
 fn first_block(text: &str) -> Option<(&str, Vec<u8>)> {
     let mut rest = text;
     let mut at_line_start = true;
@@ -55,7 +55,7 @@ fn first_block(text: &str) -> Option<(&str, Vec<u8>)> {
     None
 }
 
-/// The block whose first line begins, after `-----BEGIN `, with `text`.
+/// Returns the block whose first line begins, after `-----BEGIN `, with `text`.
 fn block(text: &str) -> Option<(&str, Vec<u8>)> {
     let (line, body) = text.split_once('\n')?;
     let kind = line.trim_end().strip_suffix("-----")?;
@@ -76,11 +76,11 @@ fn block(text: &str) -> Option<(&str, Vec<u8>)> {
     Some((kind, BASE64_STANDARD.decode(encoded).ok()?))
 }
 
-/// The attributes of the subject of a request.
+/// Returns the attributes of the subject of a request.
 fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     reader.read_sequence(|request| {
         let attributes = request.next().read_sequence(|body| {
-            // The version comes first; the public key and the attributes of the request follow.
+            // The version comes first, followed by the public key and the attributes of the request.
             body.next().read_der()?;
             let attributes = attributes_of(body.next())?;
             body.next().read_der()?;
@@ -93,7 +93,7 @@ fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, 
     })
 }
 
-/// A distinguished name: a sequence of sets of attributes.
+/// Returns a distinguished name: a sequence of sets of attributes.
 pub fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     let sets = name.collect_sequence_of(|set| {
         set.collect_set_of(|attribute| {

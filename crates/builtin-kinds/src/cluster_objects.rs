@@ -1,7 +1,7 @@
-//! The objects of every new cluster, read from a table of facts about Kubernetes 1.36.
+//! The objects of every new cluster, parsed from a table of facts about Kubernetes 1.36.
 //!
 //! A line that does not begin with a space is an object: its kind, its name (with its namespace) and its fields. The
-//! lines below it are its rules. Lists are separated by commas, the core group is `core`.
+//! lines below it are its rules. Lists are comma-separated, the core group is `core`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,13 +9,13 @@ const TABLE: &str = include_str!("objects-1.36.txt");
 const RBAC: &str = "rbac.authorization.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 
-/// The label of the APIServices that the server keeps by itself.
+/// The label of the APIServices that the server maintains.
 pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// A resource: group, version and plural.
 pub type Resource = (&'static str, &'static str, &'static str);
 
-/// Every object, in the order in which they refer to each other.
+/// Returns every object, in the order in which they refer to each other.
 pub fn objects() -> Vec<(Resource, Value)> {
     let entries = entries();
     entries
@@ -24,7 +24,7 @@ pub fn objects() -> Vec<(Resource, Value)> {
         .collect()
 }
 
-/// The APIServices of the built-in groups.
+/// Returns the APIServices of the built-in groups.
 pub fn api_services() -> Vec<Value> {
     let entries = entries();
     let services = entries.iter().filter(|entry| entry.kind == "apiservice");
@@ -35,7 +35,7 @@ pub fn api_services() -> Vec<Value> {
     services.map(service).collect()
 }
 
-/// The rules of the role `system:node`.
+/// Returns the rules of the role `system:node`.
 pub fn node_rules() -> Vec<Value> {
     let entries = entries();
     let role = entries
@@ -45,7 +45,7 @@ pub fn node_rules() -> Vec<Value> {
     lines.iter().map(|line| rule(line)).collect()
 }
 
-/// The APIService of a group and version that this server answers for itself.
+/// Returns the APIService of a group and version that this server answers for itself.
 pub fn local_api_service(
     group: &str,
     version: &str,
@@ -85,7 +85,7 @@ impl Entry {
         self.field(index).parse().unwrap_or_default()
     }
 
-    /// The value of a field `KEY=VALUE`.
+    /// Returns the value of a field `KEY=VALUE`.
     fn option(&self, key: &str) -> Option<&'static str> {
         let mut pairs = self.fields.iter().filter_map(|field| field.split_once('='));
         pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
@@ -181,8 +181,8 @@ fn cluster_role(entry: &Entry, all: &[Entry]) -> Value {
     object
 }
 
-/// Adds the rules of a role. One that aggregates has those of the roles that it selects, by name and each rule once, as
-/// the controller would fill them in.
+/// Adds the rules of a role. An aggregated role gets those of the selected roles, by name and without duplicates, as
+/// from the controller.
 fn gather(entry: &Entry, all: &[Entry], rules: &mut Vec<&'static str>) {
     for line in &entry.lines {
         if !rules.contains(line) {

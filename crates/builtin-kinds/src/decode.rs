@@ -1,8 +1,8 @@
-//! Decoding: the form that an object takes on its way through the Go struct of its kind.
+//! Decoding: converts an object to the form that it has after Go's typed decoding and encoding ([`decode`]).
 //!
-//! Fields that the struct does not have are dropped and reported, empty optional fields are left out, required ones
-//! are written even when empty, quantities and times take their canonical form, and a value of a wrong type is
-//! refused in the words of Go's JSON decoder. Names are matched with their case.
+//! Unknown fields are dropped and reported, empty optional fields are omitted, required ones are written even if empty,
+//! quantities and times get their canonical form, and a value of a wrong type is rejected with the text of Go's JSON
+//! decoder. Names are case-sensitive.
 
 use apimachinery::json::FAULT_BYTES_MAX;
 use apimachinery::quantity::Quantity;
@@ -16,18 +16,18 @@ use crate::go_fields::{GoField, GoStruct, go_struct};
 use crate::tree::is_zero;
 use apimachinery::gvk::Gvk;
 
-/// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
+/// The error of a body that could not be decoded as its kind: the text of the real decoder, without the prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DecodeError(pub String);
 
-/// Brings a body into the form that Go's typed decoding and encoding would give it.
+/// Converts a body to the result of Go's typed decoding and encoding.
 ///
-/// Answers with the paths of the unknown fields that were dropped, such as `spec.containers[0].imge`, for
-/// fieldValidation; in the order of the object's keys. Kinds that are not built in are left alone.
+/// Returns the paths of the unknown fields that were dropped, such as `spec.containers[0].imge`, for fieldValidation,
+/// in the order of the object's keys. Kinds that are not built in are unchanged.
 ///
 /// # Errors
-/// When a value has a type that its field cannot hold. The object is then half decoded and of no further use.
+/// Returns an error if a value has a type that its field cannot hold. The object is then only partly decoded.
 pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let root = types().for_kind(gvk.group, gvk.version, gvk.kind);
     let Some(root) = root.and_then(go_struct) else {
@@ -41,7 +41,7 @@ pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError>
     }
 }
 
-/// Like [`decode`] for a part of an object, given the OpenAPI name of its type.
+/// Like [`decode`] for a part of an object, with the OpenAPI name of its type.
 ///
 /// # Errors
 /// As [`decode`].
@@ -57,10 +57,10 @@ pub fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeE
     }
 }
 
-/// The Go name of schemas, which hold themselves in several ways.
+/// The Go name of schemas, which contain themselves in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
-/// Returns the Go struct that a field is a part of inside of another one; error texts name it.
+/// Returns the Go struct that a field is a part of inside another one; error texts name it.
 fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
     match (go_name, field) {
         ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => None,
@@ -102,17 +102,17 @@ const VOLUME_SOURCES: &[&str] = &[
 
 #[derive(Default)]
 struct Decoder {
-    /// The current path, with indexes and map keys.
+    /// The current path of the decoder, with indexes and map keys.
     path: String,
-    /// The current path as in Go's error texts: field names only.
+    /// The current path in Go's error texts: field names only.
     fields: Vec<&'static str>,
-    /// The struct whose field is being decoded.
+    /// The struct of the current field.
     parent: Option<&'static GoStruct>,
     unknown: Vec<String>,
-    /// The bytes of the paths in `unknown`.
+    /// The total length of the paths in `unknown`.
     unknown_bytes: usize,
-    /// The first value of a wrong type. Like Go's decoder, this one reads on after it, and gives up only where a
-    /// type with a decoder of its own refuses a value.
+    /// The first value of a wrong type. Like Go's decoder, this one continues after it, and stops only when a type with
+    /// its own decoder rejects a value.
     saved: Option<DecodeError>,
 }
 
@@ -167,7 +167,7 @@ impl Decoder {
         object.retain(|name, _| go.has_field(name));
     }
 
-    /// Decodes a field; `None` if it is omitted.
+    /// Returns the written form of a field; `None` if it is omitted.
     fn field(&mut self, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
         let absent = if field.omit_empty { None } else { Some(Value::Null) };
         if field.pointer && value.is_null() {
@@ -215,12 +215,13 @@ impl Decoder {
         }
     }
 
-    /// Reports whether the current field belongs to a schema.
+    /// Returns true if the current field belongs to a schema.
     fn is_in_schema(&self) -> bool {
         self.parent.is_some_and(|go| go.name == SCHEMA)
     }
 
-    /// Parts of a schema that are a schema or something else decode themselves, without a word on unknown fields.
+    /// Parts of a schema that are a schema or another type have their own decoder, which does not report unknown
+    /// fields.
     fn schema_part(&mut self, value: &mut Value) -> Decoded<()> {
         let field = self.fields.last().copied().unwrap_or_default();
         match (field, &mut *value) {
@@ -369,7 +370,7 @@ impl Decoder {
         }
     }
 
-    /// Remembers that a value has a type that its field cannot hold.
+    /// Records a value of a type that its field cannot hold.
     fn wrong_type(&mut self, found: &Value, go_type: &str) {
         if self.saved.is_none() {
             self.saved = Some(self.type_error(found, go_type));
@@ -390,7 +391,7 @@ impl Decoder {
     }
 }
 
-/// Returns Go's name of a value that it cannot store. A number is printed only if its size or its decimals are wrong.
+/// Returns Go's name of a value that it cannot store. A number is named if only its size or its decimals are wrong.
 pub(super) fn describe(value: &Value, go_type: &str) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -428,7 +429,7 @@ fn scalar_name(kind: &FieldKind) -> &'static str {
     }
 }
 
-/// The Go type of the items of a list or map.
+/// Returns the Go type of the items of a list or map.
 fn kind_name(kind: &FieldKind) -> String {
     match kind {
         FieldKind::Ref(id) => go_struct(id.resolve())
@@ -447,7 +448,7 @@ fn kind_name(kind: &FieldKind) -> String {
     }
 }
 
-/// Decodes base64 and skips line breaks, as Go does; the error is the position of the first bad byte.
+/// Decodes base64 and skips line breaks, as Go does; the error is the position of the first invalid byte.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let kept: Vec<(usize, u8)> = text

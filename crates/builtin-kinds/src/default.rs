@@ -1,8 +1,8 @@
-//! Defaults: what the server fills in where a written object says nothing.
+//! Defaults: sets the fields that a written object omits.
 //!
-//! Every rule belongs to a Go type (`core.v1.Container`) and holds wherever a value of that type stands, so that a
-//! pod template has the same defaults in a Deployment and in a CronJob. Rules run from the outside in, as the real
-//! defaulting does: a parent sees its children before they are filled in. Knows no request and no clock.
+//! Every rule belongs to a Go type (`core.v1.Container`) and applies to every value of that type, so that a pod
+//! template has the same defaults in a Deployment and in a CronJob. Rules are applied from the outside in, as in the
+//! API server: a parent sees its children before their defaults are set.
 
 mod apps;
 mod core;
@@ -19,7 +19,7 @@ use crate::horizontal_pod_autoscaler;
 use crate::tree::{self, Object};
 use apimachinery::gvk::Gvk;
 
-/// Fills in the defaults of a kind. Idempotent.
+/// Sets the defaults of a kind. Idempotent.
 pub fn default(gvk: &Gvk, object: &mut Value) {
     let plans = &*PLANS;
     let root = types()
@@ -36,17 +36,17 @@ pub fn default(gvk: &Gvk, object: &mut Value) {
 /// One default of one type.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// A field that is missing or null gets a constant.
+    /// Sets a missing or null field to a constant.
     Text(&'static str, &'static str),
-    /// Like [`Rule::Text`], and so does an empty text.
+    /// Like [`Rule::Text`], and also for an empty string.
     FilledText(&'static str, &'static str),
     Number(&'static str, i64),
-    /// Like [`Rule::Number`], and so does a zero.
+    /// Like [`Rule::Number`], and also for zero.
     PositiveNumber(&'static str, i64),
     Flag(&'static str, bool),
-    /// A field that is missing or null becomes `{}`.
+    /// Sets a missing or null field to `{}`.
     Struct(&'static str),
-    /// Anything that a constant cannot say.
+    /// A rule that needs code.
     Code(fn(&mut Object)),
 }
 
@@ -64,10 +64,10 @@ impl Rule {
     }
 }
 
-/// The rules of one type, which is named without `io.k8s.api.`.
+/// The rules of one type, whose name omits `io.k8s.api.`.
 type TypeRules = (&'static str, &'static [Rule]);
 
-/// A step from a field to the values below it.
+/// The path from a field to the values below it.
 #[derive(Clone, Copy)]
 enum Shape {
     Struct,
@@ -75,7 +75,7 @@ enum Shape {
     Map,
 }
 
-/// The rules for values of one type, and the fields below which there are rules too.
+/// The plan for values of one type: its rules, and the fields with rules below them.
 #[derive(Default)]
 struct Plan {
     rules: Vec<Rule>,
@@ -122,7 +122,7 @@ impl Plans {
         of_type.fields.iter().filter_map(below).collect()
     }
 
-    /// Drops the fields below which no rule can ever apply, so that they are not even visited.
+    /// Removes the fields without rules below them, so that they are not visited.
     fn forget_idle_fields(&mut self) {
         let mut busy: Vec<bool> = self.plans.iter().map(|p| !p.rules.is_empty()).collect();
         loop {
@@ -167,7 +167,7 @@ impl Plans {
     }
 }
 
-/// The struct that a field leads to, through a list or a map.
+/// Returns the struct that a field leads to, through a list or a map.
 fn reference(kind: &FieldKind) -> Option<(Shape, TypeId)> {
     let inner = |kind: &FieldKind| match kind {
         FieldKind::Ref(id) => Some(*id),

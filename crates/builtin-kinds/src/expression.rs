@@ -1,4 +1,4 @@
-//! The expressions of policies and of match conditions: what they may mention, compiling them, running them.
+//! The expressions of policies and of match conditions: declares their variables, compiles and evaluates them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,17 +10,17 @@ use kubernetes_cel::value::{Value, from_json};
 use kubernetes_cel::{Activation, Checked, Failure, Lookup, Variables, check, evaluate, parse};
 use serde_json::Value as Json;
 
-/// The cost limit of one expression at run time.
+/// The cost limit of one expression.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 /// The cost limit of all expressions of a policy for one binding and parameter.
 pub const BUDGET: u64 = 10_000_000;
 /// The cost limit of all match conditions of a policy or webhook.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// The height of the trees of variables that are evaluated inside each other; the parser limits one expression to this
-/// too. Chains that are higher are evaluated one after the other.
+/// The height limit of the trees of variables that are evaluated recursively; the parser limits one expression to this,
+/// too. Higher chains are evaluated one after the other.
 const NESTED_HEIGHT_MAX: usize = 250;
-/// The limit of the fields that are copied because an expression holds the type of `variables`.
+/// The limit of the fields that are copied because an expression contains the type of `variables`.
 const COPIED_FIELDS_MAX: usize = 1_000_000;
 
 const OUT_OF_BUDGET: &str =
@@ -37,27 +37,27 @@ pub enum Returns {
     Text,
     /// A string, or null.
     TextOrNull,
-    /// An `Object`: what an apply configuration is made of.
+    /// An `Object`: an apply configuration.
     Object,
     /// A list of `JSONPatch`.
     JsonPatch,
 }
 
-/// Names that only some expressions may use.
+/// Variables that only some expressions may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mentions {
     /// `params`: the parameter object of a policy binding.
     pub params: bool,
-    /// `authorizer`: checks what the user may do.
+    /// `authorizer`: checks the permissions of the user.
     pub authorizer: bool,
     /// The types that mutations construct.
     pub patches: bool,
 }
 
-/// The type that the variables of a policy are fields of.
+/// The type that has the variables of a policy as fields.
 const VARIABLES_TYPE: &str = "kubernetes.variables";
 
-/// The names that expressions know, with the variables of a policy as they are added.
+/// The declared variables of expressions, extended with the variables of a policy.
 #[derive(Clone, Debug)]
 pub struct Environment {
     names: Variables,
@@ -98,7 +98,7 @@ impl Environment {
         }
     }
 
-    /// The same names without the authorizer: for the texts of refusals.
+    /// Returns the same names without the authorizer: for the texts of refusals.
     pub fn without_authorizer(&self) -> Self {
         let mut other = self.clone();
         other.names.retain(|name, _| !name.starts_with("authorizer"));
@@ -129,7 +129,7 @@ impl Environment {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// The message of validation.
+    /// Returns the validation error of the expression.
     pub fn compile(&self, source: &str, returns: Returns) -> Result<Checked, String> {
         let checked = parse(source)
             .and_then(|expr| check(expr, &self.names))
@@ -153,7 +153,7 @@ impl Environment {
     }
 }
 
-/// The type of a variable as later expressions know it: objects and libraries' values are anything.
+/// Returns the type of a variable for later expressions: objects and library values are `dyn`.
 fn plain(kind: &Type) -> Type {
     match kind {
         Type::List(item) => Type::list(plain(item)),
@@ -177,7 +177,7 @@ fn object_type(name: &str, fields: &[(&str, Type)]) -> Type {
     }))
 }
 
-/// An `admission.k8s.io/v1` AdmissionRequest, as far as expressions see it.
+/// Returns an `admission.k8s.io/v1` AdmissionRequest, as far as expressions see it.
 fn request_type() -> Type {
     let text = || Type::String;
     let kind = object_type(
@@ -216,7 +216,7 @@ fn request_type() -> Type {
     )
 }
 
-/// A `v1` Namespace, as far as expressions see it.
+/// Returns a `v1` Namespace, as far as expressions see it.
 fn namespace_type() -> Type {
     let text = || Type::String;
     let texts = || Type::map(text(), text());
@@ -258,7 +258,7 @@ fn namespace_type() -> Type {
     )
 }
 
-/// One operation of a JSON patch, as an expression constructs it.
+/// One operation of a JSON patch, constructed by an expression.
 fn json_patch_type() -> Type {
     object_type(
         "JSONPatch",
@@ -271,8 +271,8 @@ fn json_patch_type() -> Type {
     )
 }
 
-/// An expression with its source. One that does not compile (it was stored before its rules became stricter) fails when
-/// it runs.
+/// A compiled expression with its source. One that does not compile (it was stored before its rules became stricter)
+/// fails when it is evaluated.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The text of the expression.
@@ -280,13 +280,13 @@ pub struct Program {
     compiled: Result<Checked, String>,
 }
 
-/// The budget of a policy is spent: nothing more is run.
+/// The budget of a policy is exhausted: no further expressions are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{OUT_OF_BUDGET}")]
 pub struct OutOfBudget;
 
 impl Program {
-    /// Compiles an expression; a failure is reported when it runs.
+    /// Compiles an expression; a failure is reported when it is evaluated.
     pub fn new(environment: &Environment, source: &str, returns: Returns) -> Self {
         Self {
             source: source.to_owned(),
@@ -294,13 +294,13 @@ impl Program {
         }
     }
 
-    /// The type of its result; anything if it does not compile.
+    /// Returns the type of its result; anything if it does not compile.
     pub fn result(&self) -> Type {
         let result = self.compiled.as_ref().map(|checked| checked.result.clone());
         result.unwrap_or(Type::Dyn)
     }
 
-    /// Runs the expression: its value, or why it has none.
+    /// Evaluates the expression; returns its value or the error.
     pub fn run<'a>(
         &self,
         scope: &Scope<'a>,
@@ -318,7 +318,7 @@ impl Program {
     }
 }
 
-/// The variables of a policy, in order. A variable sees those before it.
+/// The variables of a policy, in order. A variable can use those before it.
 #[derive(Debug, Default)]
 pub struct PolicyVariables {
     list: Vec<Variable>,
@@ -330,9 +330,9 @@ pub struct PolicyVariables {
 struct Variable {
     name: String,
     program: Program,
-    /// The variables before this one that its expression mentions.
+    /// The earlier variables that its expression mentions.
     needs: Vec<usize>,
-    /// The height of its tree, with the trees of the variables that it needs in their places.
+    /// The height of its tree, including the trees of the variables that it needs.
     height: usize,
     /// The previous variable of the same name.
     hides: Option<usize>,
@@ -374,14 +374,14 @@ impl PolicyVariables {
     }
 }
 
-/// The values that the expressions of one policy see in one request. A variable of the policy is evaluated when it is
-/// first read.
+/// The values of the expressions of one policy in one request. A variable of the policy is evaluated when it is first
+/// read.
 #[derive(Debug)]
 pub struct Scope<'a> {
     values: Activation<'a>,
     variables: &'a PolicyVariables,
     known: RefCell<HashMap<usize, Result<Value<'a>, Failure>>>,
-    /// The number of variables that can be seen: a variable sees those before it.
+    /// The number of visible variables: a variable can use those before it.
     visible: Cell<usize>,
     /// The cost of variables that has not been charged yet.
     spent: Cell<u64>,
@@ -399,18 +399,18 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Gives a name a JSON value.
+    /// Sets a variable to a JSON value.
     pub fn set(&mut self, name: &str, value: Option<&'a Json>) {
         let value = value.map_or(Value::Null, |value| from_json(value, None));
         self.values.insert(name.to_owned(), value);
     }
 
-    /// Gives a name a CEL value.
+    /// Sets a variable to a CEL value.
     pub fn set_value(&mut self, name: &str, value: Value<'a>) {
         self.values.insert(name.to_owned(), value);
     }
 
-    /// The value of the last visible variable of a name.
+    /// Returns the value of the last visible variable of a name.
     fn variable(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
         let index = self.variables.find(name, self.visible.get())?;
         if let Some(known) = self.known.borrow().get(&index) {
@@ -428,7 +428,7 @@ impl<'a> Scope<'a> {
         self.evaluate(index)
     }
 
-    /// The variables that a variable needs directly or indirectly and that have no value yet, in their order.
+    /// Returns the variables that a variable needs directly or indirectly and that have no value yet, in their order.
     fn needed(&self, variable: &Variable) -> BTreeSet<usize> {
         let known = self.known.borrow();
         let mut needed = BTreeSet::new();
@@ -498,15 +498,15 @@ impl Conditions {
         Self(programs.collect())
     }
 
-    /// Reports whether there are no conditions.
+    /// Returns true if there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if all conditions are true. A false condition decides, whatever the others are.
+    /// Returns true if all conditions are true. A false condition takes precedence over errors of others.
     ///
     /// # Errors
-    /// The errors of conditions without a value, if no condition is false.
+    /// The errors of the conditions, if none is false.
     pub fn hold(&self, scope: &Scope<'_>) -> Result<bool, String> {
         let mut budget = CONDITIONS_BUDGET;
         let mut errors = Vec::new();

@@ -1,14 +1,14 @@
-//! Properties of Go structs that the OpenAPI types do not show: pointers, `omitempty` and names of types.
+//! The properties of Go structs that the OpenAPI types do not contain: pointers, `omitempty` and type names.
 //!
-//! From the OpenAPI type one expects that
+//! The expectation from the OpenAPI type is:
 //!
 //! * a scalar is a value, always written if it has a zero default and otherwise `omitempty`;
 //! * a struct is a value if it has a default and otherwise a pointer with `omitempty`;
 //! * lists, maps, times, quantities and the like are `omitempty`, the latter pointers.
 //!
-//! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has a name of its own. Marks: `*` a pointer,
-//! `&` a value, `!` always written, `~` with `omitempty`, `=` with defaults that tell an empty list from none, `-`
-//! none. The struct tags and defaults of the published Go modules are the source. Knows no object.
+//! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has its own name. Marks: `*` a pointer, `&` a
+//! value, `!` always written, `~` with `omitempty`, `=` with defaults that distinguish an empty list from none, `-`
+//! none. The source is the struct tags and defaults of the published Go modules.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,37 +16,37 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use structured_merge::builtin::{Field, FieldKind, Type, types};
 
-/// The reading and writing of one field by a Go struct.
+/// The reading and writing rules of one field of a Go struct.
 #[derive(Debug)]
 pub(super) struct GoField {
     pub(super) name: &'static str,
     pub(super) kind: &'static FieldKind,
-    /// A nil pointer is not the zero value.
+    /// A pointer: nil differs from the zero value.
     pub(super) pointer: bool,
-    /// Not written when empty.
+    /// Omitted if empty.
     pub(super) omit_empty: bool,
-    /// An empty list is not the same as none, to the defaults.
+    /// The defaults distinguish an empty list from none.
     pub(super) keeps_empty: bool,
-    /// The name of the type, where it has one of its own: `v1.Protocol`.
+    /// The name of the type, if it has its own: `v1.Protocol`.
     pub(super) type_name: Option<&'static str>,
 }
 
 /// A Go struct.
 #[derive(Debug)]
 pub(super) struct GoStruct {
-    /// The name as error texts give it: `v1.PodSpec`.
+    /// The name in error texts: `v1.PodSpec`.
     pub(super) name: String,
     /// Ordered by name.
     pub(super) fields: Vec<GoField>,
 }
 
 impl GoStruct {
-    /// The name without the package.
+    /// Returns the name without the package.
     pub(super) fn short_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// The field with this JSON name.
+    /// Returns the field with this JSON name.
     pub(super) fn has_field(&self, name: &str) -> bool {
         self.fields.binary_search_by(|field| field.name.cmp(name)).is_ok()
     }
@@ -54,7 +54,7 @@ impl GoStruct {
 
 static STRUCTS: LazyLock<HashMap<&'static str, GoStruct>> = LazyLock::new(structs);
 
-/// The Go struct of a type.
+/// Returns the Go struct of a type.
 pub(super) fn go_struct(of_type: &Type) -> Option<&'static GoStruct> {
     STRUCTS.get(of_type.name.as_str())
 }
@@ -79,7 +79,7 @@ fn field_name(field: &'static Field) -> &'static str {
     field.name
 }
 
-/// `api.core.v1.PodSpec` is `v1.PodSpec`.
+/// Returns `v1.PodSpec` for `api.core.v1.PodSpec`.
 fn go_name(name: &str) -> String {
     let mut parts = name.rsplitn(3, '.');
     let short = parts.next().unwrap_or_default();
@@ -116,7 +116,7 @@ fn go_field(field: &'static Field, exception: Option<Marks>) -> GoField {
     }
 }
 
-/// Returns whether a field is expected to be a pointer, and to be `omitempty`, according to its OpenAPI type.
+/// Returns true if a field is a pointer, and true if it is `omitempty`, as expected from its OpenAPI type.
 fn expectation(field: &Field) -> (bool, bool) {
     match field.kind {
         FieldKind::Ref(_) => (field.default.is_none(), true),

@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers in `autoscaling/v1` and `autoscaling/v2`: one object in two versions.
 //!
-//! Fields that v1 does not have are kept in annotations of its objects, as JSON texts whose fields have the order of the
-//! real server's structs. Going to v2 reads the annotations and drops them.
+//! Fields that v1 lacks are stored in annotations of its objects, as JSON texts in the field order of the API server's
+//! structs. The conversion to v2 reads the annotations and drops them.
 
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
@@ -23,35 +23,35 @@ const STATUS: [&str; 4] = [
     "desiredReplicas",
 ];
 
-/// The utilization that v1 aims at where it says nothing, in percent.
+/// The default target utilization of v1, in percent.
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// The notation of a field of a struct.
+/// The written form of a field of a struct.
 #[derive(Clone, Copy)]
 enum Form {
-    /// Always there, empty or not.
+    /// Always written, empty or not.
     Text,
-    /// A text or a number that may be missing.
+    /// An optional string or number.
     Optional,
-    /// A quantity that is always there.
+    /// A required quantity.
     Amount,
-    /// A quantity that may be missing.
+    /// An optional quantity.
     OptionalAmount,
-    /// A quantity that is null where it is missing.
+    /// A quantity that is null if missing.
     NullableAmount,
-    /// Anything that is null where it is missing.
+    /// Any value that is null if missing.
     Nullable,
-    /// A struct that may be missing.
+    /// An optional struct.
     Struct(&'static [Field]),
-    /// A list of structs that may be missing.
+    /// An optional list of structs.
     List(&'static [Field]),
-    /// A list of structs that is null where it is missing.
+    /// A list of structs that is null if missing.
     NullableList(&'static [Field]),
-    /// A struct that is null where it is missing.
+    /// A struct that is null if missing.
     NullableStruct(&'static [Field]),
 }
 
-/// The name of a field in an annotation, its path in v2, and its notation.
+/// The name of a field in an annotation, its path in v2, and its form.
 type Field = (&'static str, &'static [&'static str], Form);
 
 use Form::{
@@ -217,7 +217,7 @@ const BEHAVIOR_RULES: &[Field] = &[
     ("ScaleDown", &["scaleDown"], NullableStruct(SCALING_RULES)),
 ];
 
-/// An object of v1 or v2 as `api_version` shows it; `None` for any other version.
+/// Returns an object of v1 or v2 as `api_version` shows it; `None` for any other version.
 pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
     match api_version {
         _ if at(object, &["apiVersion"]) == api_version => Some(object.clone()),
@@ -227,8 +227,8 @@ pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
     }
 }
 
-/// Returns a v1 object as the server stores and returns it: the annotations are rebuilt, and the
-/// utilization gets its default if nothing else is measured.
+/// Normalizes a v1 object as the server does when it reads it: the annotations are written anew, and the utilization
+/// gets its default if no other metric is set.
 pub fn settle(object: &mut Value) {
     if at(object, &["spec"]).is_object() {
         *object = to_v1(&to_v2(object));
@@ -385,7 +385,7 @@ fn cpu_metric(utilization: &Value) -> Value {
     })
 }
 
-/// v1 does not say what a target is compared with: it shows in which values are there.
+/// The target type is not part of v1: it follows from the values that are set.
 fn fill_target_type(metric: &mut Value) {
     for source in ["object", "pods", "resource", "containerResource", "external"] {
         let Some(target) = metric.get_mut(source).and_then(|source| source.get_mut("target")) else {
@@ -402,7 +402,7 @@ fn fill_target_type(metric: &mut Value) {
     }
 }
 
-/// Returns the structs of an annotation as v2 has them; `None` if the annotation is missing or invalid.
+/// Returns the structs of an annotation in the form of v2; `None` if the annotation is missing or invalid.
 fn annotated(v1: &Value, key: &str, fields: &[Field]) -> Option<Vec<Value>> {
     let text = at(v1, &["metadata", "annotations", key]).as_str()?;
     let items: Vec<Value> = serde_json::from_str(text).ok()?;
@@ -422,7 +422,7 @@ fn read(item: &Value, fields: &[Field]) -> Option<Value> {
     let item = item.as_object()?;
     let mut read_item = json!({});
     for (name, path, form) in fields {
-        // Names are matched as Go's decoder does: in any case.
+        // Names are case-insensitive, as in Go's decoder.
         let given = item
             .iter()
             .find(|(key, value)| key.eq_ignore_ascii_case(name) && !value.is_null());
@@ -460,7 +460,7 @@ fn put(into: &mut Value, path: &[&str], value: Value) {
     *place = value;
 }
 
-/// Structs of v2 as the JSON text of an annotation.
+/// Formats structs of v2 as the JSON text of an annotation.
 fn texts(items: &[&Value], fields: &[Field]) -> String {
     let texts: Vec<String> = items.iter().map(|item| text(item, fields)).collect();
     format!("[{}]", texts.join(","))
@@ -490,7 +490,7 @@ fn field_text(value: &Value, form: Form) -> Option<String> {
     })
 }
 
-/// Go's encoder writes the characters that HTML knows as escapes.
+/// Go's encoder escapes the special characters of HTML.
 fn escaped(value: &Value) -> String {
     let text = value.to_string();
     text.replace('<', "\\u003c")

@@ -2,7 +2,7 @@
 
 /// Reports whether an image has the tag `latest`, by name or because it has neither tag nor digest.
 ///
-/// A reference that is malformed has no tag at all.
+/// A malformed reference has no tag.
 pub(super) fn is_latest(image: &str) -> bool {
     if image.contains('@') {
         return false;
@@ -12,7 +12,7 @@ pub(super) fn is_latest(image: &str) -> bool {
     tag == "latest" && path_is_valid(image.strip_suffix(last).unwrap_or_default(), name)
 }
 
-/// Reports whether the path before a name, and the name, are valid in a repository.
+/// Returns true if the path before a name, and the name, are a valid repository.
 fn path_is_valid(prefix: &str, name: &str) -> bool {
     let mut components = prefix.split_terminator('/');
     let first = components.next();
@@ -25,7 +25,7 @@ fn path_is_valid(prefix: &str, name: &str) -> bool {
     first_is_valid && !is_bare_digest && components.all(is_component) && is_component(name)
 }
 
-/// Lower-case letters and digits, with separators between them only.
+/// Lower-case letters and digits, with separators only between them.
 fn is_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

@@ -1,11 +1,11 @@
-//! Field labels: what `fieldSelector` can ask of an object, such as `status.phase=Running`.
+//! Field labels: the fields that `fieldSelector` supports, such as `status.phase=Running`.
 
 use serde_json::Value;
 
 use crate::tree::{at, list, text};
 use apimachinery::gvk::Gvk;
 
-/// The labels of a kind beside `metadata.name` and `metadata.namespace`: group, kind, labels.
+/// The labels of a kind in addition to `metadata.name` and `metadata.namespace`: group, kind, labels.
 const LABELS: &[(&str, &str, &[&str])] = &[
     (
         "",
@@ -74,10 +74,10 @@ const LABELS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// The value of a field label such as `status.phase`.
+/// Returns the value of a field label such as `status.phase`.
 ///
 /// # Errors
-/// The text for a label that the kind does not have.
+/// Returns the error of a label that the kind does not have.
 pub fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, String> {
     if matches!(label, "metadata.name" | "metadata.namespace") {
         return Ok(value_at(object, label));
@@ -143,7 +143,7 @@ fn pod_ips(pod: &Value) -> String {
     ips.join(",")
 }
 
-/// The component that reported an event, under its old or its new name.
+/// Returns the component that reported an event, under its old or its new name.
 fn source(event: &Value) -> String {
     match text(event, &["source", "component"]) {
         "" => value_at(event, "reportingComponent"),

@@ -1,9 +1,9 @@
-//! The built-in kinds of Kubernetes 1.36 as tables and pure functions: the served resources, decoding as Go does it,
+//! The built-in kinds of Kubernetes 1.36 as tables and pure functions: the served resources, Go-compatible decoding,
 //! defaults, validation, preparation of creates and updates, printer columns, warnings, quota accounting and the Pod
 //! Security Standards.
 //!
-//! Objects are JSON trees. The crate knows no HTTP, no store and no clock. A [`Gvk`](apimachinery::gvk::Gvk) names a kind
-//! as it is served.
+//! Objects are JSON trees. The crate has no HTTP, store or clock. A [`Gvk`](apimachinery::gvk::Gvk) names a served
+//! kind.
 //!
 //! ```
 //! use builtin_kinds::{columns, decode, default, prepare_for_create, resources, validate_create};

@@ -1,18 +1,18 @@
-//! Repeated validation of the metadata of a changed object, by kind: data.
+//! The number of times that the validation of a kind checks the metadata of a changed object, as a table.
 //!
 //! The generic registry checks the metadata once. Most kinds check the change a second time, some check the whole
-//! object again, and the causes of a refusal repeat each fault as often.
+//! object again, and the causes of the error repeat each fault as often.
 
 use apimachinery::gvk::Gvk;
 
-/// One part of the validation of a changed object.
+/// One step of the validation of a changed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The change of the metadata.
     Change,
-    /// The metadata of the object as if it were new.
+    /// The metadata of the object as of a new one.
     Whole,
-    /// The rest of the object as if it were new.
+    /// The rest of the object as of a new one.
     New,
     /// The rest of the object and its change.
     Update,
@@ -63,7 +63,7 @@ const ORDERS: &[(&str, &str, &[Step])] = {
     ]
 };
 
-/// Returns what is checked of a changed object after its metadata was checked for the first time, in order.
+/// Returns the validation steps of a changed object after the first check of its metadata, in order.
 pub fn update_steps(gvk: &Gvk, subresource: &str) -> Vec<Step> {
     let order = ORDERS
         .iter()
@@ -84,11 +84,11 @@ const fn checks(changes: usize, wholes: usize, standard_finalizers: bool) -> Met
 
 /// The checks of most kinds.
 pub const PLAIN: MetadataChecks = checks(2, 0, true);
-/// The checks of kinds that validate the whole object again.
+/// The steps of kinds that repeat all checks.
 const AGAIN: MetadataChecks = checks(2, 1, true);
-/// The checks of kinds that use the same function for new and changed objects.
+/// The steps of kinds that check new and changed objects with the same function.
 const AS_NEW: MetadataChecks = checks(1, 1, true);
-/// The same, with the rules of the libraries rather than those of the core group.
+/// The same, with the rules of the libraries instead of those of the core group.
 const AS_NEW_BY_LIBRARY: MetadataChecks = checks(1, 1, false);
 
 #[rustfmt::skip] // One line is one kind.

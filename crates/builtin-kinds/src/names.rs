@@ -6,10 +6,10 @@ use apimachinery::names::{
 
 use apimachinery::gvk::Gvk;
 
-/// Validates the name of an object of some kind, or the prefix of a name that will be generated.
+/// Validates the name of an object, or the prefix of a generated name.
 pub fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
     let masked = match name.strip_suffix('-') {
-        // A prefix may end in a dash; what will follow it is well formed.
+        // A prefix may end in a dash; the generated suffix is valid.
         Some(stem) if is_prefix && !stem.is_empty() => format!("{stem}a"),
         _ => name.to_owned(),
     };
@@ -18,7 +18,7 @@ pub fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
         ("rbac.authorization.k8s.io", _) if is_prefix => path_segment_prefix(name),
         ("rbac.authorization.k8s.io", _) => path_segment(name),
         ("certificates.k8s.io", _) => Vec::new(),
-        // An APIService is called as its version and its group, which its validation looks at.
+        // The name of an APIService consists of its version and its group; its validation checks that.
         ("apiregistration.k8s.io", _) => path_segment(name),
         ("networking.k8s.io", "IPAddress") => canonical_ip_address(name),
         ("batch", "CronJob") if !is_prefix => {

@@ -1,4 +1,4 @@
-//! The requests and limits of a whole pod (`k8s.io/component-helpers/resource`).
+//! The requests and limits of a pod as a whole (`k8s.io/component-helpers/resource`).
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::tree::{at, entries, list, text};
 /// Quantities by the name of the resource.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// Reads a map of quantities; invalid quantities are omitted.
+/// Parses a map of quantities; invalid ones are omitted.
 pub fn amounts(quantities: &Value) -> Amounts {
     entries(quantities, &[])
         .filter_map(|(name, quantity)| Some((name.clone(), Quantity::from_json(quantity).ok()?)))
         .collect()
 }
 
-/// Adds each amount to the one of the same name.
+/// Adds each amount to the one with the same name.
 pub fn add(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let sum = total
@@ -27,7 +27,7 @@ pub fn add(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Raises each amount to the one of the same name.
+/// Raises each amount to the one with the same name.
 pub fn raise(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         if total.get(name).is_none_or(|known| known < amount) {
@@ -41,7 +41,7 @@ pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// Reports whether a pod sets its resources at pod level.
+/// Returns true if a pod has pod-level resources.
 pub fn has_pod_level(spec: &Value) -> bool {
     ["requests", "limits"]
         .iter()
@@ -49,7 +49,7 @@ pub fn has_pod_level(spec: &Value) -> bool {
         .any(|(name, _)| is_pod_level(name))
 }
 
-/// The `requests` or `limits` of a pod: what it says as a whole, else what its containers add up to.
+/// Returns the `requests` or `limits` of a pod: its pod-level resources, else the sum of its containers.
 pub fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = of_containers(list(spec, &["containers"]), list(spec, &["initContainers"]), of);
     let own = amounts(at(spec, &["resources", field]));
@@ -57,8 +57,8 @@ pub fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amou
     total
 }
 
-/// Returns the sum of the needs of a pod's containers: those that run side by side, or more if one init container
-/// needs more. `of` returns the needs of one container.
+/// Returns the total of the containers of a pod: the sum of those that run in parallel, or the maximum of an init
+/// container if it is higher. `of` returns the resources of one container.
 pub fn of_containers(
     containers: &[Value],
     init_containers: &[Value],

@@ -1,7 +1,7 @@
-//! The Pod Security Standards: three levels, in versions, and what a pod may not have under each
+//! The Pod Security Standards: three levels, in versions, and the violations of a pod under each
 //! (`k8s.io/pod-security-admission`).
 //!
-//! Pure: labels of a namespace and pods in, texts out.
+//! Pure functions from namespace labels and pods to messages.
 
 mod check;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tree::{at, text};
 
-/// The strictness of a standard.
+/// The level of a standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Everything is allowed.
@@ -23,11 +23,11 @@ pub enum Level {
     Restricted,
 }
 
-/// The minor version of Kubernetes whose standards are meant; `None` is the latest.
+/// The minor version of Kubernetes that defines the standard; `None` is the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version(Option<u32>);
 
-/// A standard: a level in a version. Written `restricted:latest`.
+/// A standard: a level in a version. Its text is `restricted:latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standard {
     /// The level.
@@ -38,24 +38,25 @@ pub struct Standard {
 /// The standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Pods that violate it are rejected.
+    /// Violations are rejected.
     pub enforce: Standard,
     /// Violations are recorded. There is no audit log.
     pub audit: Standard,
-    /// Violations cause a warning.
+    /// Violations return a warning.
     pub warn: Standard,
 }
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
-    /// Reads the labels of a namespace, and returns the errors in them. A missing label restricts nothing.
+    /// Returns the standards in the labels of a namespace, and the errors of the labels. Missing labels impose no
+    /// restriction.
     pub fn of(namespace: &Value) -> (Self, Vec<Error>) {
         let mut errors = Vec::new();
         let labels = at(namespace, &["metadata", "labels"]);
         let mut standard = |mode: &str| {
             let (level, level_label) = (Level::parse, format!("{PREFIX}{mode}"));
-            // For warnings and audit, an invalid label means no restriction.
+            // An invalid label for warnings or audit imposes no restriction.
             let fallback = if mode == "enforce" {
                 Level::Restricted
             } else {
@@ -82,7 +83,7 @@ impl Policy {
     }
 }
 
-/// The value of a label; without one the first default, with a bad one the second and an error.
+/// Returns the value of a label; the first default if it is missing, the second one and an error if it is invalid.
 fn parsed<T>(
     labels: &Value,
     label: &str,
@@ -153,19 +154,19 @@ impl fmt::Display for Standard {
     }
 }
 
-/// Something that a standard does not allow.
+/// A violation of a standard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     reason: &'static str,
     detail: String,
 }
 
-/// Returns the violations of a standard by a pod, or by the template of one.
+/// The violations of a standard by a pod or a pod template.
 pub fn violations(standard: Standard, pod: &Value) -> Vec<Violation> {
     check::all(standard.level, |minor| standard.version.includes(minor), pod)
 }
 
-/// `hostPath volumes (volume "a"), privileged (container "c" must not …)`.
+/// Returns `hostPath volumes (volume "a"), privileged (container "c" must not …)`.
 pub fn details(violations: &[Violation]) -> String {
     let texts = violations
         .iter()
@@ -176,13 +177,13 @@ pub fn details(violations: &[Violation]) -> String {
     texts.collect::<Vec<String>>().join(", ")
 }
 
-/// `hostPath volumes, privileged`.
+/// Returns `hostPath volumes, privileged`.
 pub fn reasons(violations: &[Violation]) -> String {
     let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
     reasons.join(", ")
 }
 
-/// Returns the warnings about the existing pods of a namespace when its standard becomes stricter: one line for all pods
+/// Returns the warnings about existing pods of a namespace when its standard becomes stricter: one line for all pods
 /// with the same violations.
 pub fn existing<'a>(
     namespace: &str,

@@ -1,8 +1,8 @@
-//! The strategies of kinds: drop fields that clients do not set, keep fields that the
-//! request must not change, bump generations; and the fields that a writer therefore never owns.
+//! The strategies of kinds before a write: reset fields that clients cannot set, keep immutable fields, increment
+//! generations; and the fields that a writer therefore never owns.
 //!
-//! Values in, values out: the registry has set the system metadata (uid, creation time) before, and decides when to
-//! call what.
+//! The functions are pure: the registry has set the system metadata (uid, creation time) before, and decides when to
+//! call them.
 
 mod certificate;
 mod disabled;
@@ -24,8 +24,8 @@ use crate::strategy::strategy;
 use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
 use apimachinery::gvk::Gvk;
 
-/// Prepares an object for a create: drops status, starts the generation, sets `spec.finalizers` of a
-/// Namespace, the selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`. Returns warnings.
+/// Prepares an object for a create: resets status, sets the initial generation, `spec.finalizers` of a Namespace, the
+/// selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`. Returns warnings.
 pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     let behavior = strategy(gvk);
     if behavior.has_status && gvk.kind != "Node" {
@@ -80,7 +80,7 @@ pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old:
     forget_empty_lists(gvk, object);
 }
 
-/// Lists that are always written and may be empty. The store does not tell an empty one from none.
+/// Lists that are always written and may be empty. The store does not distinguish an empty list from none.
 const EMPTY_LISTS: &[(&str, &[&str])] = &[
     ("CSINode", &["spec", "drivers"]),
     ("ClusterRole", &["rules"]),
@@ -105,7 +105,7 @@ fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
     }
 }
 
-/// Reports whether the difference between two versions of an object increments `metadata.generation`.
+/// Returns true if the difference between two versions of an object increments `metadata.generation`.
 pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     let differs = |path: &[&str]| at(old, path) != at(new, path);
     match gvk.kind {
@@ -124,7 +124,7 @@ pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// The fields (as FieldsV1 JSON sets) that a writer of the resource or subresource never owns.
+/// Returns the fields (as FieldsV1 JSON sets) that a writer of the resource or subresource never owns.
 pub fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
     match (subresource, gvk.kind) {
         ("", "CertificateSigningRequest") => json!({ "f:spec": {}, "f:status": {} }),
@@ -143,7 +143,7 @@ pub fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
     }
 }
 
-/// The kinds whose status writers change nothing in the metadata.
+/// The kinds whose status writers cannot change the metadata.
 const STATUS_KEEPS_METADATA: &[&str] = &[
     "APIService",
     "CustomResourceDefinition",
@@ -197,7 +197,7 @@ fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
     }
 }
 
-/// Everything in the metadata but who manages what.
+/// All metadata except managedFields.
 fn keep_metadata(root: &mut Object, old: &Value) {
     let managed = existing_object_in(root, "metadata").and_then(|m| m.remove("managedFields"));
     copy_field(root, old, "metadata");
@@ -210,14 +210,14 @@ fn keep_metadata(root: &mut Object, old: &Value) {
     };
 }
 
-/// Approving a request leaves its certificate alone.
+/// An approval of a request keeps its certificate.
 fn keep_certificate(root: &mut Object, old: &Value) {
     if let Some(status) = object_in(root, "status") {
         copy_field(status, at(old, &["status"]), "certificate");
     }
 }
 
-/// Gives an object the status that an empty Go struct is written as.
+/// Sets the status of an object to the encoding of an empty Go struct.
 fn reset_status(gvk: &Gvk, object: &mut Value) {
     let kind = types().for_kind(gvk.group, gvk.version, gvk.kind);
     let field = kind.and_then(|kind| kind.field("status"));
@@ -276,7 +276,7 @@ fn namespace(root: &mut Object) {
     }
 }
 
-/// A volume is pending from the moment of its creation.
+/// A volume is pending after its creation.
 fn persistent_volume(root: &mut Object) {
     let created = root.get("metadata").map(|m| at(m, &["creationTimestamp"]));
     let created = created.filter(|time| !time.is_null()).cloned();
@@ -295,19 +295,19 @@ fn claim(root: &mut Object) {
     normalize_data_sources(root, false);
 }
 
-/// `dataSource` and `dataSourceRef` say the same, unless the reference crosses namespaces.
+/// `dataSource` and `dataSourceRef` have the same value, unless the reference crosses namespaces.
 fn normalize_data_sources(root: &mut Object, had_source: bool) {
     let Some(spec) = existing_object_in(root, "spec") else {
         return;
     };
-    // Other namespaces are a feature that is off by default.
+    // Cross-namespace references are a feature that is off by default.
     if spec
         .get("dataSourceRef")
         .is_some_and(|source| !text(source, &["namespace"]).is_empty())
     {
         spec.remove("dataSourceRef");
     }
-    // The older field only takes claims and snapshots; anything else that stands alone is dropped.
+    // The older field only accepts claims and snapshots; any other reference in it is dropped.
     let is_alone = !had_source && !spec.get("dataSourceRef").is_some_and(Value::is_object);
     if is_alone
         && spec
@@ -340,7 +340,7 @@ fn is_known_source(source: &Value) -> bool {
         || (group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot")
 }
 
-/// A service account refers to secrets by nothing but their names.
+/// A service account references secrets only by name.
 fn secret_references(root: &mut Object) {
     for secret in objects_in(root, "secrets") {
         secret.retain(|name, _| name == "name");

@@ -1,7 +1,7 @@
 //! Printer columns: the rows that `kubectl get` shows.
 //!
-//! The columns are a table (`columns-1.36.txt`), the cells are functions of an object and the time. A kind without
-//! columns of its own has a name and an age.
+//! The columns are a table (`columns-1.36.txt`), the cells are functions of an object and the time. A kind without its
+//! own columns has a name and an age.
 
 mod cluster;
 mod duration;
@@ -40,7 +40,7 @@ pub struct Column {
 static COLUMNS: LazyLock<HashMap<&'static str, Vec<Column>>> =
     LazyLock::new(|| parse(include_str!("columns-1.36.txt")));
 
-/// The printer columns of a kind; the generic Name and Age where it has none of its own.
+/// Returns the printer columns of a kind; Name and Age if it has none of its own.
 pub fn columns(gvk: &Gvk) -> Vec<Column> {
     let group = match gvk.group {
         "events.k8s.io" => "",
@@ -78,7 +78,7 @@ fn parse(text: &'static str) -> HashMap<&'static str, Vec<Column>> {
     columns
 }
 
-/// The cells of one object under [`columns`]; `now` is in Unix seconds, for ages.
+/// Returns the cells of one object for [`columns`]; `now` is in Unix seconds, for ages.
 pub fn cells(gvk: &Gvk, object: &Value, now: i64) -> Vec<Value> {
     let row = Row { object, now };
     let cells: fn(&Row<'_>) -> Vec<Value> = match (gvk.group, gvk.kind) {
@@ -147,7 +147,7 @@ pub fn cells(gvk: &Gvk, object: &Value, now: i64) -> Vec<Value> {
     cells(&row)
 }
 
-/// An object on its way to a row, and the time.
+/// An object and the current time.
 struct Row<'a> {
     object: &'a Value,
     now: i64,
@@ -166,7 +166,7 @@ impl<'a> Row<'a> {
         list(self.object, path)
     }
 
-    /// Returns the number at a path, or 0.
+    /// Returns the number at a path, 0 if it is missing.
     fn number(&self, path: &[&str]) -> i64 {
         at(self.object, path).as_i64().unwrap_or(0)
     }
@@ -203,12 +203,12 @@ impl<'a> Row<'a> {
 const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
 
-/// A text, or another one where it is empty.
+/// Returns a string, or the default if it is empty.
 fn or<'a>(value: &'a str, other: &'a str) -> &'a str {
     if value.is_empty() { other } else { value }
 }
 
-/// A number or text as it stands, without quotes.
+/// Returns a number or string without quotes.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -216,13 +216,13 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Texts with commas between them, or `<none>`.
+/// Returns comma-separated strings, or `<none>`.
 fn joined<'a>(items: impl Iterator<Item = &'a str>) -> String {
     let items: Vec<&str> = items.collect();
     or(&items.join(","), NONE).to_owned()
 }
 
-/// Labels as `a=b,c=d`, or `<none>`.
+/// Returns labels as `a=b,c=d`, or `<none>`.
 fn format_labels(labels: &Value) -> String {
     let pairs: Vec<String> = entries(labels, &[])
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
@@ -230,7 +230,7 @@ fn format_labels(labels: &Value) -> String {
     joined(pairs.iter().map(String::as_str))
 }
 
-/// A label selector as `a=b,c in (d,e)`; `<none>` where it is empty.
+/// Returns a label selector as `a=b,c in (d,e)`; `<none>` if it is empty.
 fn format_selector(selector: &Value) -> String {
     let labels = entries(selector, &["matchLabels"])
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
@@ -254,7 +254,7 @@ fn format_selector(selector: &Value) -> String {
     joined(all.iter().map(String::as_str))
 }
 
-/// The names and the images of containers.
+/// Returns the names and the images of containers.
 fn containers(spec: &Value) -> [Value; 2] {
     ["name", "image"].map(|field| {
         let containers = list(spec, &["containers"]).iter();
@@ -275,7 +275,7 @@ mod tests {
         &found.unwrap().gvk
     }
 
-    /// The cells of an object that is a minute old.
+    /// Returns the cells of an object that is a minute old.
     fn row(kind: &str, mut object: Value) -> Vec<Value> {
         object["metadata"] = json!({ "name": "n", "creationTimestamp": "2024-01-01T00:00:00Z" });
         let now = unix_seconds("2024-01-01T00:01:00Z").unwrap();
@@ -290,7 +290,7 @@ mod tests {
                 json!({ "spec": {}, "status": {}, "metadata": { "name": "n" } }),
             ] {
                 let cells = cells(&resource.gvk, &object, 0);
-                // The real server adds the age of an IPAddress without a column for it.
+                // The API server adds the age of an IPAddress without a column for it.
                 let more = usize::from(resource.gvk.kind == "IPAddress");
                 assert_eq!(
                     cells.len(),

@@ -1,7 +1,7 @@
-//! The usage that ResourceQuotas count, as `k8s.io/kubernetes/pkg/quota/v1` does.
+//! ResourceQuota accounting, as in `k8s.io/kubernetes/pkg/quota/v1`.
 //!
-//! Pure: objects in, amounts out. Admission checks that a write fits into the quotas of its namespace, a controller computes
-//! the usage of all objects of a namespace.
+//! The functions are pure. Admission checks that a write fits into the quotas of its namespace; a controller computes
+//! the total usage of a namespace.
 
 mod claim;
 mod pod;
@@ -20,12 +20,11 @@ use crate::pod_resources::{Amounts, add, amounts};
 use crate::tree::{at, entries, is_zero};
 use apimachinery::gvk::Gvr;
 
-/// The status that a ResourceQuota should have: `hard` as in its spec, and `used` as the objects of its namespace add up
-/// to. `None` if it has that status already.
+/// Returns the status of a ResourceQuota: `hard` from its spec, and `used` as the total of the objects of its
+/// namespace. `None` if the status is up to date.
 ///
 /// `objects` are those of the quota's namespace, with their resources. `now` decides which pods should be gone.
-/// `is_served` says whether there is a resource of a group and plural: what is not served is not counted by
-/// `count/PLURAL.GROUP`.
+/// `is_served` returns true if a group and plural is served: other resources are not counted by `count/PLURAL.GROUP`.
 pub fn status<'a>(
     quota: &Value,
     objects: impl Iterator<Item = (&'a Gvr, &'a Value)>,
@@ -63,9 +62,9 @@ pub fn status<'a>(
     (!is_current).then(|| json!({"hard": hard, "used": texts(&used)}))
 }
 
-/// Reports whether a change of an object may reduce the usage of the quotas of its namespace.
+/// Returns true if a change of an object may reduce the usage of its namespace.
 pub fn releases(gvr: &Gvr, old: &Value, new: &Value) -> bool {
-    // An expired deadline of a pod is not a change of it.
+    // The passing of time alone is not a change of the object.
     let now = SystemTime::UNIX_EPOCH;
     match (gvr.group.as_str(), gvr.resource.as_str()) {
         ("", "pods") => {
@@ -99,7 +98,7 @@ fn texts(amounts: &Amounts) -> Map<String, Value> {
         .collect()
 }
 
-/// Objects that are counted by their plural too, as they were before `count/PLURAL` was.
+/// Objects that are also counted by their plural, the form before `count/PLURAL`.
 const ALIASES: [&str; 4] = [
     "configmaps",
     "replicationcontrollers",
@@ -121,7 +120,7 @@ const IGNORED: [(&str, &str); 10] = [
     ("events.k8s.io", "events"),
 ];
 
-/// The counted part of an object.
+/// The counted properties of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Pod,
@@ -131,7 +130,7 @@ enum Content {
     Nothing,
 }
 
-/// The way in which the objects of a resource are counted.
+/// The evaluator of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Evaluator<'a> {
     group: &'a str,
@@ -139,7 +138,7 @@ pub struct Evaluator<'a> {
     content: Content,
 }
 
-/// The change of the counted object.
+/// The change of the object that is charged.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// It is new.
@@ -166,7 +165,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The evaluator of a resource; `None` if it is never counted.
+    /// Returns the evaluator of a resource; `None` if it is never counted.
     pub fn of(group: &'a str, resource: &'a str) -> Option<Self> {
         if IGNORED.contains(&(group, resource)) {
             return None;
@@ -185,7 +184,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Reports whether the objects may use the resource of a name.
+    /// Returns true if the objects may use a resource name.
     pub fn covers(&self, name: &str) -> bool {
         self.is_own_count(name)
             || match self.content {
@@ -255,7 +254,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Returns an error if an object lacks a field that a quota of these names requires.
+    /// Returns the fields that an object must set for a quota of these names, and does not.
     fn check(&self, names: &[&str], object: &Value) -> Result<(), String> {
         match self.content {
             Content::Pod => pod::check(names, object),
@@ -264,8 +263,8 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Checks an object against a quota: returns the new `used` of its status, or `None` if nothing is charged.
-/// Otherwise returns the reason of the rejection.
+/// Checks that an object fits into a quota. Returns the new `used` of its status, `None` if nothing is charged, or the
+/// reason why it does not fit.
 pub fn charge(
     quota: &Value,
     evaluator: &Evaluator<'_>,
@@ -317,7 +316,7 @@ pub fn charge(
     ))
 }
 
-/// Returns the increase of the usage of an object that was, or was not, in the scopes before.
+/// Returns the usage that a change adds to that of an object, which may have been outside the scopes.
 fn requested(
     evaluator: &Evaluator<'_>,
     change: Change<'_>,
@@ -348,7 +347,7 @@ fn requested(
     Ok(usage)
 }
 
-/// Some amounts as texts name them: `cpu=1,memory=1Gi`.
+/// Returns amounts in the form of messages: `cpu=1,memory=1Gi`.
 fn listed(amounts: &BTreeMap<String, Quantity>, names: &[&String]) -> String {
     let listed = names
         .iter()

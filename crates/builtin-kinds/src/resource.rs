@@ -1,6 +1,6 @@
-//! The served resources and subresources: the built-in ones.
+//! The served resources: the built-in resources and subresources ([`Resource`]).
 //!
-//! Knows names and verbs; no object.
+//! The table has names and verbs only.
 
 use apimachinery::gvk::Gvk;
 
@@ -9,7 +9,7 @@ mod table;
 /// A built-in resource, or a subresource such as `deployments/scale`.
 #[derive(Debug)]
 pub struct Resource {
-    /// The group and version it is served under, and the kind of its body.
+    /// The served group and version, and the kind of the body.
     pub gvk: Gvk,
     /// Plural (`deployments`), or plural/subresource (`deployments/status`). For a subresource `gvk` is the kind of
     /// the body (`Scale` of `autoscaling/v1`) and `served_group`/`served_version` differ from it.
@@ -30,12 +30,12 @@ pub struct Resource {
     pub categories: &'static [&'static str],
 }
 
-/// Everything that is served, subresources after their resource, in discovery order.
+/// Returns all served resources, each followed by its subresources, in discovery order.
 pub fn resources() -> &'static [Resource] {
     table::RESOURCES
 }
 
-/// The words that the generated table is written in.
+/// The words of the generated table.
 pub(super) mod row_shapes {
     use super::{Gvk, Resource};
 

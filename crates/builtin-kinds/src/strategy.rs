@@ -1,23 +1,23 @@
-//! Differences between kinds in the generic registry: one row for every kind that is special.
+//! The differences between kinds in the generic registry: one row for every kind that deviates ([`Strategy`]).
 //!
-//! Knows the kinds by name; reads no object.
+//! Depends on the names of kinds only.
 
 use apimachinery::gvk::Gvk;
 
-/// The behaviour of a kind in the generic registry: data.
+/// The properties in which kinds differ, read by the generic registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategy {
     /// PUT without a resourceVersion overwrites.
     pub allow_unconditional_update: bool,
     /// PUT of a missing object creates it.
     pub allow_create_on_update: bool,
-    /// DELETE answers with the object rather than with a Status.
+    /// DELETE returns the object instead of a Status.
     pub returns_deleted_object: bool,
-    /// Dependents are orphaned unless the request says otherwise.
+    /// Dependents are orphaned by default.
     pub orphans_by_default: bool,
-    /// Has a `status` subresource: writes to the main resource leave status alone, and the other way round.
+    /// Has a `status` subresource: writes to the main resource do not change the status, and vice versa.
     pub has_status: bool,
-    /// `metadata.generation` is kept: 1 on create, +1 when the part that `generation_changed` looks at changes.
+    /// `metadata.generation` is maintained: 1 on create, +1 when the part that `generation_changed` compares changes.
     pub has_generation: bool,
 }
 
@@ -68,7 +68,7 @@ const CONFIGURATION: Strategy = Strategy {
     ..GENERATION
 };
 
-/// Group, kind and behaviour of every kind that is not [`PLAIN`].
+/// Group, kind and properties of every kind that is not [`PLAIN`].
 const STRATEGIES: &[(&str, &str, Strategy)] = &[
     ("", "Endpoints", CREATE_ON_UPDATE),
     ("", "Event", CREATE_ON_UPDATE),
@@ -254,7 +254,7 @@ const STRATEGIES: &[(&str, &str, Strategy)] = &[
     ),
 ];
 
-/// The behaviour of a kind.
+/// Returns the behaviour of a kind.
 pub fn strategy(gvk: &Gvk) -> &'static Strategy {
     STRATEGIES
         .iter()

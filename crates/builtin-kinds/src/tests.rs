@@ -1,4 +1,4 @@
-//! The recordings of a stock kube-apiserver, replayed purely: no server, no store, no admission plug-ins.
+//! Replays the recordings of kube-apiserver on pure functions: without server, store and admission plug-ins.
 
 mod recorded;
 

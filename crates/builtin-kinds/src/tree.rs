@@ -1,4 +1,4 @@
-//! Small steps through JSON trees: read and change fields that may be missing, null or of another type.
+//! Accessors of JSON trees: read and change fields that may be missing, null or of another type.
 //!
 //! Knows no kind.
 
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
-/// Returns the value at a path of field names, or `Value::Null`.
+/// Returns the value at a path of field names; `Value::Null` if it is missing.
 pub fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter()
         .fold(value, |value, name| value.get(name).unwrap_or(&Value::Null))
 }
 
-/// The items of a list by their names; of several with the same name the first.
+/// Returns the items of a list by their names; of several with the same name the first.
 pub fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
     let mut named = HashMap::with_capacity(items.len());
     for item in items {
@@ -24,17 +24,17 @@ pub fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
     named
 }
 
-/// Returns the text at a path, or an empty one.
+/// Returns the string at a path; empty if it is missing.
 pub fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).as_str().unwrap_or("")
 }
 
-/// Returns the list at a path, or an empty one.
+/// Returns the list at a path; empty if it is missing.
 pub fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path).as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the entries of the object at a path, in key order, or nothing.
+/// Returns the entries of the object at a path, in key order; empty if it is not an object.
 pub fn entries<'a>(
     value: &'a Value,
     path: &[&str],
@@ -73,18 +73,18 @@ pub fn set_if_zero(object: &mut Object, name: &str, value: impl Into<Value>) {
     }
 }
 
-/// The object in a field, which is created where the field is missing or null; `None` where it has another type.
+/// Returns the object in a field, created if missing or null; `None` if the field has another type.
 pub fn object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     set_if_nil(object, name, Object::new());
     object.get_mut(name)?.as_object_mut()
 }
 
-/// The object in a field, if there is one.
+/// Returns the object in a field, if it is one.
 pub fn existing_object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     object.get_mut(name)?.as_object_mut()
 }
 
-/// The objects in a list field.
+/// Returns the objects in a list field.
 pub fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item = &'a mut Object> {
     object
         .get_mut(name)
@@ -94,7 +94,7 @@ pub fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item 
         .filter_map(Value::as_object_mut)
 }
 
-/// Puts the field `name` of `from` into `object`, or removes it where `from` has none.
+/// Copies the field `name` of `from` to `object`, or removes it if `from` does not have it.
 pub fn copy_field(object: &mut Object, from: &Value, name: &str) {
     match from.get(name) {
         Some(value) => {

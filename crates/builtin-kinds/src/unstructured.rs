@@ -1,5 +1,6 @@
-//! Go's other way from JSON to structs: from trees, as apply and strategic patches go. It refuses the same values as
-//! the decoder of bodies, in other words, but for numbers: those without a fraction become what the field holds.
+//! Go's conversion from unstructured trees to structs, as used by apply and strategic patches. It rejects the same
+//! values as the decoder of bodies, with other texts, except for numbers: those without a fraction are converted to the
+//! type of the field.
 
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type};
@@ -7,7 +8,7 @@ use structured_merge::builtin::{FieldKind, Type};
 use crate::decode::{decode_base64, describe};
 use crate::go_fields::go_struct;
 
-/// Makes a tree what the Go struct of a type can hold; the text is what the converter says of the first misfit.
+/// Converts a tree to the form of the Go struct of a type; the error is the converter's text for the first mismatch.
 pub fn convert(of_type: &Type, value: &mut Value) -> Result<(), String> {
     let object = match value {
         Value::Null => return Ok(()),
@@ -39,7 +40,7 @@ fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
             .try_for_each(|value| convert_field(of_value, value)),
         (FieldKind::Map(_), other) => Err(format!("cannot restore map from {}", kind(other))),
         (FieldKind::String, Value::String(_)) | (FieldKind::Boolean, Value::Bool(_)) => Ok(()),
-        // Go could convert an integer to a text, and refuses to.
+        // Go could convert an integer to a string, but rejects it.
         (FieldKind::String, value) if kind(value) == "int64" => {
             Err("cannot convert int64 to string".to_owned())
         }
@@ -56,7 +57,7 @@ fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
         (FieldKind::IntOrString, value) if !value.is_string() && !value.is_i64() => {
             Err(cannot_unmarshal(value, "int32"))
         }
-        // Other types that decode themselves say the same in both ways.
+        // Other types with their own decoder have the same errors in both ways.
         _ => Ok(()),
     }
 }
@@ -67,7 +68,7 @@ fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// Go converts what is too large for the field without a word, and only fractions are refused.
+/// Go converts values that are too large for the field silently, and rejects only fractions.
 fn convert_integer(name: &str, value: &mut Value, narrow: impl Fn(i64) -> i64) -> Result<(), String> {
     let Value::Number(number) = value else {
         return Err(format!("unrecognized type: {name}"));
@@ -84,7 +85,7 @@ fn convert_integer(name: &str, value: &mut Value, narrow: impl Fn(i64) -> i64) -
     Ok(())
 }
 
-/// On the recorded processor, a float that no integer can hold becomes the smallest integer.
+/// The processor's result for a float beyond the integer range is the minimum.
 fn whole_number(float: f64) -> i64 {
     let limit = 9_223_372_036_854_775_808.0;
     if (-limit..limit).contains(&float) {
@@ -100,7 +101,7 @@ fn check_base64(text: &str) -> Result<(), String> {
         .map_err(|place| format!("error decoding from json: illegal base64 data at input byte {place}"))
 }
 
-/// The `reflect.Kind` of a decoded value.
+/// Returns the `reflect.Kind` of a decoded value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

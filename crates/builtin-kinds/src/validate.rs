@@ -1,8 +1,8 @@
-//! Validation: what is wrong with an object, metadata apart.
+//! Validation of objects without their metadata.
 //!
-//! The rules and their texts are those of Kubernetes' own validation packages, in their order. They expect objects
-//! that have been decoded and defaulted. Rules that need more than the object (allocated addresses, other objects)
-//! belong to the registry and to admission.
+//! The rules and their texts are those of Kubernetes' own validation packages, in their order. They expect decoded
+//! objects with defaults. Rules that need more than the object (allocated addresses, other objects) belong to the
+//! registry and to admission.
 
 mod admission;
 mod admission_policy;
@@ -53,7 +53,7 @@ use apimachinery::gvk::Gvk;
 type CreateRule = fn(&mut Check, &Value);
 type UpdateRule = fn(&mut Check, &Value, &Value);
 
-/// Checks a new object, metadata apart.
+/// Validates a new object without its metadata.
 pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
     let mut check = Check::default();
     if let Some(rule) = create_rule(gvk) {
@@ -62,7 +62,7 @@ pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
     check.errors
 }
 
-/// Checks a changed object, metadata apart; `subresource` is empty for the resource itself.
+/// Validates a changed object without its metadata; `subresource` is empty for the resource itself.
 pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
     let mut check = Check::default();
     let rule = match subresource {
@@ -77,14 +77,14 @@ pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value
     check.errors
 }
 
-/// Checks the cluster addresses of a service, which the real server does before it allocates those that are missing.
+/// Validates the cluster addresses of a service, before missing ones are allocated.
 pub fn validate_service_addresses(object: &Value, old: Option<&Value>) -> Vec<Error> {
     let mut check = Check::default();
     service::related_addresses(&mut check, object, old);
     check.errors
 }
 
-/// Returns the validation of a new object of a kind, and of a changed one if [`update_rule`] has no entry.
+/// Returns the rule for new objects of a kind, and for changed ones if [`update_rule`] has none.
 fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
     let rule: CreateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map,
@@ -166,7 +166,7 @@ fn admission_rule(kind: &str) -> Option<CreateRule> {
     Some(rule)
 }
 
-/// Returns the validation of a changed object, if it differs from that of a new one.
+/// Returns the rule for changed objects, if it differs from that for new ones.
 fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     let rule: UpdateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map_update,
@@ -222,7 +222,7 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     Some(rule)
 }
 
-/// Returns the validation of the body of a subresource.
+/// Returns the rule for the body of a subresource.
 fn subresource_rule(gvk: &Gvk, subresource: &str) -> Option<UpdateRule> {
     let rule: UpdateRule = match (subresource, gvk.group, gvk.kind) {
         ("approval", "certificates.k8s.io", _) => {

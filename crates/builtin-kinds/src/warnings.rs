@@ -1,4 +1,4 @@
-//! Warnings: what the server says about objects that it accepts all the same.
+//! Warnings about accepted objects.
 
 mod kinds;
 mod overlap;
@@ -24,12 +24,12 @@ pub fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
     }
 }
 
-/// Warnings that the server sends for a written object: fields that are deprecated, ineffective or surprising.
+/// Returns the warnings about a written object: fields that are deprecated, ineffective or surprising.
 pub fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     let path = Path::new("spec");
     match (gvk.group, gvk.kind) {
-        // Pods are changed by machines.
+        // Updates of pods are usually made by controllers.
         ("", "Pod") if old.is_none() => {
             name(&mut warnings, object, "the Pod's hostname");
             pod::pod(&mut warnings, object, None);

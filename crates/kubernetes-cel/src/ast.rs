@@ -1,20 +1,20 @@
-//! Expressions, after macros have been expanded.
+//! The syntax tree of expressions after macro expansion ([`Expr`]).
 
 use std::sync::Arc;
 
 /// A node of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// Unique within its expression; types are found by it.
+    /// Unique within its expression; the checker stores types by it.
     pub id: u32,
-    /// The offset in the source, in characters.
+    /// The position in the source, in characters.
     pub offset: usize,
     /// The kind of expression.
     pub kind: Kind,
 }
 
 impl Expr {
-    /// Returns the dotted name that a chain of selections such as `a.b.c` stands for.
+    /// Returns the dotted name of a chain of selections such as `a.b.c`.
     pub(crate) fn dotted_name(&self) -> Option<String> {
         match &self.kind {
             Kind::Ident(name) => Some(name.clone()),
@@ -37,11 +37,11 @@ pub enum Kind {
     Ident(String),
     /// `operand.field`, or `has(operand.field)`.
     Select {
-        /// The expression whose field is selected.
+        /// The operand.
         operand: Box<Expr>,
         /// The field's name.
         field: String,
-        /// True if this only tests the existence of the field.
+        /// True for a presence test (`has`).
         test_only: bool,
     },
     /// A function or operator; methods have a target.
@@ -55,11 +55,11 @@ pub enum Kind {
     },
     /// `[a, ?b]`: items, and whether each is optional.
     List(Vec<(Expr, bool)>),
-    /// `{k: v, ?k: v}`: key, value, whether the entry is optional.
+    /// `{k: v, ?k: v}`: key, value, and a flag for optional entries.
     Map(Vec<(Expr, Expr, bool)>),
     /// `Type{field: value, ?field: value}`: field, value, whether the field is optional.
     Struct(String, Vec<(String, Expr, bool)>),
-    /// A loop, which is what macros become.
+    /// A comprehension, the expansion of a macro.
     Comprehension(Box<Comprehension>),
 }
 
@@ -99,11 +99,11 @@ pub struct Comprehension {
     pub condition: Expr,
     /// Its next value.
     pub step: Expr,
-    /// The value of the whole.
+    /// The value of the comprehension.
     pub result: Expr,
 }
 
-/// Something wrong with an expression, and where.
+/// An error of an expression, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Issue {
     /// Offset in characters.

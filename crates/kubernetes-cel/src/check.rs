@@ -10,9 +10,9 @@ use crate::types::Type;
 
 /// The variables of an expression and their types.
 ///
-/// A name may have dots (`authorizer.requestResource`). A variable of the type of an object type makes that type known:
-/// expressions can then construct it. [`types::Type::Type`] of [`types::Type::Dyn`] makes a family of types known,
-/// `Name` and `Name.any.field`, whose fields are not checked.
+/// A name may have dots (`authorizer.requestResource`). A variable of an object type declares that type: expressions
+/// can then construct it. [`types::Type::Type`] of [`types::Type::Dyn`] declares a family of types, `Name` and
+/// `Name.any.field`, whose fields are not checked.
 ///
 /// [`types::Type::Type`]: crate::types::Type::Type
 /// [`types::Type::Dyn`]: crate::types::Type::Dyn
@@ -21,25 +21,25 @@ pub type Variables = HashMap<String, Type>;
 /// A checked expression.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The expression; names of functions in a namespace are resolved.
+    /// The expression; names of namespaced functions are resolved.
     pub expr: Expr,
-    /// The type of the whole.
+    /// The type of the expression.
     pub result: Type,
     types: HashMap<u32, Type>,
-    /// The patterns that are constants.
+    /// The constant patterns.
     pub(crate) patterns: Patterns,
-    /// The lists, maps and conversions that are made of constants. The reference implementation makes them once, so
-    /// they cost nothing when the expression runs.
+    /// The lists, maps and conversions of constants. The reference implementation evaluates them once, so they cost
+    /// nothing at run time.
     pub(crate) constants: HashSet<u32>,
 }
 
 impl Checked {
-    /// The type of a part.
+    /// Returns the type of a part.
     pub(crate) fn type_of(&self, expr: &Expr) -> &Type {
         self.types.get(&expr.id).unwrap_or(&Type::Dyn)
     }
 
-    /// Returns the names that the expression mentions, those of its own loops included, and the height of its tree.
+    /// Returns the names in the expression, including those of its own comprehensions, and the height of its tree.
     pub fn names(&self) -> (HashSet<&str>, usize) {
         let (mut names, mut height) = (HashSet::new(), 0);
         let mut open = vec![(&self.expr, 1)];
@@ -99,21 +99,22 @@ struct Checker<'v> {
     variables: &'v Variables,
     scopes: Vec<(String, Type)>,
     types: HashMap<u32, Type>,
-    /// The inferred type of each type variable.
+    /// The binding of each type variable.
     bindings: Vec<Option<Type>>,
-    /// The type variables that are bound, in the order in which they were.
+    /// The bound type variables, in binding order.
     bound: Vec<usize>,
     issues: Vec<Issue>,
-    /// Lists and maps whose parts have different types: wrong once everything else is right.
+    /// Lists and maps of mixed types: reported if there are no other errors.
     mixed: Vec<Issue>,
-    /// True if this is the argument of `format`, which takes a mixed list.
+    /// True for the argument of `format`, which accepts a mixed list.
     may_mix: bool,
 }
 
-/// The parts of the largest type. A map of maps doubles a type at each step.
+/// The maximum number of parts of a type. A map of maps doubles a type at each step.
 const MAX_PARTS: usize = 500;
 
-/// Replaces variables by what they are; in the end, unknown ones are `dyn`. So are the parts of a type that is too large.
+/// Replaces variables by their bindings; in the end, unbound ones become `dyn`, and so do the parts of a type that is
+/// too large.
 fn resolve(bindings: &[Option<Type>], found: &Type, to_dyn: bool) -> Type {
     resolve_within(bindings, found, to_dyn, &mut { 4 * MAX_PARTS })
 }
@@ -250,7 +251,7 @@ impl Checker<'_> {
         if test_only { Type::Bool } else { found }
     }
 
-    /// The type of a field; an optional target gives an optional field.
+    /// Returns the type of a field; an optional target gives an optional field.
     fn field(&mut self, expr: &Expr, target: &Type, field: &str, optional: bool) -> Type {
         let target = resolve(&self.bindings, target, false);
         let (target, optional) = match &target {
@@ -264,7 +265,7 @@ impl Checker<'_> {
                 None => self.report(expr, format!("undefined field '{field}'")),
             },
             Type::Dyn | Type::Error | Type::Var(_) => Type::Dyn,
-            // These are objects with undeclared fields.
+            // These are objects without declared fields.
             Type::Opaque(name) if name.starts_with("kubernetes.") => {
                 self.report(expr, format!("unexpected failed resolution of '{name}'"))
             }
@@ -321,7 +322,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `sets.contains(a, b)` is not a method of a variable `sets` but a function of that name.
+    /// `sets.contains(a, b)` is not a method of a variable `sets` but a namespaced function.
     fn resolve_namespace(&mut self, expr: &mut Expr) {
         let Kind::Call { function, target, .. } = &mut expr.kind else {
             return;
@@ -333,7 +334,7 @@ impl Checker<'_> {
             return;
         }
         let full = format!("{name}.{function}");
-        // A library that only comes with the type of its patches.
+        // A library that is only present with the type of its patches.
         if full.starts_with("jsonpatch.") && !self.variables.contains_key("JSONPatch") {
             return;
         }
@@ -374,7 +375,7 @@ impl Checker<'_> {
         result
     }
 
-    /// The result of all overloads that fit: theirs if they agree, else `dyn`.
+    /// Returns the result of all overloads that fit: theirs if they agree, else `dyn`.
     fn overload(&mut self, overloads: &[Overload], is_member: bool, types: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for overload in overloads {
@@ -435,7 +436,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns true if a value of type `found` may stand where `wanted` is; variables are bound on the way.
+    /// Returns true if a value of type `found` is assignable to `wanted`; binds variables.
     fn assign(&mut self, found: &Type, wanted: &Type) -> bool {
         let found = resolve(&self.bindings, found, false);
         let wanted = resolve(&self.bindings, wanted, false);
@@ -472,7 +473,7 @@ impl Checker<'_> {
         true
     }
 
-    /// All items should have the first one's type.
+    /// All items should have the type of the first one.
     fn join(&mut self, joined: Option<Type>, found: &Type, expr: &Expr) -> Type {
         let Some(joined) = joined else {
             return found.clone();
@@ -539,7 +540,7 @@ impl Checker<'_> {
         Type::map(key, value)
     }
 
-    /// The construction of an object: of a known type, or of a family of types by its root.
+    /// Returns the construction of an object: of a known type, or of a family of types by its root.
     fn structure(&mut self, expr: &mut Expr) -> Type {
         let Kind::Struct(name, fields) = &mut expr.kind else {
             return Type::Error;
@@ -629,7 +630,7 @@ impl Checker<'_> {
     }
 }
 
-/// Reports whether an expression is a constant, and collects those parts of it that are.
+/// Returns true if an expression is a constant, and collects its constant parts.
 fn is_constant(expr: &Expr, found: &mut HashSet<u32>) -> bool {
     let mut parts_are = true;
     for part in children(expr) {
@@ -660,7 +661,7 @@ fn is_constant(expr: &Expr, found: &mut HashSet<u32>) -> bool {
     is
 }
 
-/// The number of parts of a type that is left of a limit.
+/// The remaining number of parts of a type.
 fn parts(found: &Type, left: usize) -> usize {
     let left = left.saturating_sub(1);
     match found {

@@ -1,8 +1,8 @@
-//! The most that an expression can cost, known from the bounds of its variables before it ever runs.
+//! The maximum cost of an expression, estimated from the bounds of its variables.
 //!
 //! The model is that of cel-go (`checker/cost.go`) with the functions of Kubernetes
 //! (`k8s.io/apiserver/pkg/cel/library/cost.go`). Its estimates decide which definitions are accepted and are shown to
-//! their authors, so its oddities are kept: the place of a value whose origin is not known counts as that of `self`.
+//! their authors, so its peculiarities are kept: a value of unknown origin has the path of `self`.
 
 mod function;
 mod size;
@@ -22,15 +22,15 @@ const STRUCT: u64 = 40;
 /// The origin of a value.
 #[derive(Clone, Copy, Debug)]
 enum Place<'d> {
-    /// It is made in the expression.
+    /// The expression creates it.
     None,
-    /// A place that no schema describes.
+    /// A path that no schema describes.
     Unknown,
-    /// A place in the schema.
+    /// A path in the schema.
     At(&'d Declared),
 }
 
-/// The known properties of a part of an expression.
+/// The known properties of a subexpression.
 #[derive(Clone, Debug)]
 struct Estimate<'d> {
     cost: u64,
@@ -40,7 +40,7 @@ struct Estimate<'d> {
 }
 
 impl Estimate<'_> {
-    /// A size that is not known may be any.
+    /// Unknown sizes are unbounded.
     fn bounds(&self) -> Size {
         self.size.unwrap_or(Size::ANY)
     }
@@ -132,12 +132,12 @@ impl<'d> Estimator<'_, 'd> {
         }
     }
 
-    /// A value of which only the type is known.
+    /// A value of known type and unknown size.
     fn plain(&self, expr: &Expr, cost: u64) -> Estimate<'d> {
         self.placed(expr, cost, Place::None)
     }
 
-    /// A value at a place: its size is bounded by the schema there, or by its type.
+    /// Returns a value at a place: its size is bounded by the schema there, or by its type.
     fn placed(&self, expr: &Expr, cost: u64, place: Place<'d>) -> Estimate<'d> {
         let by_type = || is_scalar(self.checked.type_of(expr)).then(|| Size::exactly(1));
         Estimate {
@@ -148,12 +148,12 @@ impl<'d> Estimator<'_, 'd> {
         }
     }
 
-    /// The place of `self`, where the model takes values without an origin to be.
+    /// Returns the path of `self`, which the model uses for values without an origin.
     fn origin(&self) -> Place<'d> {
         self.root.map_or(Place::Unknown, Place::At)
     }
 
-    /// A place inside another.
+    /// Returns a place inside another.
     fn inside(&self, place: Place<'d>, step: impl Fn(&'d Declared) -> Option<&'d Declared>) -> Place<'d> {
         match place {
             Place::None => self.origin(),
@@ -249,7 +249,7 @@ impl<'d> Estimator<'_, 'd> {
         }
     }
 
-    /// The variables of a loop over a list or map.
+    /// Returns the variables of a loop over a list or map.
     fn loop_variables(&self, fold: &Comprehension, range: &Estimate<'d>) -> Vec<(String, Local<'d>)> {
         let kind = self.checked.type_of(&fold.range);
         let is_list = range
@@ -321,7 +321,7 @@ impl<'d> Estimator<'_, 'd> {
     }
 }
 
-/// A value under a name: a loop over nothing.
+/// A named value: a comprehension over an empty range.
 fn is_bind(fold: &Comprehension) -> bool {
     fold.variable.starts_with('#')
 }
@@ -371,7 +371,7 @@ fn literal_integer(expr: &Expr) -> Option<u64> {
     }
 }
 
-/// Only texts, lists and maps have a size in a schema; that of all others is nothing.
+/// Only strings, lists and maps have a size in a schema; other types have size zero.
 fn size_at(place: Place<'_>) -> Option<Size> {
     let Place::At(declared) = place else { return None };
     let max = match declared.kind {
@@ -388,7 +388,7 @@ fn items_of(declared: &Declared) -> Option<&Declared> {
     }
 }
 
-/// The size of the items of a list, where the schema says it.
+/// Returns the size of the items of a list, if the schema declares it.
 fn element_size(place: Place<'_>) -> Option<Size> {
     match place {
         Place::At(declared) => size_at(items_of(declared).map_or(Place::Unknown, Place::At)),

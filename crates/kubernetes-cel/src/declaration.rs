@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::types::{Type, parse, split_top_level};
 
-/// One way to call a function.
+/// One overload of a function.
 #[derive(Clone, Debug)]
 pub(crate) struct Overload {
     pub(crate) is_member: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Overload {
     pub(crate) result: Type,
 }
 
-/// The overloads of a function.
+/// Returns the overloads of a function.
 pub(crate) fn overloads(name: &str) -> Option<&'static [Overload]> {
     FUNCTIONS.get(name).map(Vec::as_slice)
 }

@@ -1,4 +1,4 @@
-//! Expressions run on values, with every step counted against a limit.
+//! Evaluates expressions, and counts every step against a limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::parser::macros::RESULT;
 use crate::value::{Entries, InsertError, List, Map, Value, Walk};
 use crate::work::Work;
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// A key that is missing, a number that is too large, and the like.
+    /// An evaluation error such as a missing key or an overflow.
     #[error("{0}")]
     Error(String),
     /// Too many steps.
@@ -26,9 +26,9 @@ type Evaluated<'a> = Result<Value<'a>, Failure>;
 /// The values of an expression's variables.
 pub type Activation<'a> = HashMap<String, Value<'a>>;
 
-/// The source of variables: an [`Activation`], or a host that computes them on demand.
+/// A source of variables: an [`Activation`], or a host that computes them on demand.
 pub trait Lookup<'a> {
-    /// Returns the value of a variable, or `None` if it does not exist.
+    /// Returns the value of a variable; `None` if it does not exist.
     fn lookup(&self, name: &str) -> Option<Result<Value<'a>, Failure>>;
 }
 
@@ -38,12 +38,12 @@ impl<'a> Lookup<'a> for Activation<'a> {
     }
 }
 
-/// Runs an expression: its value, and what it cost.
+/// Evaluates an expression; returns its value and its cost.
 pub fn evaluate<'a>(checked: &Checked, variables: &dyn Lookup<'a>, limit: u64) -> (Evaluated<'a>, u64) {
     evaluate_with(checked, variables, limit, &Work::of_cost(limit))
 }
 
-/// Like [`evaluate`], with a limit of work that several expressions may share.
+/// Like [`evaluate`], with a work limit that several expressions may share.
 pub fn evaluate_with<'a>(
     checked: &Checked,
     variables: &dyn Lookup<'a>,
@@ -151,7 +151,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                     Value::Optional(found.map(Box::new))
                 });
             }
-            // A value without fields, such as `null` or a number.
+            // A value without fields, such as `null` or a number, does not have this field.
             _ => None,
         };
         if test_only {
@@ -214,7 +214,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         self.checked.constants.contains(&id)
     }
 
-    /// A branch of a condition. A variable costs nothing there, and its fields cost what they cost elsewhere.
+    /// Returns a branch of a condition. A variable costs nothing there, and its fields have their usual cost.
     fn branch(&mut self, expr: &'e Expr) -> Evaluated<'a> {
         match &expr.kind {
             Kind::Ident(name) => self.variable(name),
@@ -240,7 +240,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         result.map_err(Failure::Error)
     }
 
-    /// Adds to the result of a loop. Nobody else has that value, so it is changed in place and not copied.
+    /// Appends to the result of a comprehension, in place because it has no other owner.
     fn accumulate(&mut self, function: &'e str, rest: &'e [Expr]) -> Evaluated<'a> {
         self.spend(1)?;
         let mut values = vec![Value::Null];
@@ -300,7 +300,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         }
     }
 
-    /// Either side may fail if the other one decides.
+    /// One side may fail if the other one decides the result.
     fn logical(&mut self, left: &'e Expr, right: &'e Expr, decisive: bool) -> Evaluated<'a> {
         let left = self.expr(left);
         match left {
@@ -376,7 +376,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                 (Value::Optional(Some(inner)), true) => *inner,
                 (value, _) => value,
             };
-            // A field that is given twice keeps its first value.
+            // A duplicate field keeps its first value.
             let _ = values.insert(Value::text(field.clone()), value);
         }
         Ok(Value::Map(Map::object(name, values)))
@@ -400,7 +400,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
     }
 
     fn steps(&mut self, fold: &'e Comprehension, mut items: Walk<'a>, depth: usize) -> Result<(), Failure> {
-        // An error inside `all` or `exists` may be outweighed by a later item: it is kept until the end.
+        // A later item of `all` or `exists` may override an error, so the error is kept until the end.
         let mut pending: Option<Failure> = None;
         let is_logical = matches!(&fold.step.kind, Kind::Call { function, .. } if function == "_&&_" || function == "_||_");
         while let Some((first, second)) = items.next() {

@@ -2,7 +2,7 @@
 
 use crate::ast::Issue;
 
-/// A token: what it is, and where it begins and ends, counted in characters.
+/// A token: its kind, and its range in characters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -13,7 +13,7 @@ pub(crate) struct Token {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TokenKind {
     Symbol(&'static str),
-    /// `in`, `true`, `false`, `null` are words too: the parser tells them apart.
+    /// `in`, `true`, `false`, `null` are words, too; the parser distinguishes them.
     Word(String),
     /// An identifier between backticks.
     Escaped(String),
@@ -30,7 +30,7 @@ const SYMBOLS: [&str; 25] = [
     "[", "]", "{", "}", "=",
 ];
 
-/// Splits the source into tokens. Invalid text is reported and skipped.
+/// Splits the source into tokens; invalid text is reported and skipped.
 pub(crate) fn tokenize(source: &str) -> (Vec<Token>, Vec<Issue>) {
     let chars: Vec<char> = source.chars().collect();
     let mut lexer = Lexer {
@@ -79,7 +79,7 @@ impl Lexer<'_> {
         });
     }
 
-    /// Skips everything up to and with the character at which no token was possible any more.
+    /// Skips everything up to and including the first invalid character.
     fn unrecognized(&mut self, offset: usize, failed_at: usize) {
         let text = self.text(offset, failed_at + 1);
         let text = text

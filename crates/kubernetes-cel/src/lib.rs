@@ -1,4 +1,4 @@
-//! The Common Expression Language (CEL) with the libraries of Kubernetes, as pure logic.
+//! The Common Expression Language (CEL) with the libraries of Kubernetes, as pure functions.
 //!
 //! [`parse`] makes an [`ast::Expr`], [`check`] finds its types with the variables that the caller declares (of known
 //! type or [`types::Type::Dyn`]), [`cost::estimate`] bounds its cost, and [`evaluate`] runs it. [`Schema`] decides how JSON

@@ -13,7 +13,7 @@ use crate::regexp::{Patterns, Regexp};
 use crate::value::{InsertError, Opaque, Value};
 use crate::work::Work;
 
-/// Returns the cost of a call at run time, beyond its arguments.
+/// The run-time cost of a call beyond its arguments.
 pub(crate) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
     let size = |index: usize| args.get(index).map_or(0, Value::size);
     match function {
@@ -57,13 +57,13 @@ pub(crate) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
     }
 }
 
-/// The cost of one call to an authorizer: the limit of an expression allows two.
+/// The cost of one authorizer check: an expression can afford two.
 const AUTHORIZATION_COST: u64 = 350_000;
 
-/// The cost of a call that makes a list.
+/// The cost of a call that creates a list.
 const NEW_LIST: u64 = 11;
 
-/// The cost of comparing all items of a list with each other.
+/// Returns the cost of comparing all items of a list with each other.
 fn square(size: u64) -> u64 {
     size.saturating_mul(size).saturating_mul(2)
 }
@@ -75,7 +75,7 @@ fn natural(value: Option<&Value<'_>>) -> Option<u64> {
     }
 }
 
-/// The cost of looking at each item of a list and its characters, or at each character of a text.
+/// Returns the cost of visiting each item of a list and its characters, or each character of a string.
 fn walk(value: Option<&Value<'_>>) -> u64 {
     match value {
         Some(Value::List(list)) => list
@@ -87,7 +87,7 @@ fn walk(value: Option<&Value<'_>>) -> u64 {
     }
 }
 
-/// The cost of a text that is joined: a fifth of its length.
+/// Returns the cost of a joined string: a fifth of its length.
 fn joined(args: &[Value<'_>]) -> u64 {
     let Some(Value::List(list)) = args.first() else {
         return 1;
@@ -98,7 +98,7 @@ fn joined(args: &[Value<'_>]) -> u64 {
     twice(texts.saturating_add(separators))
 }
 
-/// The cost of comparing addresses by their bytes; an address that is given as a text is parsed first.
+/// Returns the cost of comparing addresses by their bytes; a string argument is parsed first.
 fn contained(function: &str, args: &[Value<'_>]) -> u64 {
     let bytes = match args.first() {
         Some(Value::Opaque(opaque)) => match **opaque {
@@ -119,7 +119,7 @@ fn contained(function: &str, args: &[Value<'_>]) -> u64 {
     twice(bytes).saturating_add(mask).saturating_add(parsed)
 }
 
-/// The cost of a named format: that of its pattern, whose length is an upper bound.
+/// Returns the cost of a named format: that of its pattern, whose length is an upper bound.
 fn formatted(args: &[Value<'_>]) -> u64 {
     let pattern: u64 = match args.first() {
         Some(Value::Opaque(opaque)) => match **opaque {
@@ -138,17 +138,17 @@ fn formatted(args: &[Value<'_>]) -> u64 {
     traversal(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
 }
 
-/// A fifth of the length, at least 1.
+/// Returns a fifth of the length, at least 1.
 fn twice(size: u64) -> u64 {
     traversal(size.saturating_mul(2))
 }
 
-/// A tenth of the length, at least 1.
+/// Returns a tenth of the length, at least 1.
 fn traversal(size: u64) -> u64 {
     size.div_ceil(10).max(1)
 }
 
-/// The steps that a call takes, beyond those that it counts itself: most functions look at all of their arguments.
+/// Returns the steps of a call, beyond those that it counts itself: most functions visit all of their arguments.
 pub(crate) fn effort(function: &str, args: &[Value<'_>]) -> usize {
     let is_constant = matches!(
         function,
@@ -167,7 +167,7 @@ pub(crate) fn effort(function: &str, args: &[Value<'_>]) -> usize {
     args.iter().map(effort).fold(0, usize::saturating_add)
 }
 
-/// The message of an entry that cannot be inserted into a map.
+/// Returns the message of an entry that cannot be inserted into a map.
 pub(crate) fn insert_error(why: InsertError, key: &Value<'_>) -> String {
     match why {
         InsertError::NoKey => "unsupported key type".to_owned(),
@@ -178,7 +178,7 @@ pub(crate) fn insert_error(why: InsertError, key: &Value<'_>) -> String {
     }
 }
 
-/// Calls a function of constants.
+/// Calls a function with constant arguments.
 pub(crate) fn call_constant<'a>(function: &str, args: &[Value<'a>]) -> Result<Value<'a>, String> {
     let work = Work::default();
     dispatch(
@@ -191,15 +191,15 @@ pub(crate) fn call_constant<'a>(function: &str, args: &[Value<'a>]) -> Result<Va
     )
 }
 
-/// The context that a function needs besides its arguments.
+/// The context of a function call.
 struct Context<'c> {
-    /// The patterns that are constants of the expression.
+    /// The constant patterns of the expression.
     constants: Option<&'c Patterns>,
     work: &'c Work,
 }
 
 impl Context<'_> {
-    /// A pattern, compiled once.
+    /// Returns a pattern, compiled once.
     fn pattern(&self, source: &str) -> Result<Regexp, String> {
         let constant = self.constants.and_then(|patterns| patterns.get(source));
         constant.map_or_else(|| self.work.pattern(source), |pattern| Ok(pattern.clone()))
@@ -235,5 +235,5 @@ fn dispatch<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Re
     found.unwrap_or_else(|| Err("no such overload".to_owned()))
 }
 
-/// The result of a call, if the module has an overload for it.
+/// Returns the result of a call, if the module has an overload for it.
 type Called<'a> = Option<Result<Value<'a>, String>>;

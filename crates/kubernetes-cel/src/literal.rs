@@ -1,4 +1,4 @@
-//! Constants that can only fail when they run are refused before, by validators of the checked tree and by the planner.
+//! Rejects constants that would only fail at run time, as the validators of the checked tree and the planner do.
 
 use apimachinery::{go, time};
 
@@ -8,7 +8,7 @@ use crate::regexp::{self, Patterns};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The types that a clause of a format string takes, by the names that messages use, and what the message says.
+/// The argument types of a clause of a format string, with the names and messages of errors.
 const CLAUSES: &[(char, &[&str], &str)] = &[
     (
         's',
@@ -55,7 +55,7 @@ const CLAUSES: &[(char, &[&str], &str)] = &[
 const HEX: &[&str] = &["int", "uint", "string", "bytes"];
 const HEX_ONLY: &str = "only integers, byte buffers, and strings can be formatted as hex";
 
-/// Validates the constants of a checked expression. The patterns among them are kept.
+/// Validates the constants of a checked expression, and keeps its constant patterns.
 pub(crate) fn validate<'t>(
     expr: &Expr,
     type_of: &dyn Fn(&Expr) -> &'t Type,
@@ -67,7 +67,7 @@ pub(crate) fn validate<'t>(
     let mut is_bad_pattern =
         |literal: &Literal| matches!(literal, Literal::String(text) if patterns.compile(text).is_err());
     arguments(expr, "matches", &mut is_bad_pattern, &mut issues);
-    // Bad patterns of these functions are reported by the planner.
+    // The planner reports invalid patterns of these functions.
     let mut others = Vec::new();
     arguments(expr, "find", &mut is_bad_pattern, &mut others);
     arguments(expr, "findAll", &mut is_bad_pattern, &mut others);
@@ -105,7 +105,7 @@ fn is_bad_timestamp(literal: &Literal) -> bool {
     is_convertible && library::call_constant("timestamp", &[Value::of(literal)]).is_err()
 }
 
-/// Format strings beside a list of arguments.
+/// Validates format strings against a list of arguments.
 fn formats<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type, issues: &mut Vec<Issue>) {
     if let Kind::Call {
         function,
@@ -130,7 +130,7 @@ fn formats<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type, issues: &mut Ve
     }
 }
 
-/// Returns the error in a format string, and the index of the argument that causes it.
+/// Returns the error of a format string, and the position of the argument that causes it.
 fn check_format<'t>(
     format: &str,
     args: &[&Expr],
@@ -168,7 +168,8 @@ fn check_format<'t>(
 
 type Clause<'f> = (&'static [&'static str], &'static str, &'f str);
 
-/// The types that the clause at the start of a text takes, the message of a wrong one, and what follows the clause.
+/// Returns the argument types of the clause at the start of a string, the message for a wrong type, and the rest of the
+/// string.
 fn clause(text: &str) -> Result<Clause<'_>, String> {
     let mut rest = text;
     if let Some(after) = text.strip_prefix('.') {
@@ -200,7 +201,7 @@ fn clause(text: &str) -> Result<Clause<'_>, String> {
     Ok((allowed, words, chars.as_str()))
 }
 
-/// The part of an argument that has none of the allowed types, and the name of its type.
+/// Returns the part of an argument that has none of the allowed types, and the name of its type.
 fn misfit<'t>(arg: &Expr, allowed: &[&str], type_of: &dyn Fn(&Expr) -> &'t Type) -> Option<(usize, String)> {
     let found = type_of(arg);
     let name = found.name();
@@ -221,10 +222,10 @@ fn misfit<'t>(arg: &Expr, allowed: &[&str], type_of: &dyn Fn(&Expr) -> &'t Type)
 }
 
 /// Evaluates the conversions of constants and compiles the constant patterns, as the reference implementation does
-/// before it runs an expression.
+/// before the evaluation.
 ///
 /// # Errors
-/// The text of the reference implementation for a constant that is invalid.
+/// Returns the reference implementation's text for an invalid constant.
 pub fn plan(expr: &Expr) -> Result<(), String> {
     children(expr).into_iter().try_for_each(plan)?;
     let Kind::Call { function, args, .. } = &expr.kind else {

@@ -1,15 +1,15 @@
-//! The grammar of CEL by recursive descent, with the words that the reference implementation's parser uses for errors.
+//! A recursive-descent parser of CEL, with the error texts of the reference implementation.
 
 pub(crate) mod macros;
 
 use crate::ast::{Expr, Issue, Kind, Literal, NOWHERE, children};
 use crate::lexer::{Token, TokenKind, tokenize};
 
-/// The limit of nesting: of the source's expressions, and of the operators of the expanded tree.
+/// The nesting limit of the source's expressions, and of the operators of the expanded tree.
 const MAX_DEPTH: usize = 250;
 /// The limit of syntax errors from which the parser recovers.
 const MAX_RECOVERIES: usize = 30;
-/// Longer expressions are refused.
+/// Longer expressions are rejected.
 const MAX_LENGTH: usize = 100_000;
 
 const RESERVED: [&str; 19] = [
@@ -82,19 +82,20 @@ struct Parser {
     issues: Vec<Issue>,
     next_id: u32,
     depth: usize,
-    /// After an error, further errors are not reported until a token fits again.
+    /// After an error, no error is reported until a token matches again.
     recovering: bool,
     recoveries: usize,
-    /// The rest of the source is not read.
+    /// Set if the rest of the source is not parsed.
     is_stopped: bool,
-    /// The error of an expression that is nested too deep. It replaces all others.
+    /// The error of an expression that is nested too deeply. It replaces all others.
     too_deep: Option<String>,
     /// The depth of the tree below each node, by its id.
     depths: Vec<usize>,
 }
 
 impl Parser {
-    /// Creates a node. Code that processes the tree recurses, so nodes beyond the depth limit are replaced by `null`.
+    /// Creates a node. Code that processes the tree is recursive, so nodes beyond the depth limit are replaced by
+    /// `null`.
     fn new_expr(&mut self, offset: usize, kind: Kind) -> Expr {
         self.next_id += 1;
         let mut expr = Expr {
@@ -201,7 +202,7 @@ impl Parser {
         }
     }
 
-    /// The current token as the parser's messages show it.
+    /// Returns the current token as the parser's messages show it.
     fn shown(&self) -> String {
         shown(self.token())
     }
@@ -227,7 +228,7 @@ impl Parser {
             return;
         }
         let message = match symbol {
-            // Nothing that may follow is here, so that the symbol itself is not all that is missing.
+            // The next token cannot follow either, so more than this symbol is missing.
             ":" if !Self::starts_expression(self.token()) => {
                 format!("mismatched input {} expecting ':'", self.shown())
             }
@@ -236,7 +237,7 @@ impl Parser {
         self.syntax_error(&message);
     }
 
-    /// The end of a list or map, before which there may be a comma.
+    /// Parses the end of a list or map, with an optional comma before it.
     fn expect_end(&mut self, symbol: &str) {
         if self.take(symbol) {
             return;
@@ -291,7 +292,7 @@ impl Parser {
         expr
     }
 
-    /// Binary operators by precedence climbing; conjunctions and disjunctions become balanced trees.
+    /// Parses binary operators by precedence climbing; conjunctions and disjunctions become balanced trees.
     fn chain(&mut self, loosest: usize) -> Expr {
         let mut left = self.unary();
         while let Some((level, function)) = self.operator().filter(|(level, _)| *level >= loosest) {
@@ -372,7 +373,7 @@ impl Parser {
             }
             let operand = self.primary();
             let operand = self.member(operand);
-            // Two in a row cancel out.
+            // Two in a row cancel each other.
             return if count % 2 == 0 {
                 operand
             } else {
@@ -421,7 +422,7 @@ impl Parser {
         }
     }
 
-    /// The field or method after a dot; without one, the target comes back.
+    /// Returns the field or method after a dot; without one, the target.
     fn selection(&mut self, target: Expr) -> Result<Expr, Expr> {
         let dot = self.advance();
         let optional = self.take("?");

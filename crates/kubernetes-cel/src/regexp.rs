@@ -1,7 +1,7 @@
 //! Go's regular expressions (RE2): the syntax and the errors of `regexp.Compile`, and matching in bounded time.
 //!
-//! Patterns come from clients. A pattern is therefore checked when it is read, and compiled when it is first used; a
-//! program is small (classes are shared by all copies that a repetition makes); and matching counts its steps.
+//! Patterns come from clients. A pattern is therefore validated when it is parsed, and compiled when it is first used;
+//! a program is small (repetitions share classes); and matching counts its steps.
 
 mod class;
 mod parse;
@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 
 use program::Program;
 
-/// The largest program of a pattern, in instructions. Go's limit is about six times as large.
+/// The maximum size of a pattern's program, in instructions. Go's limit is about six times as large.
 const MAX_SIZE: usize = 500_000;
-/// The largest program of all different patterns of one definition or expression.
+/// The maximum size of the programs of all different patterns of one definition or expression.
 const MAX_TOTAL: usize = 4_000_000;
 
-/// A pattern that is known to be valid. Cloning shares it.
+/// A valid pattern. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Regexp {
     inner: Arc<Inner>,
@@ -30,7 +30,7 @@ struct Inner {
     program: OnceLock<Program>,
 }
 
-/// The limit of steps was reached before the answer was known.
+/// The step limit was reached before the result was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
@@ -51,7 +51,7 @@ pub fn compile(pattern: &str) -> Result<Regexp, String> {
     })
 }
 
-/// The patterns of one definition or expression: each different one is kept once, and their total size is bounded.
+/// The patterns of one definition or expression: duplicates are shared, and the total size is bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
     known: HashMap<String, Result<Regexp, String>>,
@@ -75,7 +75,7 @@ impl Patterns {
         compiled
     }
 
-    /// The pattern of a source that was compiled before.
+    /// Returns the pattern of a source that was compiled before.
     pub fn get(&self, pattern: &str) -> Option<&Regexp> {
         self.known.get(pattern)?.as_ref().ok()
     }
@@ -90,23 +90,23 @@ impl Regexp {
         })
     }
 
-    /// The number of instructions of the program.
+    /// Returns the number of instructions of the program.
     pub fn size(&self) -> usize {
         self.inner.size
     }
 
-    /// Reports whether a text contains a match.
+    /// Returns true if a text contains a match.
     ///
     /// # Errors
-    /// If that takes more steps than are left.
+    /// Returns an error if that takes more steps than are left.
     pub fn is_match(&self, text: &str, steps: &mut u64) -> Result<bool, Exhausted> {
         Ok(self.program().search(text, 0, true, steps)?.is_some())
     }
 
-    /// The range of the first match that begins at or after a position.
+    /// Returns the range of the first match that begins at or after a position.
     ///
     /// # Errors
-    /// As [`Regexp::is_match`].
+    /// See [`Regexp::is_match`].
     pub fn find_at(
         &self,
         text: &str,
@@ -116,10 +116,10 @@ impl Regexp {
         self.program().search(text, start, false, steps)
     }
 
-    /// The ranges of all matches, as Go's `FindAllString` has them: an empty match does not touch the match before it.
+    /// Returns the ranges of all matches, as Go's `FindAllString`: an empty match does not touch the match before it.
     ///
     /// # Errors
-    /// As [`Regexp::is_match`].
+    /// See [`Regexp::is_match`].
     pub fn find_all(
         &self,
         text: &str,

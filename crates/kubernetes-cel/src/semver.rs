@@ -100,7 +100,7 @@ impl Version {
     }
 
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        // A version without pre-release is after all of its pre-releases.
+        // A version without pre-release is greater than all of its pre-releases.
         let release = |version: &Self| version.pre.is_empty();
         self.numbers
             .cmp(&other.numbers)

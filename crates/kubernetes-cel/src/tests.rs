@@ -94,7 +94,7 @@ fn functions_outside_the_environment_are_unknown() {
     }
 }
 
-/// The errors of a source that does not parse, as the reference implementation describes them.
+/// Returns the parse errors of a source, formatted as in the reference implementation.
 #[track_caller]
 fn syntax_errors(source: &str) -> String {
     let issues = parse(source).unwrap_err();
@@ -149,7 +149,7 @@ fn types_of_any_size_are_judged() {
         error.contains("the type of the expression is too large"),
         "{error}"
     );
-    // Each of these makes type variables.
+    // Each of these creates type variables.
     let many = vec!["[]==[]"; 12_000].join(",");
     assert_eq!(run(&format!("[{many}].all(x, x)")), Ok(true));
 }
@@ -186,7 +186,7 @@ fn descriptions_of_errors_are_bounded() {
     );
 }
 
-/// The types of a policy that patches: a family of objects, and one type with known fields.
+/// Returns the types of a mutating policy: a family of objects, and one type with known fields.
 fn patching() -> Variables {
     let fields = [("op", Type::String), ("value", Type::Dyn)];
     let patch = types::ObjectType {
@@ -263,7 +263,7 @@ fn constructed_objects_have_the_types_of_their_places() {
     }
 }
 
-/// Runs an expression on `self`, a JSON object without a schema, with a limit of cost.
+/// Evaluates an expression on `self`, a JSON object without a schema, with a cost limit.
 #[track_caller]
 fn run_on(object: &serde_json::Value, source: &str, limit: u64) -> Result<bool, String> {
     let variables = Variables::from([("self".to_owned(), Type::Dyn)]);
@@ -278,7 +278,7 @@ fn run_on(object: &serde_json::Value, source: &str, limit: u64) -> Result<bool, 
     }
 }
 
-/// 65,000 numbers, as many texts, and one text of a million characters.
+/// 65,000 numbers, as many strings, and one string of a million characters.
 fn large() -> serde_json::Value {
     serde_json::json!({
         "items": (0..65_000).collect::<Vec<_>>(),
@@ -377,7 +377,7 @@ fn lists_are_joined_without_a_copy() {
     }
 }
 
-/// The cost of running an expression on an object with a name and a number.
+/// Returns the cost of running an expression on an object with a name and a number.
 #[track_caller]
 fn running_cost(source: &str) -> u64 {
     let names =
@@ -395,7 +395,7 @@ fn running_cost(source: &str) -> u64 {
     cost
 }
 
-/// Each of these was repeated in a policy of kube-apiserver 1.36.2 until its budget was spent.
+/// Each of these was repeated in a policy of kube-apiserver 1.36.2 until its budget was exhausted.
 #[test]
 fn running_costs_what_it_costs_on_the_real_server() {
     let (long, short) = ("abcdefghij".repeat(10), "abcdefghij".repeat(5));

@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// The type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// Known when the expression runs.
+    /// `dyn`: the type is known at run time.
     Dyn,
-    /// Of an expression that has an error: fits everywhere.
+    /// The type of an invalid expression: assignable to every type.
     Error,
     /// Of `null`.
     Null,
@@ -43,7 +43,7 @@ pub enum Type {
     Opaque(&'static str),
     /// A parameter in a declaration.
     Param(char),
-    /// A type that is still to be found out.
+    /// A type variable during inference.
     Var(usize),
 }
 
@@ -52,7 +52,7 @@ pub enum Type {
 pub struct ObjectType {
     /// The name in messages.
     pub name: String,
-    /// Its fields, under the names that expressions use.
+    /// Its fields, with the names that expressions use.
     pub fields: BTreeMap<String, Type>,
 }
 
@@ -72,7 +72,7 @@ impl Type {
         Self::Optional(Arc::new(inner))
     }
 
-    /// A type of a family whose fields are not known, by its full name.
+    /// A type of a family with unknown fields, by its full name.
     pub(crate) fn family(name: &str) -> Self {
         Self::Object(Arc::new(ObjectType {
             name: name.to_owned(),
@@ -80,7 +80,7 @@ impl Type {
         }))
     }
 
-    /// The name of the type of values, without what they hold: `list`, `google.protobuf.Duration`.
+    /// Returns the name of the type of values, without type parameters: `list`, `google.protobuf.Duration`.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::List(_) => "list".to_owned(),
@@ -126,7 +126,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// The types that libraries bring.
+/// The types of libraries.
 pub(crate) const OPAQUE: [&str; 11] = [
     "kubernetes.authorization.Authorizer",
     "kubernetes.authorization.PathCheck",
@@ -141,7 +141,7 @@ pub(crate) const OPAQUE: [&str; 11] = [
     "kubernetes.NamedFormat",
 ];
 
-/// Reads a type of a declaration: `list<A>`, `map<string,int>`, `optional<A>`, `kubernetes.URL`.
+/// Parses a type of a declaration: `list<A>`, `map<string,int>`, `optional<A>`, `kubernetes.URL`.
 pub(crate) fn parse(text: &str) -> Type {
     let text = text.trim();
     if let Some((outer, inner)) = text.strip_suffix('>').and_then(|text| text.split_once('<')) {
@@ -173,7 +173,7 @@ pub(crate) fn parse(text: &str) -> Type {
     }
 }
 
-/// Splits at commas that stand outside angle brackets.
+/// Splits at commas outside angle brackets.
 pub(crate) fn split_top_level(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

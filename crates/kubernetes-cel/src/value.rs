@@ -1,4 +1,4 @@
-//! Values of expressions. JSON is not copied: lists and maps open up when an expression looks into them.
+//! Values of expressions ([`Value`]). JSON is not copied: lists and maps are converted when an expression reads them.
 
 mod collection;
 mod compare;
@@ -57,12 +57,12 @@ pub enum Value<'a> {
     Opaque(Arc<Opaque>),
 }
 
-/// A value of the program that runs expressions: it answers to functions that are declared for its type.
+/// A value of the host program, with functions that are declared for its type.
 pub trait Host: std::fmt::Debug + Send + Sync {
-    /// The name of its type, such as `kubernetes.authorization.Authorizer`.
+    /// Returns the name of its type, such as `kubernetes.authorization.Authorizer`.
     fn type_name(&self) -> &'static str;
 
-    /// Calls one of its functions; `None` if it has none of that name for these arguments.
+    /// Calls one of its functions; `None` if it has no overload for these arguments.
     fn call<'a>(&self, function: &str, args: &[Value<'a>]) -> Option<Result<Value<'a>, String>>;
 }
 
@@ -93,7 +93,7 @@ impl PartialEq for Opaque {
     }
 }
 
-/// A key of a map; numbers of different types are the same key.
+/// A key of a map; equal numbers of different types are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// `true`
@@ -105,7 +105,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key that a value is, if it can be one.
+    /// Returns the value as a key, if it can be one.
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         match value {
             Value::Bool(flag) => Some(Self::Bool(*flag)),
@@ -120,7 +120,7 @@ impl Key {
     }
 }
 
-/// The largest value that becomes JSON, in bytes of memory.
+/// The maximum size of a value that is converted to JSON, in bytes of memory.
 const MAX_JSON: usize = 32 << 20;
 
 fn weight(json: &Json) -> usize {
@@ -136,7 +136,7 @@ fn weight(json: &Json) -> usize {
         }
 }
 
-/// JSON with its schema as a value: formats decide on times, durations and bytes.
+/// Converts JSON with its schema to a value: formats determine times, durations and bytes.
 pub fn from_json<'a>(json: &'a Json, schema: Option<&'a dyn Schema>) -> Value<'a> {
     let kind = schema.map_or("", Schema::kind);
     match json {
@@ -235,7 +235,7 @@ fn encode_base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The words of the language that no variable can be called by.
+/// The reserved words of the language.
 pub const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -266,7 +266,7 @@ const ESCAPES: [(&str, &str); 4] = [
     ("__underscores__", "__"),
 ];
 
-/// The name under which an expression finds a property, if it can.
+/// Returns the name under which an expression finds a property, if it can.
 pub fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
@@ -283,7 +283,7 @@ pub fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('\u{1}', "__underscores__"))
 }
 
-/// The property that an expression means by a name.
+/// Returns the property that an expression means by a name.
 fn unescape(name: &str) -> Cow<'_, str> {
     if !name.contains("__") {
         return name.into();
@@ -312,12 +312,12 @@ fn unescape(name: &str) -> Cow<'_, str> {
 }
 
 impl<'a> Value<'a> {
-    /// A text.
+    /// Returns a text.
     pub(crate) fn text(text: impl Into<Text<'a>>) -> Self {
         Self::String(text.into())
     }
 
-    /// A value of the host program.
+    /// Returns a value of the host program.
     pub fn host(host: Arc<dyn Host>) -> Self {
         Self::Opaque(Arc::new(Opaque::Host(host)))
     }
@@ -326,7 +326,7 @@ impl<'a> Value<'a> {
     /// field `spec` of an `Object`.
     ///
     /// # Errors
-    /// Names the type that stands in a wrong place, and the one that belongs there.
+    /// The error names the type in the wrong place, and the expected one.
     pub fn check_type_names(&self) -> Result<(), String> {
         match self {
             Self::Map(Map::Object(name, _)) => self.check_type_names_at(name),
@@ -354,10 +354,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As JSON: bytes in base64, times and durations as texts, an optional value as what is in it.
+    /// Converts to JSON: bytes in base64, times and durations as strings, an optional value as its content.
     ///
     /// # Errors
-    /// Names the type of a part that JSON cannot carry, such as a library's type.
+    /// The error names the type of a part that JSON cannot represent, such as a library's type.
     pub fn to_json(&self) -> Result<Json, String> {
         self.to_json_within(&mut { MAX_JSON })
     }
@@ -406,7 +406,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The name of its type.
+    /// Returns the name of its type.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -434,7 +434,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the size as costs count it: characters, bytes, items; 1 for scalars.
+    /// Returns the size for costs: characters, bytes, items; 1 for scalars.
     pub(crate) fn size(&self) -> u64 {
         let size = match self {
             Self::String(text) => text.chars().count(),

@@ -1,27 +1,27 @@
-//! The work that an expression may cause, beside its cost.
+//! The work limit of an expression, in addition to its cost ([`Work`]).
 //!
-//! The cost is that of the reference implementation, and users see it. It does not cover everything that takes time or
-//! memory: comparing two large lists costs 1, as does the size of a text. This budget covers the rest. It is so large
-//! that only expressions on the way to exhausting the process meet it; they fail as if their cost were too high.
+//! The cost is that of the reference implementation and visible to users. It does not cover everything that takes time
+//! or memory: comparing two large lists costs 1, as does the size of a string. This limit covers the rest. It is so
+//! large that only expressions that would exhaust the process reach it; they fail as if their cost were too high.
 
 use std::cell::{Cell, RefCell};
 
 use crate::regexp::{Exhausted, Patterns, Regexp};
 
-/// The steps for each unit of cost: each takes some nanoseconds.
+/// The number of steps for each unit of cost; a step takes nanoseconds.
 const STEPS_PER_COST: u64 = 64;
-/// The steps of an expression whatever its limit of cost is.
+/// The number of steps of an expression, regardless of its cost limit.
 const STEPS_MIN: u64 = 1 << 20;
-/// The bytes of all texts and lists that an expression makes.
+/// The maximum size of all strings and lists that an expression creates, in bytes.
 const BYTES: u64 = 64 << 20;
 
-/// The work that is left.
+/// The remaining work.
 #[derive(Debug)]
 pub struct Work {
     steps: Cell<u64>,
     bytes: Cell<u64>,
     is_exhausted: Cell<bool>,
-    /// The patterns that are no constants.
+    /// The patterns that are not constants.
     patterns: RefCell<Patterns>,
 }
 
@@ -41,17 +41,17 @@ impl Work {
         self.steps.get()
     }
 
-    /// Lowers the number of steps that are left to `steps`.
+    /// Lowers the number of remaining steps to `steps`.
     pub fn limit_steps(&self, steps: u64) {
         self.steps.set(self.steps.get().min(steps));
     }
 
-    /// Takes some steps; reports whether there were so many left.
+    /// Takes some steps; returns true if enough were left.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         take(&self.steps, steps) || self.exhaust()
     }
 
-    /// Takes memory; reports whether there was so much left. Ask before something large is made.
+    /// Takes memory; returns true if enough was left. Must be called before a large value is created.
     pub(crate) fn make(&self, bytes: usize) -> bool {
         take(&self.bytes, bytes) || self.exhaust()
     }
@@ -80,7 +80,7 @@ impl Work {
         Ok(pattern)
     }
 
-    /// Runs something that counts its own steps.
+    /// Runs a function that counts its own steps.
     pub(crate) fn run<T: Default>(&self, run: impl FnOnce(&mut u64) -> Result<T, Exhausted>) -> T {
         let mut steps = self.steps.get();
         let result = run(&mut steps);

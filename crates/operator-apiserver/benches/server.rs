@@ -69,7 +69,7 @@ fn request(method: &str, path: &str, body: Option<&Value>) -> Result<Request<Ful
     Ok(builder.body(Full::new(body))?)
 }
 
-/// A request in-process, its answer read to the end.
+/// Returns a request in-process, its answer read to the end.
 async fn call(server: &ApiServer, request: Request<Full<Bytes>>) -> Result<Bytes> {
     let Ok(response) = server.clone().oneshot(request).await;
     let status = response.status();
@@ -148,7 +148,7 @@ async fn in_process() -> Result<()> {
     apply(&server).await
 }
 
-/// A Deployment applied again and again: nothing changes.
+/// Returns a Deployment applied again and again: nothing changes.
 async fn apply(server: &ApiServer) -> Result<()> {
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},

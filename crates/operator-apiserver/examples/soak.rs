@@ -223,7 +223,7 @@ fn report(tally: &Tally) {
     }
 }
 
-/// The resident memory of a process in kB.
+/// Returns the resident memory of a process in kB.
 fn resident(pid: u32) -> Result<u64, Fault> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

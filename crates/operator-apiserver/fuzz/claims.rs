@@ -166,7 +166,7 @@ fn answer(request: Request<Full<Bytes>>) {
     }
 }
 
-/// The code of the answer.
+/// Returns the code of the answer.
 async fn check(server: ApiServer, request: Request<Full<Bytes>>) -> u16 {
     let shown = format!("{} {}", request.method(), request.uri());
     let is_head = request.method() == Method::HEAD;

@@ -174,7 +174,7 @@ fn complete_change(admission: &Admission, write: &Write, object: &mut Value, old
     }
 }
 
-/// The plug-ins that complete a new object of a built-in kind.
+/// Returns the plug-ins that complete a new object of a built-in kind.
 fn complete(
     admission: &Admission,
     write: &Write,
@@ -290,7 +290,7 @@ fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Valu
     }
 }
 
-/// The plug-ins that only look at a new or changed object.
+/// Returns the plug-ins that only look at a new or changed object.
 pub(crate) async fn validate(
     admission: &Admission,
     write: &Write,
@@ -337,8 +337,8 @@ async fn validate_step(
     ask(admission, write, operation, Some(object), old).await
 }
 
-/// The last plug-in: whether the quotas of the namespace leave room for a write, and what has to be committed along with
-/// it. `object` and `old` are as they are stored.
+/// Returns the last plug-in: whether the quotas of the namespace leave room for a write, and what has to be committed
+/// along with it. `object` and `old` are as they are stored.
 pub(crate) fn charge(
     admission: &Admission,
     write: &Write,
@@ -383,7 +383,7 @@ pub(crate) async fn admit_body(
     measured(admission, operation, false, step).await
 }
 
-/// The first half of [`admit_body`]: the policies and webhooks that may change the body.
+/// Returns the first half of [`admit_body`]: the policies and webhooks that may change the body.
 pub(crate) async fn mutate_body(
     admission: &Admission,
     write: &Write,
@@ -414,7 +414,7 @@ pub(crate) async fn mutate_body(
     Ok(())
 }
 
-/// The second half of [`admit_body`]: the policies and webhooks that only validate.
+/// Returns the second half of [`admit_body`]: the policies and webhooks that only validate.
 pub(crate) async fn validate_body(
     admission: &Admission,
     write: &Write,

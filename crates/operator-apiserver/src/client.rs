@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    /// The same client, writing as another field manager.
+    /// Returns the same client, writing as another field manager.
     #[must_use]
     pub fn with_manager(&self, manager: &str) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// The object, or a `NotFound` status.
+    /// Returns the object, or a `NotFound` status.
     pub async fn get(&self, gvr: &Gvr, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
         let definition = self.find(gvr)?;
         let stored = self.registry.get(&definition, namespace, name)?;
@@ -257,13 +257,13 @@ impl Client {
         resources
     }
 
-    /// All objects of all resources now, and the revision they were read at: where a watch starts.
+    /// Returns all objects of all resources now, and the revision they were read at: where a watch starts.
     pub fn snapshot(&self) -> (u64, Vec<Resident>) {
         self.registry.store.snapshot()
     }
 
-    /// Every commit of every resource after `revision`, in order. The stream ends when the server stops, or when
-    /// the reader fell behind the event history (take a new [`snapshot`](Self::snapshot) then).
+    /// Returns every commit of every resource after `revision`, in order. The stream ends when the server stops, or
+    /// when the reader fell behind the event history (take a new [`snapshot`](Self::snapshot) then).
     ///
     /// A watch costs nothing while nothing happens, and one shared reference for each event.
     pub fn watch(&self, revision: u64) -> Watch {

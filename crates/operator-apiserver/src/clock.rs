@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The source of the server's time. Tests and simulations provide their own.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The time now.
+    /// Returns the time now.
     fn now(&self) -> SystemTime;
 }
 

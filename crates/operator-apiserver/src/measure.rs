@@ -33,7 +33,7 @@ impl Measure {
         self.depth > DEPTH_MAX
     }
 
-    /// The memory that the tree and its JSON text take, in bytes; an estimate.
+    /// Returns the memory that the tree and its JSON text take, in bytes; an estimate.
     pub(crate) fn memory(&self) -> usize {
         self.json * 2 + self.nodes * NODE_BYTES
     }
@@ -73,7 +73,7 @@ impl Measure {
     }
 }
 
-/// The length of a text with its quotes and escapes.
+/// Returns the length of a text with its quotes and escapes.
 fn text_length(text: &str) -> usize {
     let escapes: usize = text
         .bytes()

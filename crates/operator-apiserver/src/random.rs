@@ -13,7 +13,7 @@ const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 pub(crate) struct Random(Mutex<u64>);
 
 impl Random {
-    /// The sequence of `seed`, or one that no one can predict the names of.
+    /// Returns the sequence of `seed`, or one that no one can predict the names of.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         Self(Mutex::new(seed))
@@ -28,7 +28,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A version 4 UUID.
+    /// Returns a version 4 UUID.
     pub(crate) fn uuid(&self) -> String {
         let high = (self.next() & 0xffff_ffff_ffff_0fff) | 0x4000;
         let low = (self.next() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;

@@ -138,12 +138,12 @@ impl Registry {
         }
     }
 
-    /// The resource served at a path.
+    /// Returns the resource served at a path.
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Definition>> {
         self.resources.find(group, version, resource)
     }
 
-    /// The time as objects carry it.
+    /// Returns the time as objects carry it.
     pub(crate) fn timestamp(&self) -> String {
         clock::rfc3339(self.clock.now())
     }

@@ -90,7 +90,7 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl ApiServer {
-    /// A builder with the machine's clock, random names, and a history of 20,000 events.
+    /// Returns a builder with the machine's clock, random names, and a history of 20,000 events.
     pub fn builder() -> Builder {
         Builder {
             clock: Arc::new(WallClock),
@@ -112,7 +112,7 @@ impl ApiServer {
         }
     }
 
-    /// A client that reaches the registry without HTTP; the requests are the administrator's.
+    /// Returns a client that reaches the registry without HTTP; the requests are the administrator's.
     pub fn client(&self) -> Client {
         Client::new(self.handler.registry.clone())
     }
@@ -128,7 +128,7 @@ impl ApiServer {
     /// Serves HTTPS on a local address, with certificates made for it.
     ///
     /// # Errors
-    /// If the address is in use, or the certificates cannot be made.
+    /// Returns an error if the address is in use, or the certificates cannot be made.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
         listener::listen(self.handler.clone(), options).await
     }
@@ -327,9 +327,9 @@ impl Builder {
         self
     }
 
-    /// The URL that tokens of service accounts name as their issuer, `--service-account-issuer` of kube-apiserver;
-    /// tokens for the server itself have it as their audience. Nothing is fetched from it. The default is
-    /// `https://127.0.0.1:16443/`.
+    /// Returns the URL that tokens of service accounts name as their issuer, `--service-account-issuer` of
+    /// kube-apiserver; tokens for the server itself have it as their audience. Nothing is fetched from it. The default
+    /// is `https://127.0.0.1:16443/`.
     #[must_use]
     pub fn service_account_issuer(mut self, url: impl Into<String>) -> Self {
         self.tokens.issuer = Some(url.into());
@@ -406,10 +406,11 @@ impl Builder {
         self
     }
 
-    /// The server, with the objects of a new cluster in it, or those of its data directory.
+    /// Returns the server, with the objects of a new cluster in it, or those of its data directory.
     ///
     /// # Errors
-    /// If the data directory is in use, damaged, or cannot be read or written, or a given key cannot be used.
+    /// Returns an error if the data directory is in use, damaged, or cannot be read or written, or a given key cannot
+    /// be used.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
         let store = match &self.data_directory {

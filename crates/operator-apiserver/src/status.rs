@@ -122,7 +122,7 @@ pub(crate) fn not_found(subject: &NamedResource, name: &str) -> Status {
     failure(404, "NotFound", message, Some(subject.details(name)))
 }
 
-/// A 404 of a resource that the server does not know, in a group that it does.
+/// Returns a 404 of a resource that the server does not know, in a group that it does.
 pub(crate) fn unknown_resource() -> Status {
     failure(
         404,
@@ -137,7 +137,7 @@ pub(crate) fn already_exists(subject: &NamedResource, name: &str) -> Status {
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
 
-/// No free name was found for a `generateName`.
+/// Returns no free name was found for a `generateName`.
 pub(crate) fn generate_name_conflict(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "{} {} already exists, the server was not able to generate a unique name for the object",
@@ -168,7 +168,7 @@ pub(crate) fn conflict(subject: &NamedResource, name: &str, why: &str) -> Status
     failure(409, "Conflict", message, Some(subject.details(name)))
 }
 
-/// A write against an old version of an object.
+/// Returns a write against an old version of an object.
 pub(crate) fn modified(subject: &NamedResource, name: &str) -> Status {
     conflict(
         subject,
@@ -177,7 +177,7 @@ pub(crate) fn modified(subject: &NamedResource, name: &str) -> Status {
     )
 }
 
-/// A conflict between field managers.
+/// Returns a conflict between field managers.
 pub(crate) fn apply_conflict(message: &str, causes: Vec<(String, String)>) -> Status {
     let causes: Vec<Value> = causes
         .into_iter()
@@ -244,14 +244,14 @@ pub(crate) fn forbidden(subject: &NamedResource, name: &str, why: &str) -> Statu
     failure(403, "Forbidden", message, Some(subject.details(name)))
 }
 
-/// A refusal with a cause that programs can read, such as `NamespaceTerminating`.
+/// Returns a refusal with a cause that programs can read, such as `NamespaceTerminating`.
 pub(crate) fn forbidden_because(subject: &NamedResource, name: &str, why: &str, cause: &Value) -> Status {
     let mut status = forbidden(subject, name, why);
     status.body["details"]["causes"] = json!([cause]);
     status
 }
 
-/// A refusal with another code and reason, and its text as a cause.
+/// Returns a refusal with another code and reason, and its text as a cause.
 pub(crate) fn with_reason(mut refused: Status, code: u16, reason: &str, cause: &str) -> Status {
     refused.code = code;
     refused.body["code"] = code.into();
@@ -273,7 +273,7 @@ pub(crate) fn method_not_supported(subject: &NamedResource, verb: &str) -> Statu
     )
 }
 
-/// A method that no verb of the resource uses.
+/// Returns a method that no verb of the resource uses.
 pub(crate) fn method_not_allowed() -> Status {
     failure(
         405,
@@ -311,7 +311,7 @@ pub(crate) fn no_representation(available: &str) -> Status {
     failure(406, "NotAcceptable", message, Some(Map::new()))
 }
 
-/// A form of one object for a list, or the other way round.
+/// Returns a form of one object for a list, or the other way round.
 pub(crate) fn wrong_transform(wanted: &str, found: &str) -> Status {
     let message = format!("you requested {wanted}, but the requested object {found}");
     failure(406, "NotAcceptable", message, None)
@@ -328,7 +328,7 @@ pub(crate) fn unsupported_media_type(accepted: &str) -> Status {
     )
 }
 
-/// A patch of a type that built-in resources do not take.
+/// Returns a patch of a type that built-in resources do not take.
 pub(crate) fn unsupported_patch_type() -> Status {
     failure(
         415,
@@ -349,8 +349,7 @@ pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
     invalid(&nothing, "", &[error])
 }
 
-/// An internal error as `errors.NewInternalError` words it.
-/// A commit that could not be written down.
+/// Returns an internal error as `errors.NewInternalError` words it. A commit that could not be written down.
 pub(crate) fn not_persisted(error: &impl std::fmt::Display) -> Status {
     internal(&error.to_string())
 }
@@ -366,12 +365,12 @@ pub(crate) fn internal(why: &str) -> Status {
     )
 }
 
-/// A request that took too long.
+/// Returns a request that took too long.
 pub(crate) fn timeout() -> Status {
     timed_out("request did not complete within the allotted timeout")
 }
 
-/// A write that took too long.
+/// Returns a write that took too long.
 pub(crate) fn write_timeout() -> Status {
     timed_out("request did not complete within requested timeout - context deadline exceeded")
 }
@@ -387,7 +386,7 @@ pub(crate) fn too_many_requests(message: &str, retry_after: i64) -> Status {
     failure(429, "TooManyRequests", message, Some(details))
 }
 
-/// An eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for no advice.
+/// Returns an eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for no advice.
 pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     let mut details = Map::new();
     details.insert(
@@ -405,12 +404,12 @@ pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     )
 }
 
-/// A Go error that no one wrapped: 500 without a reason.
+/// Returns a Go error that no one wrapped: 500 without a reason.
 pub(crate) fn plain(message: impl Into<String>) -> Status {
     failure(500, "", message, None)
 }
 
-/// The answer to a JSON patch that does not apply.
+/// Returns the answer to a JSON patch that does not apply.
 pub(crate) fn unprocessable() -> Status {
     failure(
         422,
@@ -420,12 +419,12 @@ pub(crate) fn unprocessable() -> Status {
     )
 }
 
-/// A patch that cannot be carried out, without a reason that programs could read.
+/// Returns a patch that cannot be carried out, without a reason that programs could read.
 pub(crate) fn unprocessable_because(why: &str) -> Status {
     failure(422, "", why, None)
 }
 
-/// A read at a revision that does not exist yet.
+/// Returns a read at a revision that does not exist yet.
 pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Status {
     let mut details = Map::new();
     details.insert(
@@ -441,7 +440,7 @@ pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Status {
     )
 }
 
-/// The answer to a delete that removed the object.
+/// Returns the answer to a delete that removed the object.
 pub(crate) fn deleted(subject: &NamedResource, name: &str, uid: &str) -> Value {
     let mut details = subject.details(name);
     if !uid.is_empty() {

@@ -137,7 +137,7 @@ enum Change {
 }
 
 impl Store {
-    /// An empty store.
+    /// Returns an empty store.
     pub(crate) fn new(horizon: Horizon) -> Self {
         Self {
             state: RwLock::new(State::default()),
@@ -155,7 +155,7 @@ impl Store {
         state.tables.get(table)?.objects.get(key).cloned()
     }
 
-    /// The number of objects of a table.
+    /// Returns the number of objects of a table.
     pub(crate) fn count(&self, table: &str) -> usize {
         let state = self.state.read();
         state.tables.get(table).map_or(0, |table| table.objects.len())
@@ -289,7 +289,7 @@ impl Store {
         (state.revision, objects)
     }
 
-    /// The events of one table after `revision`, at most `limit`.
+    /// Returns the events of one table after `revision`, at most `limit`.
     pub(crate) fn events(
         &self,
         table: &str,
@@ -305,7 +305,7 @@ impl Store {
         Ok(table.history.range(first..).take(limit).cloned().collect())
     }
 
-    /// The events of all tables after `revision`, at most `limit`.
+    /// Returns the events of all tables after `revision`, at most `limit`.
     pub(crate) fn all_events(&self, revision: u64, limit: usize) -> Result<Vec<Arc<Event>>, Compacted> {
         let state = self.state.read();
         check_history(revision, state.history.compacted)?;
@@ -331,7 +331,7 @@ impl Store {
             .subscribe()
     }
 
-    /// A receiver that changes with every commit.
+    /// Returns a receiver that changes with every commit.
     pub(crate) fn subscribe_all(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }

@@ -110,7 +110,7 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    /// The text without what admission puts in front of it.
+    /// Returns the text without what admission puts in front of it.
     pub(crate) fn why(&self) -> &str {
         let (Self::Configuration(why) | Self::Failed(why)) = self;
         why
@@ -301,7 +301,7 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// The request with the review, or the GET that a redirect turns it into.
+    /// Returns the request with the review, or the GET that a redirect turns it into.
     fn request(&self, target: &Target, with_review: bool) -> http::Result<Request<Full<Bytes>>> {
         let mut builder = Request::builder()
             .uri(&target.path)
@@ -378,7 +378,7 @@ where
     Ok(sender)
 }
 
-/// The `caBundle` of a configuration.
+/// Returns the `caBundle` of a configuration.
 pub(crate) fn bundle(config: &Value) -> Vec<u8> {
     let text = object::text(config, &["caBundle"]);
     BASE64_STANDARD.decode(text).unwrap_or_default()

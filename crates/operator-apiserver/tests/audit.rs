@@ -50,7 +50,7 @@ impl Recorded {
         }
     }
 
-    /// The events since the last call, without times and ids.
+    /// Returns the events since the last call, without times and ids.
     fn events(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         std::fs::write(&self.path, "").unwrap();

@@ -25,7 +25,7 @@ async fn listen(builder: Builder) -> Listener {
     server.listen(ListenOptions::default()).await.unwrap()
 }
 
-/// A client that trusts the server; with a certificate that the server does not trust, if wanted.
+/// Returns a client that trusts the server; with a certificate that the server does not trust, if wanted.
 fn connector(listener: &Listener, with_certificate: bool) -> TlsConnector {
     let kubeconfig = listener.kubeconfig();
     let line = kubeconfig

@@ -23,7 +23,7 @@ fn definition(plural: &str) -> Value {
     })
 }
 
-/// The status and the reason of a condition.
+/// Returns the status and the reason of a condition.
 async fn condition(client: &Client, name: &str, kind: &str) -> (String, String) {
     let crd = client.get(&definitions(), "", name).await.unwrap();
     let conditions = crd["status"]["conditions"].as_array().unwrap();
@@ -73,7 +73,7 @@ async fn names_are_free_again_when_their_definition_is_gone() {
     assert!(client.list(&gadgets, "default", "").await.is_ok());
 }
 
-/// The URL of the OpenAPI document of a group, which carries a hash of it.
+/// Returns the URL of the OpenAPI document of a group, which carries a hash of it.
 async fn document_url(server: &ApiServer, group: &str) -> Option<String> {
     let request = Request::get("/openapi/v3")
         .body(Full::<Bytes>::default())

@@ -135,7 +135,7 @@ async fn instances_of_a_deleted_definition_are_removed_in_linear_time() {
     assert_eq!(get(&server, &path).await.code, 404);
 }
 
-/// A body that sends its parts and then never ends.
+/// Returns a body that sends its parts and then never ends.
 fn endless(parts: Vec<Bytes>) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static {
     let parts = futures::stream::iter(parts).chain(futures::stream::pending());
     StreamBody::new(parts.map(|part| Ok(Frame::data(part))))

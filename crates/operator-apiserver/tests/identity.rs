@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// The answer to a request inside the process, as a user or (without one) as the administrator.
+/// Returns the answer to a request inside the process, as a user or (without one) as the administrator.
 async fn ask(
     server: &ApiServer,
     user: Option<&str>,
@@ -359,7 +359,7 @@ async fn one_acts_as_another_only_with_permission() {
     listener.shutdown().await;
 }
 
-/// A token for the service account `default/robot`.
+/// Returns a token for the service account `default/robot`.
 async fn token(server: &ApiServer, spec: Value) -> String {
     let path = "/api/v1/namespaces/default/serviceaccounts/robot/token";
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
@@ -542,7 +542,7 @@ async fn the_key_is_kept_in_the_data_directory() {
     assert_eq!(review(&start(), &its_token, &[]).await["authenticated"], true);
 }
 
-/// The body of a request for a certificate.
+/// Returns the body of a request for a certificate.
 fn certificate_request() -> Value {
     use base64::Engine;
     let key = rcgen::KeyPair::generate().unwrap();

@@ -31,7 +31,7 @@ fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// The names in the answer to a list over HTTPS.
+/// Returns the names in the answer to a list over HTTPS.
 async fn names(kubeconfig: &str, address: std::net::SocketAddr) -> Vec<String> {
     let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();

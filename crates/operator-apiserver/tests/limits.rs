@@ -29,7 +29,8 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A server without the admission that pods need controllers for, with a definition of widgets that may hold anything.
+/// Returns a server without the admission that pods need controllers for, with a definition of widgets that may hold
+/// anything.
 async fn server() -> ApiServer {
     let server = ApiServer::builder()
         .disable_admission_plugins(["ServiceAccount"])

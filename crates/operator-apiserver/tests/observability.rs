@@ -27,7 +27,7 @@ async fn text(server: &ApiServer, path: &str) -> (u16, String) {
     (code, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-/// The value of a series.
+/// Returns the value of a series.
 async fn metric(server: &ApiServer, series: &str) -> Option<f64> {
     let (_, page) = text(server, "/metrics").await;
     let line = page.lines().find_map(|line| line.strip_prefix(series));

@@ -15,7 +15,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// The status code of an answer and what it says.
+/// Returns the status code of an answer and what it says.
 async fn ask(server: &ApiServer, method: &str, path: &str, media: &str, body: &str) -> (u16, Value) {
     let request = Request::builder()
         .method(Method::from_bytes(method.as_bytes()).unwrap())

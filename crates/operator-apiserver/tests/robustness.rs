@@ -51,7 +51,7 @@ impl Target {
         Self::with(ListenOptions::default()).await
     }
 
-    /// A server that loses patience soon.
+    /// Returns a server that loses patience soon.
     async fn impatient() -> Self {
         let mut options = ListenOptions::default();
         options.timeouts.handshake = SHORT;
@@ -72,7 +72,7 @@ impl Target {
         self.connector.connect(name, stream).await.unwrap()
     }
 
-    /// The answer to bytes on a new connection, until the server closes it.
+    /// Returns the answer to bytes on a new connection, until the server closes it.
     async fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.tls().await;
         stream.write_all(bytes).await.unwrap();
@@ -204,7 +204,7 @@ async fn an_http2_client_that_stops_half_way_is_let_go() {
     target.is_well().await;
 }
 
-/// A watch, read up to its first event.
+/// Returns a watch, read up to its first event.
 async fn watching(target: &Target) -> TlsStream<TcpStream> {
     let mut stream = target.tls().await;
     stream
@@ -410,7 +410,7 @@ async fn long_answers_are_compressed_for_those_who_ask() {
     }
 }
 
-/// The code and the Status of a create.
+/// Returns the code and the Status of a create.
 async fn create(target: &Target, content_type: &str, body: Vec<u8>) -> (u16, Value) {
     let request = Request::post("/api/v1/namespaces/default/configmaps")
         .header("content-type", content_type)

@@ -24,7 +24,7 @@ fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// A webhook about config maps, with further fields.
+/// Returns a webhook about config maps, with further fields.
 async fn configured(client: Value, more: Value) -> ApiServer {
     let server = server();
     configure(&server, "validating", vec![webhook("a", client, more)]).await;
@@ -81,7 +81,7 @@ async fn redirects_are_followed_as_by_the_real_client() {
     }
 }
 
-/// The authorities of two webhooks.
+/// Returns the authorities of two webhooks.
 fn both(first: &Hook, second: &Hook) -> String {
     let decode = |hook: &Hook| BASE64_STANDARD.decode(&hook.authority).unwrap();
     BASE64_STANDARD.encode([decode(first), decode(second)].concat())
@@ -193,7 +193,7 @@ fn everything(hook: &Hook) -> Value {
     webhook("a", hook.by_url(), json!({"rules": rules}))
 }
 
-/// A server with a pod, a node and a service account.
+/// Returns a server with a pod, a node and a service account.
 async fn populated() -> ApiServer {
     let server = server();
     post(&server, &format!("{HERE}/serviceaccounts"), named("default"))

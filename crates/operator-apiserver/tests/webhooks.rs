@@ -624,7 +624,7 @@ async fn a_policy_may_be_left_out_for_want_of_a_conversion() {
     }
 }
 
-/// The next event of a watch.
+/// Returns the next event of a watch.
 async fn event(body: &mut operator_apiserver::Body) -> Value {
     let frame = body.frame().await.unwrap().unwrap();
     serde_json::from_slice(&frame.into_data().unwrap()).unwrap()

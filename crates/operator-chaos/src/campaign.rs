@@ -270,7 +270,7 @@ impl Chaos {
     /// a finding, or a file). Findings are written to `target/operator-sdk/chaos`.
     ///
     /// # Errors
-    /// If a variable is not a number.
+    /// Returns an error if a variable is not a number.
     pub fn from_env(mut self) -> Result<Self, Error> {
         if let Some(seconds) = number("OPERATOR_CHAOS_BUDGET")? {
             self.budget = Duration::from_secs(seconds);
@@ -303,7 +303,8 @@ impl Chaos {
     /// Explores the operator until the budget is used up. It must not be called within a tokio runtime.
     ///
     /// # Errors
-    /// If a file cannot be read or written, or an object or the first run without faults cannot be carried out.
+    /// Returns an error if a file cannot be read or written, or an object or the first run without faults cannot be
+    /// carried out.
     pub fn run(mut self) -> Result<Report, Error> {
         let environment = self.environment.clone();
         if let Some(id) = &environment.replay {

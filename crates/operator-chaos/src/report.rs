@@ -119,7 +119,7 @@ impl Report {
     /// Writes the report to a file. The form depends on the extension: `.json`, `.xml` (JUnit), `.html`, and text otherwise.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let text = match Format::of(path) {
             Format::Text => self.to_string(),
@@ -136,7 +136,7 @@ impl Report {
     /// Writes one file for each finding into a directory, named after its ID, for a replay. Returns the files.
     ///
     /// # Errors
-    /// If a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn write_findings(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
         std::fs::create_dir_all(directory)?;
         let write = |finding: &Finding| {

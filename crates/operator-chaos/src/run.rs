@@ -167,7 +167,7 @@ struct Driven {
     failed_step: Option<String>,
 }
 
-/// The user, and the waiting for rest.
+/// Returns the user, and the waiting for rest.
 async fn drive(
     world: &World,
     session: &Arc<Session>,

@@ -77,7 +77,7 @@ impl Workload {
     /// Reads a workload from YAML.
     ///
     /// # Errors
-    /// If the text is not a workload, or an object lacks `apiVersion`, `kind` or a name.
+    /// Returns an error if the text is not a workload, or an object lacks `apiVersion`, `kind` or a name.
     pub fn from_yaml(text: &str) -> Result<Self, WorkloadError> {
         let workload: Self =
             serde_saphyr::from_str(text).map_err(|error| WorkloadError(error.to_string()))?;

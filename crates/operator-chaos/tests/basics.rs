@@ -13,7 +13,7 @@ const NO_END: Duration = Duration::from_secs(3600);
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// The object that the user of these tests writes.
+/// Returns the object that the user of these tests writes.
 fn wanted(size: &str) -> serde_json::Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wanted"}, "data": {"size": size}})
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The differences, one line each with the path of the field.
+/// Returns the differences, one line each with the path of the field.
 pub(crate) fn values(want: &Value, got: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     compare(want, got, "", &mut lines);

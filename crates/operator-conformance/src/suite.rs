@@ -81,7 +81,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// The listed scenarios of a category, with their reasons.
+/// Returns the listed scenarios of a category, with their reasons.
 fn known(category: &str, list: &str) -> BTreeMap<String, String> {
     list.lines()
         .filter(|line| !line.trim_start().starts_with('#'))

@@ -22,7 +22,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// The time now.
+    /// Returns the time now.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

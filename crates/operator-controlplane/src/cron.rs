@@ -63,7 +63,7 @@ impl Schedule {
         }))
     }
 
-    /// The first time after an instant, in a time zone.
+    /// Returns the first time after an instant, in a time zone.
     pub(crate) fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Every(seconds) => after.checked_add(SignedDuration::from_secs(*seconds)).ok(),
@@ -76,7 +76,7 @@ impl Schedule {
 const WINDOWS: [i64; 5] = [1, 24, 31 * 24, 366 * 24, 9 * 366 * 24];
 
 impl Schedule {
-    /// The last time after one instant and up to another, in a time zone.
+    /// Returns the last time after one instant and up to another, in a time zone.
     pub(crate) fn last(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if let Self::Every(seconds) = self {
             let passed = until.as_second().saturating_sub(after.as_second());
@@ -197,7 +197,7 @@ fn number(text: &str, low: u32, names: &[&str]) -> Option<u32> {
     text.parse().ok()
 }
 
-/// A duration as Go writes it, in whole seconds: `1h30m`, `90s`.
+/// Returns a duration as Go writes it, in whole seconds: `1h30m`, `90s`.
 fn seconds(text: &str) -> Option<i64> {
     let mut total = 0_i64;
     let mut digits = String::new();

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Letters and digits that make no words and are not mistaken for each other.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The hash of a template; another one for each collision counted.
+/// Returns the hash of a template; another one for each collision counted.
 pub(crate) fn template_hash(template: &Value, collisions: Option<i64>) -> String {
     let mut hash = Fnv::default();
     hash.value(template);

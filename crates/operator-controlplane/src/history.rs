@@ -25,14 +25,14 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The revision of a name, or the latest one.
+    /// Returns the revision of a name, or the latest one.
     pub(crate) fn named(&self, name: &str) -> Arc<Value> {
         let found = self.revisions.iter().find(|revision| revision.name() == name);
         found.unwrap_or(&self.latest).clone()
     }
 }
 
-/// The template that a revision keeps.
+/// Returns the template that a revision keeps.
 pub(crate) fn template(revision: &Value) -> Value {
     let mut template = revision
         .pointer("/data/spec/template")

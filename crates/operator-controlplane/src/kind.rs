@@ -13,7 +13,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// The `apiVersion` of its objects.
+    /// Returns the `apiVersion` of its objects.
     pub(crate) fn api_version(&self) -> String {
         if self.gvr.group.is_empty() {
             self.gvr.version.clone()

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 /// Reads of a JSON tree by JSON pointer; a field of another type reads as missing.
 pub(crate) trait Object {
-    /// The text at a pointer, or `""`.
+    /// Returns the text at a pointer, or `""`.
     fn text(&self, pointer: &str) -> &str;
     /// The integer at a pointer, if there is one.
     fn int(&self, pointer: &str) -> Option<i64>;
     /// Returns true if the value at a pointer is `true`.
     fn flag(&self, pointer: &str) -> bool;
-    /// The list at a pointer, or an empty one.
+    /// Returns the list at a pointer, or an empty one.
     fn items(&self, pointer: &str) -> &[Value];
     /// The entries of the object at a pointer whose values are texts.
     fn texts(&self, pointer: &str) -> Vec<(&str, &str)>;
@@ -54,7 +54,7 @@ pub(crate) trait Object {
             .iter()
             .any(|finalizer| finalizer == name)
     }
-    /// The status condition of a type.
+    /// Returns the status condition of a type.
     fn condition(&self, kind: &str) -> Option<&Value> {
         self.items("/status/conditions")
             .iter()
@@ -67,7 +67,7 @@ pub(crate) trait Object {
     }
 }
 
-/// The value at a JSON pointer without escapes. `Value::pointer` makes two texts for each field on the way, and
+/// Returns the value at a JSON pointer without escapes. `Value::pointer` makes two texts for each field on the way, and
 /// controllers read more than anything else.
 fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     let fields = pointer.split('/').skip(1);
@@ -123,7 +123,7 @@ fn entry<'a>(object: &'a Value, map: &str, name: &str) -> Option<&'a str> {
     object.get("metadata")?.get(map)?.get(name)?.as_str()
 }
 
-/// A time as Kubernetes writes it: whole seconds, UTC.
+/// Returns a time as Kubernetes writes it: whole seconds, UTC.
 pub(crate) fn time(at: Timestamp) -> Value {
     Value::String(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
@@ -158,7 +158,7 @@ pub(crate) fn unset(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// A status from counters: those that are zero are left out, as `omitempty` does.
+/// Returns a status from counters: those that are zero are left out, as `omitempty` does.
 pub(crate) fn counters(fields: &[(&str, i64)]) -> Map<String, Value> {
     fields
         .iter()
@@ -167,7 +167,7 @@ pub(crate) fn counters(fields: &[(&str, i64)]) -> Map<String, Value> {
         .collect()
 }
 
-/// The object with another status.
+/// Returns the object with another status.
 pub(crate) fn with_status(object: &Value, status: Value) -> Value {
     let mut object = object.clone();
     set(&mut object, &["status"], status);

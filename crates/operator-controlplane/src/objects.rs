@@ -28,7 +28,7 @@ impl Key {
         }
     }
 
-    /// The key of an object.
+    /// Returns the key of an object.
     pub(crate) fn of(object: &Value) -> Self {
         Self::new(object.namespace(), object.name())
     }
@@ -60,17 +60,17 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// An object of a built-in kind.
+    /// Returns an object of a built-in kind.
     pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.find(&kind.gvr, &Key::new(namespace, name))
     }
 
-    /// An object of any resource.
+    /// Returns an object of any resource.
     pub(crate) fn find(&self, gvr: &Gvr, key: &Key) -> Option<&Arc<Value>> {
         self.resource(gvr)?.objects.get(key).map(|(_, object)| object)
     }
 
-    /// The objects of a kind in a namespace, or in all of them if it is empty, by namespace and name.
+    /// Returns the objects of a kind in a namespace, or in all of them if it is empty, by namespace and name.
     pub(crate) fn list<'a>(
         &'a self,
         kind: &Kind,
@@ -84,19 +84,19 @@ impl Objects {
             .map(|(_, (_, object))| object)
     }
 
-    /// The object with a uid.
+    /// Returns the object with a uid.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<(&Id, &Arc<Value>)> {
         let id = self.uids.get(uid)?;
         Some((id, self.find(&id.gvr, &id.key)?))
     }
 
-    /// The objects that name a uid among their owners.
+    /// Returns the objects that name a uid among their owners.
     pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
         let ids = self.dependents.get(uid).into_iter().flatten();
         ids.filter_map(|id| Some((id, self.find(&id.gvr, &id.key)?)))
     }
 
-    /// The objects of a kind that name a uid among their owners.
+    /// Returns the objects of a kind that name a uid among their owners.
     pub(crate) fn owned<'a>(&'a self, kind: &'a Kind, uid: &str) -> impl Iterator<Item = &'a Arc<Value>> {
         self.dependents(uid)
             .filter(|(id, _)| kind.is(&id.gvr))
@@ -115,7 +115,7 @@ impl Objects {
         keys.filter_map(|key| self.find(&kind.gvr, key))
     }
 
-    /// Every object of every resource in a namespace, in order of group, plural and name.
+    /// Returns every object of every resource in a namespace, in order of group, plural and name.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Id, &Arc<Value>)> {
         let mut found: Vec<_> = self
             .resources
@@ -150,12 +150,12 @@ impl Objects {
             .filter_map(|id| self.find(&id.gvr, &id.key))
     }
 
-    /// The number of pods, and the memory that they take as counted by [`json::memory`].
+    /// Returns the number of pods, and the memory that they take as counted by [`json::memory`].
     pub(crate) fn pods(&self) -> (usize, usize) {
         self.pods
     }
 
-    /// Every object, for a comparison with a new snapshot.
+    /// Returns every object, for a comparison with a new snapshot.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<Gvr>, &Arc<Value>)> {
         let objects = self
             .resources

@@ -66,7 +66,7 @@ pub async fn installed(client: &Client) {
     }
 }
 
-/// The controllers of OLM.
+/// Returns the controllers of OLM.
 pub(crate) fn controllers() -> Vec<Controller> {
     let catalogs = catalog::Catalogs::default();
     vec![
@@ -87,7 +87,7 @@ pub(crate) fn is_copy(csv: &Value) -> bool {
     csv.label(COPIED_FROM).is_some()
 }
 
-/// The labels of an object that belongs to another one, which may be in another namespace.
+/// Returns the labels of an object that belongs to another one, which may be in another namespace.
 pub(crate) fn owner_labels(kind: &str, owner: &Value) -> Value {
     json!({
         MANAGED: "true",
@@ -104,7 +104,7 @@ pub(crate) fn is_owned(object: &Value, kind: &str, namespace: &str, name: &str) 
         && object.label(OWNER_KIND) == Some(kind)
 }
 
-/// An owner reference that controls nothing, as OLM sets it.
+/// Returns an owner reference that controls nothing, as OLM sets it.
 pub(crate) fn owner_reference(kind: &crate::kind::Kind, owner: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(),
@@ -116,7 +116,8 @@ pub(crate) fn owner_reference(kind: &crate::kind::Kind, owner: &Value) -> Value 
     })
 }
 
-/// The ClusterServiceVersions of a namespace (all namespaces if empty) that are no copies and not being deleted.
+/// Returns the ClusterServiceVersions of a namespace (all namespaces if empty) that are no copies and not being
+/// deleted.
 pub(crate) fn originals<'a>(
     objects: &'a Objects,
     namespace: &'a str,
@@ -126,7 +127,7 @@ pub(crate) fn originals<'a>(
         .filter(|csv| !is_copy(csv) && !csv.is_terminating())
 }
 
-/// The texts of a list.
+/// Returns the texts of a list.
 pub(crate) fn strings(items: &[Value]) -> Vec<String> {
     items
         .iter()

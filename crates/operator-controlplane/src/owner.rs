@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::kind::Kind;
 use crate::object::Object;
 
-/// The owner reference that says `controller: true`, if there is one.
+/// Returns the owner reference that says `controller: true`, if there is one.
 pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     let owners = object.items("/metadata/ownerReferences");
     owners.iter().find(|owner| owner.flag("/controller"))
 }
 
-/// The reference by which `owner` controls an object.
+/// Returns the reference by which `owner` controls an object.
 pub(crate) fn controller_reference(kind: &Kind, owner: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(),

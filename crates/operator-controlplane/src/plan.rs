@@ -52,7 +52,7 @@ impl Plan {
         Self::actions(vec![action])
     }
 
-    /// Some actions.
+    /// Returns some actions.
     pub(crate) fn actions(actions: Vec<Action>) -> Self {
         Self {
             actions,
@@ -104,7 +104,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// An update that records an Event; other actions stay as they are.
+    /// Returns an update that records an Event; other actions stay as they are.
     pub(crate) fn with(self, told: Note) -> Self {
         match self {
             Self::Update {
@@ -157,7 +157,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// A `Normal` Event about an object.
+    /// Returns a `Normal` Event about an object.
     pub(crate) fn normal(
         component: &'static str,
         kind: &Kind,
@@ -175,7 +175,7 @@ impl Note {
         }
     }
 
-    /// A `Warning` Event about an object.
+    /// Returns a `Warning` Event about an object.
     pub(crate) fn warning(
         component: &'static str,
         kind: &Kind,
@@ -195,7 +195,7 @@ impl Note {
     }
 }
 
-/// A `v1.ObjectReference`.
+/// Returns a `v1.ObjectReference`.
 pub(crate) fn reference(api_version: &str, kind: &str, object: &Value) -> Value {
     let mut reference = json!({
         "apiVersion": api_version,
@@ -305,13 +305,13 @@ pub(crate) fn delete_with(
     }
 }
 
-/// The time until an instant, at least a millisecond.
+/// Returns the time until an instant, at least a millisecond.
 pub(crate) fn until(now: Timestamp, instant: Timestamp) -> Duration {
     let left = instant.as_millisecond().saturating_sub(now.as_millisecond());
     Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1))
 }
 
-/// The earlier of two waits.
+/// Returns the earlier of two waits.
 pub(crate) fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

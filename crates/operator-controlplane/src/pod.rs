@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::object::Object;
 use crate::owner::controller_reference;
 
-/// The phase, such as `Running`.
+/// Returns the phase, such as `Running`.
 pub(crate) fn phase(pod: &Value) -> &str {
     pod.text("/status/phase")
 }
@@ -54,7 +54,7 @@ pub(crate) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) 
     available_at(pod, min_ready_seconds).is_some_and(|at| at <= now)
 }
 
-/// A pod from the template of its controller. `name` is its `generateName`, or its name if `exact`.
+/// Returns a pod from the template of its controller. `name` is its `generateName`, or its name if `exact`.
 pub(crate) fn from_template(kind: &Kind, owner: &Value, template: &Value, generate_name: &str) -> Value {
     let mut metadata = Map::new();
     for field in ["labels", "annotations", "finalizers"] {
@@ -76,7 +76,7 @@ pub(crate) const BURST: usize = 500;
 /// The most memory that the pods of one plan take, as counted by [`memory`](json::memory).
 const BURST_WEIGHT: usize = 32 << 20;
 
-/// The number of pods of a template that a controller creates in one plan. The next plan creates the others.
+/// Returns the number of pods of a template that a controller creates in one plan. The next plan creates the others.
 pub(crate) fn burst(template: &Value) -> usize {
     (BURST_WEIGHT / json::memory(template).max(1)).clamp(1, BURST)
 }

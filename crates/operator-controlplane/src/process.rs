@@ -181,7 +181,7 @@ impl Processes {
 /// Registers a program with a control plane of another process of this user, which has its registry in `directory`.
 ///
 /// # Errors
-/// If the directory cannot be written.
+/// Returns an error if the directory cannot be written.
 pub fn register(directory: &Path, image: &str, program: &Program) -> Result<(), ProcessesError> {
     let mut programs = read(directory);
     programs.insert(image.to_owned(), program.clone());

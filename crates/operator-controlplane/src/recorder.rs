@@ -96,7 +96,7 @@ impl Recorder {
     }
 }
 
-/// The Event of a note. Its name is the object's with the time in hexadecimal, as client-go names them.
+/// Returns the Event of a note. Its name is the object's with the time in hexadecimal, as client-go names them.
 fn event(note: &Note, now: jiff::Timestamp) -> Value {
     let about = &note.about;
     let namespace = match about.text("/namespace") {

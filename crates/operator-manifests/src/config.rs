@@ -1,9 +1,8 @@
-//! The kustomize tree of an operator, `config/`, as a function of what the operator is.
+//! The kustomize tree of an operator (`config/`), built from an [`Operator`] description.
 //!
-//! The layout and the names are kubebuilder's: `config/default` is the input of
-//! `kubectl apply -k`, with `crd`, `rbac`, `manager` and, if enabled, `webhook`, `certmanager`,
-//! `prometheus` and `network-policy`. Nothing is enabled by removing comments: an enabled part is an entry
-//! of a kustomization, and a disabled part is absent.
+//! The layout and the names are those of kubebuilder: `kubectl apply -k` takes `config/default`, which combines `crd`,
+//! `rbac`, `manager` and, where enabled, `webhook`, `certmanager`, `prometheus` and `network-policy`. No feature is
+//! enabled by removing comments: an enabled part is an entry of a kustomization.
 //!
 //! [`ConfigTree::of`] says for an operator which files there are and which entries its kustomizations have. Two
 //! operators compared say what a command has to change.
@@ -24,31 +23,31 @@ pub use self::bundle::cluster_service_version;
 pub use self::kustomization::{Entry, kustomization};
 use crate::render;
 
-/// The kustomization that `kubectl apply -k` wants.
+/// The kustomization that is passed to `kubectl apply -k`.
 pub const DEFAULT: &str = "config/default/kustomization.yaml";
-/// The name of the operator's role, before kustomize puts the project's name in front.
+/// The name of the operator's role, without the prefix of the project.
 pub const MANAGER_ROLE: &str = "manager-role";
 /// The port of the webhook server in the operator's pod.
 pub const WEBHOOK_PORT: u16 = 9443;
 /// The port of the metrics server in the operator's pod.
 pub const METRICS_PORT: u16 = 8443;
 
-/// The properties of an operator that determine its `config/`.
+/// The properties of an operator that its `config/` depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
     /// The project's name: the prefix of every name, and the label of every object.
     pub project: String,
     /// The domain of its API groups.
     pub domain: String,
-    /// True if it watches its own namespace alone: Roles in place of ClusterRoles.
+    /// True if the operator is namespace-scoped: Roles instead of ClusterRoles.
     pub namespaced: bool,
-    /// True if it serves metrics.
+    /// True if the operator serves metrics.
     pub metrics: bool,
     /// True if Prometheus scrapes the metrics.
     pub prometheus: bool,
-    /// True if network policies guard its servers.
+    /// True if network policies restrict access to its servers.
     pub network_policy: bool,
-    /// True if cert-manager makes the certificates; the operator makes its own otherwise.
+    /// True if cert-manager issues the certificates; otherwise the operator issues its own.
     pub cert_manager: bool,
     /// Its kinds, by version.
     pub kinds: Vec<Kind>,
@@ -57,7 +56,7 @@ pub struct Operator {
 /// One version of a kind that the operator serves, or has webhooks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
-    /// The group as it is in names of files: without the domain.
+    /// The group in file names: without the domain.
     pub group: String,
     /// The whole group.
     pub api_group: String,
@@ -67,9 +66,9 @@ pub struct Kind {
     pub kind: String,
     /// The plural in lower case.
     pub plural: String,
-    /// True if its files are named after the group too.
+    /// True if its file names include the group.
     pub grouped: bool,
-    /// True if the operator owns the definition; a kind of another operator only has webhooks here.
+    /// True if the operator owns the definition; false for a foreign kind that only has webhooks here.
     pub defined: bool,
     /// True if there is a defaulting webhook.
     pub defaulting: bool,
@@ -79,7 +78,7 @@ pub struct Kind {
     pub conversion: bool,
 }
 
-/// The files of a tree that the tool keeps, and the entries of its kustomizations, which belong to the user.
+/// The generated files of a tree, and the entries of its kustomizations, which belong to the user.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigTree {
     /// Text by path.
@@ -111,7 +110,7 @@ impl Operator {
         self.has_webhooks() && !self.cert_manager
     }
 
-    /// The kinds with a definition of this operator, each once, whatever versions it has.
+    /// Returns the kinds with a definition of this operator, each once, whatever versions it has.
     fn defined(&self) -> Vec<&Kind> {
         let mut kinds: Vec<&Kind> = Vec::new();
         for kind in self.kinds.iter().filter(|kind| kind.defined) {
@@ -129,7 +128,7 @@ impl Operator {
         })
     }
 
-    /// Returns the labels that select the operator's pods.
+    /// The labels that select the operator's pods.
     fn selector(&self) -> Value {
         json!({
             "app.kubernetes.io/name": self.project,
@@ -137,12 +136,12 @@ impl Operator {
         })
     }
 
-    /// Metadata of an object in the operator's namespace.
+    /// Returns the metadata of a namespaced object of the operator.
     fn metadata(&self, name: &str) -> Value {
         json!({"labels": self.labels(), "name": name, "namespace": "system"})
     }
 
-    /// Metadata of an object that is in no namespace.
+    /// Returns the metadata of a cluster-scoped object.
     fn cluster_metadata(&self, name: &str) -> Value {
         json!({"labels": self.labels(), "name": name})
     }
@@ -155,12 +154,12 @@ impl Kind {
         self.api_group == other.api_group && self.kind == other.kind
     }
 
-    /// The name of its definition's file.
+    /// Returns the name of its definition's file.
     pub fn crd_file(&self) -> String {
         format!("{}_{}.yaml", self.api_group, self.plural)
     }
 
-    /// The name of its sample's file.
+    /// Returns the name of its sample's file.
     pub fn sample_file(&self) -> String {
         let kind = self.kind.to_lowercase();
         match self.group.as_str() {
@@ -169,7 +168,7 @@ impl Kind {
         }
     }
 
-    /// `<kind>` or, where kinds of several groups may have one name, `<group><separator><kind>`.
+    /// Returns `<kind>`, or `<group><separator><kind>` if kinds of several groups may have the same name.
     fn prefix(&self, separator: &str) -> String {
         let kind = self.kind.to_lowercase();
         match (self.grouped, self.group.as_str()) {
@@ -182,8 +181,8 @@ impl Kind {
 // === impl ConfigTree ===
 
 impl ConfigTree {
-    /// The tree of an operator. What follows from its source is not in it: the definitions under `config/crd/bases`,
-    /// `config/rbac/role.yaml`, `config/webhook/manifests.yaml`; nor are the samples, which are the user's.
+    /// Returns the tree of an operator, without the files that are generated from its source (`config/crd/bases`,
+    /// `config/rbac/role.yaml`, `config/webhook/manifests.yaml`) and without the samples, which belong to the user.
     pub fn of(operator: &Operator) -> Self {
         let mut tree = Self::default();
         manager::add(&mut tree, operator);
@@ -198,7 +197,7 @@ impl ConfigTree {
         tree
     }
 
-    /// The entries of one kustomization.
+    /// Returns the entries of one kustomization.
     pub fn entries_of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Entry> {
         self.entries.iter().filter(move |entry| entry.path == path)
     }
@@ -219,13 +218,13 @@ impl ConfigTree {
         }
     }
 
-    /// A file that is a resource of the kustomization beside it.
+    /// Adds a file that is a resource of the kustomization in the same directory.
     fn resource(&mut self, folder: &str, file: &str, value: &Value, comments: &[(&str, &str)]) {
         self.file(&format!("{folder}/{file}"), value, comments);
         self.entry(folder, "resources", json!(file));
     }
 
-    /// A patch of the operator's Deployment.
+    /// Adds a patch of the operator's Deployment.
     fn manager_patch(&mut self, file: &str, operations: &[(&str, Value)], comment: &str) {
         let operations: Vec<Value> = operations
             .iter()
@@ -245,7 +244,7 @@ impl ConfigTree {
     }
 }
 
-/// The path that patches of the Deployment's container append to.
+/// The JSON pointer of the Deployment's container in patches.
 const ARGS: &str = "/spec/template/spec/containers/0/args/-";
 const ENV: &str = "/spec/template/spec/containers/0/env/-";
 const PORTS: &str = "/spec/template/spec/containers/0/ports/-";

@@ -1,12 +1,12 @@
-//! CustomResourceDefinitions: from what kube's derive says to what controller-gen would have written.
+//! CustomResourceDefinitions: completes the output of kube's derive to the output of controller-gen ([`Crd`]).
 //!
-//! Knows no file beyond its name. A derived definition has no `listKind`, no `apiVersion`, `kind` and `metadata` at
-//! the root of its schema, formats that the API server does not know (`uint32`), a title on every type, and
-//! conditions without the rules of `metav1.Condition`; [`Crd::complete`] gives it all of them.
+//! A derived definition lacks `listKind`, `apiVersion`, `kind` and `metadata` at the root of its schema, has formats
+//! that the API server does not know (`uint32`) and a title on every type, and lacks the rules of `metav1.Condition`.
+//! [`Crd::complete`] corrects all of these.
 
 use serde_json::{Map, Value, json};
 
-/// Formats of unsigned and small integers, which OpenAPI does not know, and what to write in their place.
+/// Formats of unsigned and small integers, which OpenAPI does not know, and their replacements.
 const INTEGER_FORMATS: [(&str, &str); 9] = [
     ("uint8", "int32"),
     ("uint16", "int32"),
@@ -36,10 +36,10 @@ More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-
 #[error("a CustomResourceDefinition of the operator has no `{0}`")]
 pub struct IncompleteCrd(&'static str);
 
-/// The versions of a kind do not fit together.
+/// The versions of a kind contradict each other.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// Something that a kind has once differs between its versions.
+    /// A property that all versions of a kind share differs between them.
     #[error("the versions of {kind} differ in `{field}`: {left} and {right}; give their types the same")]
     Differs {
         /// The kind.
@@ -64,7 +64,7 @@ pub enum JoinError {
     },
 }
 
-/// Properties that all versions of a kind share.
+/// The properties that all versions of a kind share.
 const COMMON: [(&str, &str); 5] = [
     ("/spec/group", "group"),
     ("/spec/names/kind", "kind"),
@@ -84,10 +84,10 @@ pub struct Crd {
 // === impl Crd ===
 
 impl Crd {
-    /// Completes a derived definition. `annotation` says in the file which tool made it.
+    /// Completes a derived definition. `annotation` names the tool that generated the file.
     ///
     /// # Errors
-    /// When the definition names no group, kind or plural.
+    /// Returns an error if the definition names no group, kind or plural.
     pub fn complete(mut value: Value, annotation: Option<(&str, &str)>) -> Result<Self, IncompleteCrd> {
         let text = |pointer: &str, what: &'static str| {
             let found = value.pointer(pointer).and_then(Value::as_str);
@@ -107,10 +107,10 @@ impl Crd {
         Ok(Self { group, plural, value })
     }
 
-    /// Adds the versions of another definition of the same kind; one that is there already is replaced.
+    /// Adds the versions of another definition of the same kind; an existing version is replaced.
     ///
     /// # Errors
-    /// When the two are not of one kind, or differ in what a kind has once.
+    /// Returns an error if the two define different kinds, or differ in a shared property.
     pub fn join(&mut self, other: Self) -> Result<(), JoinError> {
         for (pointer, field) in COMMON {
             let (left, right) = (self.value.pointer(pointer), other.value.pointer(pointer));
@@ -140,7 +140,7 @@ impl Crd {
     /// Checks that objects are stored in exactly one version.
     ///
     /// # Errors
-    /// When they are in none or in several.
+    /// Returns an error if objects are stored in no version or in several.
     pub fn check_storage(&self) -> Result<(), JoinError> {
         let versions = self.value.pointer("/spec/versions").and_then(Value::as_array);
         let stored: Vec<String> = versions
@@ -158,8 +158,9 @@ impl Crd {
         }
     }
 
-    /// Cuts descriptions to `limit` characters; 0 removes them. Without a limit they stay whole, unless the definition
-    /// would not fit into the annotation that `kubectl apply` keeps it in. The limit that they were cut to.
+    /// Cuts descriptions to `limit` characters; 0 removes them. Without a limit they are kept, unless the definition
+    /// would not fit into the `last-applied-configuration` annotation of `kubectl apply`. Returns the limit that was
+    /// applied.
     pub fn shorten(&mut self, limit: Option<usize>) -> Option<usize> {
         if let Some(limit) = limit {
             shorten(&mut self.value, limit);
@@ -189,7 +190,7 @@ impl Crd {
         self.versions_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Short names and categories are those of all versions together.
+    /// Short names and categories are the union of those of all versions.
     fn join_names(&mut self, other: &Self, list: &str) {
         let pointer = format!("/spec/names/{list}");
         let words = |crd: &Self| {
@@ -207,20 +208,20 @@ impl Crd {
         }
     }
 
-    /// The definition as a JSON tree.
+    /// Returns the definition as a JSON tree.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The name of its file, as controller-gen has it: `<group>_<plural>.yaml`.
+    /// Returns the file name that controller-gen uses: `<group>_<plural>.yaml`.
     pub fn file_name(&self) -> String {
         format!("{}_{}.yaml", self.group, self.plural)
     }
 }
 
-/// The most bytes of all annotations of an object, less some for the others: `kubectl apply` keeps the object there.
+/// The size limit of all annotations of an object, less a reserve for others: `kubectl apply` stores the object there.
 const APPLY_LIMIT: usize = 256 * 1024 - 1024;
-/// Lengths of descriptions that are tried in turn.
+/// The description limits that are tried in order.
 const SHORTER: [usize; 4] = [1000, 300, 100, 40];
 
 /// Cuts the descriptions of all schemas of a definition.
@@ -245,7 +246,7 @@ fn shorten_schema(schema: &mut Value, limit: usize) {
     inner_schemas(node).for_each(|schema| shorten_schema(schema, limit));
 }
 
-/// The text up to the limit, and up to the last sentence in it if there is one.
+/// Returns the text up to the limit, cut after its last complete sentence if there is one.
 fn cut(text: &str, limit: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(limit) else {
         return text.to_owned();
@@ -356,7 +357,7 @@ fn complete_schema(schema: &mut Value) {
     inner_schemas(node).for_each(complete_schema);
 }
 
-/// The schemas directly inside a schema.
+/// Returns the schemas directly inside a schema.
 fn inner_schemas(node: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     node.iter_mut()
         .flat_map(|(key, value)| -> Box<dyn Iterator<Item = &mut Value>> {
@@ -369,7 +370,7 @@ fn inner_schemas(node: &mut Map<String, Value>) -> impl Iterator<Item = &mut Val
         })
 }
 
-/// No blank line around, no space at the end of a line; an empty description goes.
+/// Removes blank lines around the description and spaces at line ends; removes an empty description.
 fn clean_description(node: &mut Map<String, Value>) {
     let Some(Value::String(description)) = node.get_mut("description") else {
         return;
@@ -410,7 +411,7 @@ fn is_condition(schema: &Value) -> bool {
     properties.len() == known.len() && known.iter().all(|name| properties.contains_key(*name))
 }
 
-/// The schema of `metav1.Condition`, with the rules that the Go type carries as markers.
+/// Returns the schema of `metav1.Condition`, with the rules that the Go type carries as markers.
 pub fn condition_schema() -> Value {
     json!({
         "description": "Condition contains details for one aspect of the current state of this API Resource.",

@@ -2,7 +2,7 @@
 
 use diffy::DiffOptions;
 
-/// Returns the unified diff from `old` to `new`; empty if they are equal. The path stands in its head; the head of a new
+/// Returns the unified diff from `old` to `new`; empty if they are equal. The header has the path; the header of a new
 /// file has `/dev/null` as the old path.
 ///
 /// ```

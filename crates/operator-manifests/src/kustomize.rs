@@ -1,7 +1,7 @@
-//! Kustomize trees: rendered ([`build`]), and edited where they belong to the user: comments, order and layout stay.
+//! Kustomize trees: renders them ([`build`]) and edits the user's kustomizations, keeping comments, order and layout.
 //!
-//! When a kustomization is edited, the place is found through the YAML tree, the text is changed there alone, and the result is read back: an edit
-//! that would not give exactly the old content with or without the entry is refused.
+//! An edit finds the place through the YAML tree, changes the text only there, and reads the result back. It is
+//! rejected if the result is not exactly the old content with or without the entry.
 
 pub mod build;
 mod kustomization;
@@ -17,28 +17,29 @@ use serde_json::{Map, Value};
 
 use crate::render;
 
-/// Why a kustomization could not be edited.
+/// An error of an edit of a kustomization.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The file is not YAML.
     #[error("it is not valid YAML: {0}")]
     Parse(String),
-    /// The key holds something else than a list, or the file has a form that cannot be edited in place.
+    /// The key does not hold a list, or the file has a form that cannot be edited in place.
     #[error("its `{key}` is not a list that can be edited in place; {action} `- {entry}` by hand")]
     Layout {
         /// The key of the list.
         key: String,
-        /// The action for the entry: add or remove.
+        /// The edit to make by hand: add or remove.
         action: &'static str,
         /// The entry.
         entry: String,
     },
 }
 
-/// Adds `entry` at the end of the top-level list `key`, or makes the list; `None` when the entry is there already.
+/// Adds `entry` at the end of the top-level list `key`, which is created if missing. Returns `None` if the entry
+/// exists.
 ///
 /// An entry is text, such as a resource's path, or an object, such as a patch. Objects with the same `path` are the
-/// same entry: what the user wrote beside it stays.
+/// same entry; the user's other fields are kept.
 ///
 /// ```
 /// let text = "resources:\n# the roles\n- ../rbac\n";
@@ -59,7 +60,8 @@ pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>,
     verified(edited, &expected, key, "add", entry).map(Some)
 }
 
-/// Removes `entry` from the top-level list `key`, and the key with the last entry; `None` when it is not there.
+/// Removes `entry` from the top-level list `key`, and the key with its last entry. Returns `None` if the entry is
+/// missing.
 ///
 /// ```
 /// let text = "resources:\n# the roles\n- ../rbac\n- ../crd # the kinds\n";
@@ -68,7 +70,7 @@ pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>,
 /// ```
 ///
 /// # Errors
-/// If the text is not YAML, or the list has a form that cannot be edited in place.
+/// Returns an error if the text is not YAML, or the list has a form that cannot be edited in place.
 pub fn remove_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>, EditError> {
     let before = parse(text)?;
     let Some(index) = position(&before, key, entry) else {
@@ -80,7 +82,7 @@ pub fn remove_entry(text: &str, key: &str, entry: &Value) -> Result<Option<Strin
     verified(edited, &expected, key, "remove", entry).map(Some)
 }
 
-/// Returns true if the top-level list `key` contains the entry.
+/// Returns true if the top-level list `key` has the entry.
 ///
 /// # Errors
 /// If the text is not YAML.
@@ -104,7 +106,7 @@ fn verified(
         })
 }
 
-/// An entry as it can be written in one line.
+/// Returns the entry as it is written in one line.
 fn one_line(entry: &Value) -> String {
     match entry {
         Value::String(_) => render::yaml(entry).trim_end().to_owned(),

@@ -1,17 +1,16 @@
 //! Kubernetes manifests of an operator as typed values: custom resource definitions, RBAC, the kustomize tree.
 //!
-//! Values go in, values or text come out; nothing here reads a file, a clock or a cluster. The modules, in
-//! the order in which data passes through them:
+//! All functions are pure: they do not access files, clocks or clusters. The modules, in the order of the data flow:
 //!
 //! * [`operator`]: the description that an operator prints (`<operator> manifests`), as JSON;
 //! * [`crd`]: completes a derived CustomResourceDefinition to what controller-gen would have written;
-//! * [`types`]: the Rust type and field that a part of a definition comes from;
-//! * [`webhook`]: configurations of webhooks;
-//! * [`rbac`]: merges the permissions that controllers ask for into roles;
-//! * [`config`]: the kustomize tree of an operator as a function of what it is;
-//! * [`kustomize`]: edits `kustomization.yaml` files and keeps the comments of their owner;
+//! * [`types`]: finds the Rust type and field of a part of a definition;
+//! * [`webhook`]: webhook configurations;
+//! * [`rbac`]: merges the permissions of controllers into roles;
+//! * [`config`]: the kustomize tree of an operator;
+//! * [`kustomize`]: renders trees, and edits `kustomization.yaml` files without losing comments;
 //! * [`render`]: YAML in the form of the Kubernetes tools (sorted keys, sequences not indented, lines folded);
-//! * [`diff`]: a change as a unified diff.
+//! * [`diff`]: unified diffs.
 //! ```
 //! use operator_manifests::rbac::{Rule, roles};
 //! use operator_manifests::render::documents;

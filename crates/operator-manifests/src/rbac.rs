@@ -1,8 +1,7 @@
-//! Permissions: what controllers ask for, merged into the roles that grant it.
+//! Permissions: merges the rules of controllers into roles ([`Rule`]).
 //!
-//! Knows no YAML and no file. The merging follows controller-gen's `rbac` generator, so that a role is the same
-//! whichever tool wrote it: requests are split to one group and resource each, joined again where they say the
-//! same, and sorted.
+//! The merging follows controller-gen's `rbac` generator, so that both tools write the same role: rules are split by
+//! group and resource, equal ones are joined, and the result is sorted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,29 +11,29 @@ use serde_json::{Value, json};
 pub mod check;
 pub mod marker;
 
-/// One request for permission, as a controller states it.
+/// One permission that a controller declares.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Rule {
-    /// The API groups; `core` and the empty text are both the core group.
+    /// The API groups; `core` and the empty string are both the core group.
     #[serde(alias = "groups")]
     pub api_groups: Vec<String>,
-    /// The plural resource names, with `/subresource` where one is meant.
+    /// The plural resource names, with `/subresource` for a subresource.
     pub resources: Vec<String>,
-    /// The objects that the request is limited to; empty is all.
+    /// The names that the rule is limited to; empty means all.
     pub resource_names: Vec<String>,
-    /// Paths that are no resources, such as `/metrics`.
+    /// Non-resource URLs, such as `/metrics`.
     #[serde(rename = "nonResourceURLs", alias = "nonResourceUrls", alias = "urls")]
     pub non_resource_urls: Vec<String>,
-    /// The verbs; `*` stands for all.
+    /// The verbs; `*` means all.
     pub verbs: Vec<String>,
-    /// The namespace that the request is limited to; `None` is the whole cluster.
+    /// The namespace that the rule is limited to; `None` means the whole cluster.
     pub namespace: Option<String>,
-    /// The name of the role that the rule belongs to; `None` is the role of the operator.
+    /// The role that the rule belongs to; `None` means the role of the operator.
     pub role_name: Option<String>,
 }
 
-/// One entry of a role: sets of words that combine freely.
+/// One entry of a role; its sets combine freely.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Grant {
     groups: BTreeSet<String>,
@@ -44,7 +43,8 @@ struct Grant {
     verbs: BTreeSet<String>,
 }
 
-/// The roles that grant all rules: a ClusterRole for the rules without a namespace, then a Role a namespace.
+/// Returns the roles that grant all rules: a ClusterRole for the rules without a namespace, then one Role for each
+/// namespace.
 ///
 /// ```
 /// use operator_manifests::rbac::{Rule, roles};
@@ -71,7 +71,7 @@ pub fn roles(name: &str, rules: &[Rule]) -> Vec<Value> {
         .collect()
 }
 
-/// A role that grants nothing yet: a Role in a namespace, or a ClusterRole.
+/// Returns a role that grants nothing yet: a Role in a namespace, or a ClusterRole.
 pub fn empty_role(name: &str, namespace: Option<&str>) -> Value {
     role(name, namespace, &[])
 }
@@ -102,7 +102,7 @@ fn merged(rules: &[&Rule]) -> Vec<Grant> {
     grants
 }
 
-/// One grant for each group and resource, and one for each URL.
+/// Returns one grant for each group and resource, and one for each URL.
 fn split(rule: &Rule) -> Vec<Grant> {
     let set = |words: &[String]| words.iter().cloned().collect::<BTreeSet<_>>();
     let one = |word: String| BTreeSet::from([word]);

@@ -1,3 +1,3 @@
-//! Manifests as YAML text: the writers of [`apimachinery::yaml`] under the names of this crate.
+//! Manifests as YAML text: re-exports the writers of [`apimachinery::yaml`].
 
 pub use apimachinery::yaml::{commented, to_documents as documents, to_string as yaml};

@@ -1,25 +1,25 @@
-//! The Rust types that a definition is made of: which field a part of it comes from, and what no definition can say.
+//! The Rust types of a definition: maps fields of a schema to types, and finds types that a definition cannot express.
 //!
-//! Works on the schema of the types themselves, where each type is a definition in `$defs`, before kube's derive puts
-//! them into each other and rewrites them for the API server.
+//! The input is the schema of the types themselves, with one definition in `$defs` for each type, before kube's derive
+//! inlines and rewrites it for the API server.
 
 use serde_json::{Map, Value};
 
 use crate::operator::TypeSchema;
 
-/// A field of a type, or a variant of an enum; the type alone where it is about all of it.
+/// A field of a type, a variant of an enum, or a type as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {
-    /// The type, by its name in the schema, which is that in Rust unless an attribute says otherwise.
+    /// The name of the type in the schema, which is the Rust name unless an attribute renames it.
     pub type_name: String,
-    /// The field as it is in JSON.
+    /// The JSON name of the field.
     pub name: Option<String>,
 }
 
-/// A property of a type that API servers reject, or store differently.
+/// A type that the API server rejects, or accepts with another meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// True if it is refused.
+    /// True if the API server rejects it.
     pub is_error: bool,
     /// The kind of finding, such as `tagged-enum`.
     pub rule: &'static str,
@@ -27,14 +27,14 @@ pub struct Finding {
     pub field: Field,
     /// The problem.
     pub message: &'static str,
-    /// The correction.
+    /// The recommended replacement.
     pub fix: &'static str,
 }
 
 /// The prefix of references to types.
 const DEFINITIONS: &str = "#/$defs/";
 
-/// The fields through which a path of a definition leads, from the kind inwards.
+/// Returns the fields through which a path of a definition leads, from the kind inwards.
 ///
 /// ```
 /// use operator_manifests::{operator::TypeSchema, types::fields_at};
@@ -86,7 +86,7 @@ pub fn fields_at(types: &TypeSchema, path: &str) -> Vec<Field> {
     fields
 }
 
-/// Returns the problems of the types of a kind, each type once. Types of Kubernetes itself are not checked.
+/// Returns the findings about the types of a kind, each type once. Types of Kubernetes itself are skipped.
 pub fn lint(types: &TypeSchema) -> Vec<Finding> {
     let mut findings = Vec::new();
     let definitions = types.schema.get("$defs").and_then(Value::as_object);
@@ -116,7 +116,7 @@ pub fn lint(types: &TypeSchema) -> Vec<Finding> {
     findings
 }
 
-/// A finding that is not anywhere yet.
+/// A finding without a location.
 struct Rule {
     is_error: bool,
     name: &'static str,
@@ -218,12 +218,12 @@ fn lint_type(schema: &Value, field: &Field, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A type or null, as `Option` makes it.
+/// Returns the inner type of a nullable type, as `Option` generates it.
 fn is_optional(variants: &[Value]) -> bool {
     variants.len() == 2 && variants.iter().any(|variant| variant["type"] == "null")
 }
 
-/// Returns the problem of the variants of an enum.
+/// Returns the findings about the variants of an enum.
 fn enum_rule(variants: &[Value]) -> Option<Rule> {
     let properties = |variant: &Value| variant.get("properties").and_then(Value::as_object).cloned();
     let objects: Vec<Map<String, Value>> = variants.iter().filter_map(properties).collect();
@@ -294,7 +294,7 @@ fn is_large(node: &Map<String, Value>) -> bool {
         && maximum.is_none_or(|maximum| maximum > 9.3e18)
 }
 
-/// The fields of a type, those of the variants of an enum among them.
+/// Returns the fields of a type, including those of the variants of an enum.
 fn each_field(schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, schema) in properties.into_iter().flatten() {
@@ -325,13 +325,13 @@ impl Rule {
 // === impl TypeSchema ===
 
 impl TypeSchema {
-    /// The name of the type of the kind, without its path.
+    /// Returns the name of the type of the kind, without its path.
     pub fn name(&self) -> &str {
         let name = self.type_name.rsplit("::").next();
         name.unwrap_or(&self.type_name)
     }
 
-    /// The types in it, that of the kind first.
+    /// Returns the types in it, that of the kind first.
     pub fn type_names(&self) -> impl Iterator<Item = &str> {
         let definitions = self.schema.get("$defs").and_then(Value::as_object);
         let names = definitions.into_iter().flatten().map(|(name, _)| name.as_str());
@@ -392,10 +392,10 @@ struct Node<'a> {
 // === impl Node ===
 
 impl<'a> Node<'a> {
-    /// Follows references, and through `Option`.
+    /// Follows references, and unwraps `Option`.
     fn resolved(self, types: &'a TypeSchema) -> Self {
         let mut node = self;
-        // As many steps as any chain of references can have.
+        // The number of steps is limited to that of the longest chain of references.
         for _ in 0..64 {
             let reference = node.schema.get("$ref").and_then(Value::as_str);
             if let Some((type_name, schema)) = reference.and_then(|reference| types.definition(reference)) {
@@ -414,7 +414,8 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// A property, and the type that has it: of the schema, of the variants of an enum, or of a flattened type.
+    /// Returns a property and the type that declares it: of the schema, of a variant of an enum, or of a flattened
+    /// type.
     fn property(self, types: &'a TypeSchema, name: &str) -> Option<(&'a str, Self)> {
         let node = self.resolved(types);
         if let Some(schema) = node.schema.get("properties").and_then(|all| all.get(name)) {

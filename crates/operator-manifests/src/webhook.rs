@@ -1,11 +1,11 @@
-//! Webhook configurations: the registration of an operator's webhooks with the API server.
+//! Webhook configurations of an operator.
 //!
-//! The names and the form are controller-gen's; the Service is named as `config/webhook` has it, and kustomize gives it
-//! the names of the project.
+//! The names and the form are those of controller-gen; the Service has its name in `config/webhook`, and kustomize adds
+//! the prefix of the project.
 
 use serde_json::{Value, json};
 
-/// The subject of a webhook in kubebuilder's conventions: one version of a kind.
+/// One version of a kind that has kubebuilder's default webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The whole API group.
@@ -18,7 +18,7 @@ pub struct Target<'a> {
     pub plural: &'a str,
 }
 
-/// The configurations with these entries, sorted by name; none for a list without entries.
+/// Returns the configurations with these entries, sorted by name; none if both lists are empty.
 ///
 /// ```
 /// let entry = serde_json::json!({"name": "vmemcached-v1.kb.io"});
@@ -46,12 +46,12 @@ pub fn configurations(mutating: &[Value], validating: &[Value]) -> Vec<Value> {
 // === impl Target ===
 
 impl Target<'_> {
-    /// The entry of its defaulting webhook.
+    /// Returns the entry of its defaulting webhook.
     pub fn mutating(&self) -> Value {
         self.entry("mutate")
     }
 
-    /// The entry of its validating webhook.
+    /// Returns the entry of its validating webhook.
     pub fn validating(&self) -> Value {
         self.entry("validate")
     }

@@ -1,4 +1,4 @@
-//! Derived definitions are completed to what controller-gen writes.
+//! Completed definitions equal the output of controller-gen.
 
 use operator_manifests::crd::Crd;
 use operator_manifests::render::documents;

@@ -1,4 +1,4 @@
-//! Diffs are what `diff -u` would print.
+//! Diffs equal the output of `diff -u`.
 
 use operator_manifests::diff::unified;
 

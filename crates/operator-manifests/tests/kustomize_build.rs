@@ -1,4 +1,4 @@
-//! Our rendering of kustomize trees is kubectl's.
+//! Rendered kustomize trees equal the output of kubectl.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -9,7 +9,7 @@ use operator_manifests::kustomize::build::{BuildError, Overrides, build};
 use operator_manifests::kustomize::order::sort_objects;
 use serde_json::Value;
 
-/// Files with their path in front: `== path`.
+/// Files with their path as a header: `== path`.
 fn split(text: &str) -> Vec<(String, String)> {
     let parts = text.split("== ").skip(1);
     let files = parts.map(|part| part.split_once('\n').unwrap());

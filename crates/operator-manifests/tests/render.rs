@@ -1,4 +1,4 @@
-//! The YAML that is written reads back as the same tree, and looks as the Kubernetes tools write it.
+//! Written YAML reads back as the same tree, in the form of the Kubernetes tools.
 
 use operator_manifests::render::{documents, yaml};
 use proptest::prelude::*;

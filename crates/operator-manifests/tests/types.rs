@@ -1,4 +1,4 @@
-//! Problems of types that the definition does not show, found in the schema of the types.
+//! Findings about types that no definition can express, with their type and field.
 
 #![expect(
     clippy::unwrap_used,

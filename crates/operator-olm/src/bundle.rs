@@ -131,9 +131,10 @@ pub struct Bundle {
     pub manifests: Vec<Manifest>,
     /// The index of the ClusterServiceVersion among the manifests.
     csv_index: usize,
-    /// The ClusterServiceVersion as its Go struct has it: texts where texts are wanted, no unknown fields, no nulls.
+    /// The ClusterServiceVersion as decoded by its Go struct: scalars converted to strings where the type is string, no
+    /// unknown fields, no nulls.
     pub csv: Value,
-    /// The CustomResourceDefinitions as their Go structs have them, with the indexes of their manifests.
+    /// The CustomResourceDefinitions as decoded by their Go structs, with the indexes of their manifests.
     pub crds: Vec<(usize, Value)>,
     /// `metadata/dependencies.yaml` if it can be read.
     pub dependencies: Option<Manifest>,
@@ -193,7 +194,7 @@ impl Bundle {
     }
 }
 
-/// Returns the text at a JSON pointer, or an empty string.
+/// Returns the string at a JSON pointer; empty if it is missing.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -26,7 +26,7 @@ pub use validate::{Index, validate};
 /// Returns the package and the version of a bundle.
 ///
 /// # Errors
-/// If the bundle has not exactly one property `olm.package`, or its version is not a semantic version.
+/// Returns an error if the bundle has not exactly one property `olm.package`, or its version is not a semantic version.
 pub fn package_version(bundle: &Bundle) -> Result<(String, version::Version), String> {
     let name = quote(&bundle.name);
     let packages = property::packages(&bundle.properties)
@@ -111,7 +111,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Returns the entries, which are none if the field is missing.
+    /// Returns the entries; empty if the field is missing.
     pub fn entries(&self) -> &[Entry] {
         self.entries.as_deref().unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! Typed decoding: the shape of a value, as `encoding/json` decodes it into a Go struct after sigs.k8s.io/yaml.
 //!
-//! A number or a boolean where a text is wanted is taken as text; any other value of the wrong type is an error.
+//! A number or a boolean is accepted for a string field; any other value of the wrong type is an error.
 
 use apimachinery::go;
 use apimachinery::quantity::Quantity;
@@ -36,7 +36,7 @@ pub(crate) struct DecodeError {
     pub(crate) message: String,
 }
 
-/// Returns the value as the struct has it: without unknown fields and nulls, with texts where texts are wanted.
+/// Returns the value as decoded by the struct: without unknown fields and nulls, with scalars converted to strings.
 pub(crate) fn decode(shape: Shape, value: &Value) -> Result<Value, DecodeError> {
     Decoder {
         pointer: String::new(),

@@ -18,7 +18,7 @@ impl Manifest {
         &self.document.value
     }
 
-    /// Returns the text at a JSON pointer, or an empty string.
+    /// Returns the string at a JSON pointer; empty if it is missing.
     pub fn text(&self, pointer: &str) -> &str {
         let value = self.document.value.pointer(pointer);
         value.and_then(Value::as_str).unwrap_or_default()
@@ -80,7 +80,7 @@ pub(crate) fn first(content: &[u8]) -> Result<Option<Document>, String> {
     Ok(Some(documents.into_iter().next().unwrap_or_default()))
 }
 
-/// The text up to the first line `---` that follows content, as the YAML reader of Kubernetes splits a stream.
+/// Returns the text up to the first line `---` that follows content, as the YAML reader of Kubernetes splits a stream.
 fn first_chunk(text: &str) -> &str {
     let mut end = 0;
     let mut has_content = false;

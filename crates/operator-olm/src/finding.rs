@@ -32,9 +32,9 @@ pub struct Finding {
     pub kind: &'static str,
     /// The level.
     pub level: Level,
-    /// The field, empty where the finding is not about one field.
+    /// The field; empty if the finding is not about one field.
     pub field: String,
-    /// The value; `None` leaves it out of the message.
+    /// The value; `None` omits it from the message.
     pub value: Option<String>,
     /// The text.
     pub detail: String,

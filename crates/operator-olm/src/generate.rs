@@ -47,7 +47,7 @@ pub struct Generated {
     pub scorecard: Option<Value>,
     /// Messages, in the texts of the Go program.
     pub log: Vec<Message>,
-    /// Objects of the input that are not part of the bundle and are not described by it: `Kind name`.
+    /// Objects of the input that the bundle neither contains nor describes: `Kind name`.
     pub dropped: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct Message {
 pub enum Level {
     /// For information.
     Info,
-    /// The bundle may not be what its author wants.
+    /// The bundle may not work as intended.
     Warning,
     /// The bundle is invalid.
     Error,
@@ -466,7 +466,8 @@ fn file_name(object: &Value) -> String {
         let name = apimachinery::object::name(object);
         format!("{name}_{group}{version}_{}.yaml", kind.to_lowercase())
     };
-    // Names of objects such as `system:auth` are no names of files everywhere, and must not lead to other directories.
+    // Names of objects such as `system:auth` are not valid file names everywhere, and must not lead to other
+    // directories.
     name.replace(['/', '\\'], "_")
 }
 

@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager data as pure logic, without I/O and clocks; only [`files::read`] reads a directory.
+//! Operator Lifecycle Manager data as pure functions, without I/O and clocks; only [`files::read`] reads a directory.
 //!
 //! * [`bundle`]: registry+v1 bundles with the positions of their nodes
 //! * [`validator`] and [`finding`]: the checks of `bundle validate`

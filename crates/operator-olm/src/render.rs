@@ -13,7 +13,7 @@ use crate::catalog::{self, Property, RelatedImage};
 /// Renders a bundle. With an empty image the document contains the objects, so that OLM needs no image.
 ///
 /// # Errors
-/// A kind that the bundle owns is not defined in it, or a name or property has no valid form.
+/// Returns an error if a kind that the bundle owns is not defined in it, or a name or property is invalid.
 pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
     check_texts(bundle)?;
     let provided = provided(bundle);
@@ -199,7 +199,7 @@ fn check_owned(bundle: &Bundle, provided: &[Kind<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses values of other types where a text is needed; elsewhere they are read as text.
+/// Rejects values of other types for a string field; elsewhere they are converted to strings.
 fn check_texts(bundle: &Bundle) -> Result<(), String> {
     let csv = bundle.csv_manifest().value();
     let fault = |value: &Value, field: &str| {

@@ -1,4 +1,4 @@
-//! Catalog templates: short descriptions from which catalogs are made.
+//! Catalog templates: short descriptions from which catalogs are generated.
 
 mod basic;
 mod semver;
@@ -40,7 +40,7 @@ pub fn semver(text: &str, bundle: &RenderBundle<'_>) -> Result<Catalog, String> 
     semver::render(text, bundle)
 }
 
-/// Renders an `olm.template.basic` template: the bundles of a catalog are given by image alone.
+/// Renders an `olm.template.basic` template: the bundles of a catalog are given only by their image.
 ///
 /// # Errors
 /// The text of `opm` for a template that cannot be read or a bundle that cannot be rendered.

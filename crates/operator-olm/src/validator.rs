@@ -36,7 +36,7 @@ pub(crate) use object_metadata::SUPPORTED;
 pub struct Options {
     /// The values of `--optional-values`.
     pub values: BTreeMap<String, String>,
-    /// The categories that replace the standard ones, where they are configured.
+    /// The categories that replace the standard ones, if they are configured.
     pub categories: Option<Vec<String>>,
     /// The content of the file that the value `index-path` names, or the reason why it cannot be read.
     pub index: Option<Result<String, String>>,
@@ -160,7 +160,7 @@ pub fn validate_with(name: &str, bundle: &Bundle) -> Vec<Finding> {
     }
 }
 
-/// Orders the findings of a validator as the command prints them.
+/// Sorts the findings of a validator as the command prints them.
 pub fn warnings_first(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.level);
     findings

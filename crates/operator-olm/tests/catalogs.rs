@@ -27,7 +27,7 @@ fn file<'a>(case: &'a Value, name: &str) -> &'a str {
     op["text"].as_str().unwrap()
 }
 
-/// Cuts the part of an error that is the Go decoder's own.
+/// Cuts the part of an error that comes from Go's decoder.
 fn shortened(text: &str) -> String {
     let ends = ["json: ", "yaml: "].map(|decoder| text.find(decoder));
     let end = ends.into_iter().flatten().min().unwrap_or(text.len());

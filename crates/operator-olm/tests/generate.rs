@@ -44,7 +44,7 @@ fn log(messages: &[Message]) -> Value {
             Level::Warning => "warning",
             Level::Error => "error",
         };
-        // As logrus writes a text.
+        // Formats a text as logrus does.
         format!("level={level} msg={:?}", message.text).into()
     });
     Value::Array(lines.collect())

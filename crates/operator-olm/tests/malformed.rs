@@ -11,7 +11,7 @@ mod recording;
 
 use recording::{Recording, on_all_cores};
 
-/// Loads a bundle and runs everything; the number of findings, or `None` for a bundle that cannot be loaded.
+/// Loads a bundle and runs everything; returns the number of findings, or `None` if the bundle cannot be loaded.
 fn run(files: &Files) -> Option<usize> {
     let format = validator::format(files).len();
     let bundle = bundle::load(files).ok()?;

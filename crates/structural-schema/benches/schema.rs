@@ -1,4 +1,4 @@
-//! Costs of definitions and custom resources, without a server.
+//! Benchmarks of definitions and custom resources without a server.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark whose input is refused measures nothing"
@@ -12,7 +12,7 @@ fn main() {
     divan::main();
 }
 
-/// The schema of one part: 25 lines of YAML.
+/// Returns the schema of one part: 25 lines of YAML.
 fn part(index: usize) -> Value {
     json!({
         "type": "object",
@@ -31,7 +31,7 @@ fn part(index: usize) -> Value {
     })
 }
 
-/// A definition of 10,000 lines, if it is written as YAML.
+/// Returns a definition that has 10,000 lines as YAML.
 fn large_definition() -> Value {
     let parts: Map<String, Value> = (0..400)
         .map(|index| (format!("part{index}"), part(index)))
@@ -49,7 +49,7 @@ fn large_definition() -> Value {
     crd
 }
 
-/// The schema of a list of parts.
+/// Returns the schema of a list of parts.
 fn parts_schema(rules: &Value) -> Schema {
     let mut item = part(0);
     item["x-kubernetes-validations"] = rules.clone();
@@ -137,7 +137,7 @@ fn evaluate_10_000_rules(bencher: Bencher<'_, '_>) {
     bencher.bench(|| schema.validate(&object, None));
 }
 
-/// The same as above without the rules: what is left is theirs.
+/// Returns the same without the rules; the difference is their cost.
 #[divan::bench]
 fn validate_5_000_parts(bencher: Bencher<'_, '_>) {
     let (schema, object) = (parts_schema(&json!([])), parts_object(5000));

@@ -1,4 +1,4 @@
-//! Properties that hold for any bytes; shared by the fuzz targets and a test that tries some.
+//! Properties that hold for any input; shared by the fuzz targets and the test `fuzz`.
 
 use apimachinery::jsonpath;
 use kubernetes_cel::{self as cel, types::Type};
@@ -24,8 +24,7 @@ fn definition_of(schema: &Value) -> Value {
     crd
 }
 
-/// No schema and no object make anything panic; what is pruned and defaulted once stays as it is; a schema does not
-/// differ from itself.
+/// No schema and no object cause a panic; pruning and defaulting are idempotent; a schema does not differ from itself.
 pub(crate) fn definition(bytes: &[u8]) {
     let Some([schema, object, old]) = parts::<3>(bytes) else {
         return;
@@ -60,7 +59,7 @@ pub(crate) fn definition(bytes: &[u8]) {
     assert_eq!(once, pruned);
     let _ = schema.check(&object, Some(&old));
     let _ = schema.check_status(&object, Some(&old));
-    // An unchanged value is never rejected.
+    // Unchanged values are never rejected.
     let fresh = schema.check(&object, None);
     if fresh.errors.is_empty() {
         assert!(has_transition(&source) || schema.check(&object, Some(&object)).errors.is_empty());
@@ -71,7 +70,7 @@ fn has_transition(source: &Value) -> bool {
     source.to_string().contains("oldSelf")
 }
 
-/// No text makes the parser, the checker or the evaluation panic or run for long; an issue can be described.
+/// No text makes the parser, the checker or the evaluation panic or run for long; every issue has a description.
 pub(crate) fn expression(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else {
         return;
@@ -119,7 +118,7 @@ pub(crate) fn rule(bytes: &[u8]) {
     }
 }
 
-/// No pattern makes a definition or the check of a text panic or run for long.
+/// No pattern makes a definition or the check of a string panic or run for long.
 pub(crate) fn pattern(bytes: &[u8]) {
     let Some([pattern, text]) = parts::<2>(bytes) else {
         return;

@@ -1,7 +1,8 @@
 //! CustomResourceDefinitions: their defaults and all checks of
-//! `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`, in its order and words.
+//! `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`, with the same order and texts.
 //!
-//! Objects are `apiextensions.k8s.io/v1` JSON. The server's own concerns (object metadata, immutable uid) are not here.
+//! Objects are `apiextensions.k8s.io/v1` JSON. Checks of the object metadata and the immutable uid belong to the
+//! server.
 
 mod column;
 mod conversion;
@@ -22,7 +23,7 @@ use crate::node::{self, Node};
 
 const MAX_DEPRECATION_WARNING: usize = 256;
 
-/// Fills in what the server fills in: singular and list names, the conversion strategy, stored versions.
+/// Sets the server's defaults: singular and list names, the conversion strategy, stored versions.
 pub fn default(crd: &mut Value) {
     default_spec(crd);
     default_stored_versions(crd);
@@ -47,7 +48,7 @@ fn default_stored_versions(crd: &mut Value) {
     }
 }
 
-/// The name of the version in which objects are stored.
+/// Returns the name of the storage version.
 fn storage_version(crd: &Value) -> Option<&Value> {
     versions(crd)
         .iter()
@@ -82,7 +83,7 @@ fn default_spec(crd: &mut Value) {
     }
 }
 
-/// The status of a new definition, whatever the client sent: nothing accepted yet, the storage version stored.
+/// Sets the status of a new definition, whatever the client sent: no accepted names, and the storage version stored.
 pub fn prepare_for_create(crd: &mut Value) {
     let stored = storage_version(crd).map_or(Value::Null, |name| json!([name]));
     if let Some(crd) = crd.as_object_mut() {
@@ -108,7 +109,7 @@ pub fn prepare_for_update(crd: &mut Value) {
     }
 }
 
-/// The errors of a new definition, whose defaults and status ([`prepare_for_create`]) are filled in.
+/// Returns the errors of a new definition with its defaults and status ([`prepare_for_create`]).
 pub fn validate_create(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_name(crd, &mut errors);
@@ -116,7 +117,7 @@ pub fn validate_create(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// The errors of a new definition but for those of its metadata.
+/// Returns the errors of a new definition but for those of its metadata.
 pub fn validate_new(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_spec(crd, false, &mut errors);
@@ -126,7 +127,7 @@ pub fn validate_new(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// The errors of a changed definition.
+/// Returns the errors of a changed definition.
 pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     let established = old
@@ -163,7 +164,7 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
     errors
 }
 
-/// The errors of a definition whose status is written: its accepted names. Stored versions are taken as they come.
+/// Returns the errors of a status update of a definition: its accepted names. Stored versions are not checked.
 pub fn validate_status_update(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     let names = crd.pointer("/status/acceptedNames").and_then(Value::as_object);
@@ -173,7 +174,7 @@ pub fn validate_status_update(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// Returns the warnings for the author of a definition: formats that are not checked and are new.
+/// Returns the warnings for the writer of a definition: new formats that are not validated.
 pub fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(|old| warnings(old, None)).unwrap_or_default();
     let mut warnings = unchecked_formats(crd);
@@ -232,7 +233,7 @@ fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
     );
 }
 
-/// Returns the errors in the name of a definition, which consists of the plural and the group.
+/// Returns the errors of the name of a definition, which consists of the plural and the group.
 pub fn name_problems(crd: &Value, name: &str) -> Vec<String> {
     let mut problems = names::dns1123_subdomain(name);
     let plural = text_at(crd, "/spec/names/plural");
@@ -371,7 +372,7 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
     }
 }
 
-/// Common parts of all versions are at the top of the server's internal form, and are reported there.
+/// Fields that are equal in all versions move to the top of the server's internal form, and are reported there.
 fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
     let Some(version) = list.first() else { return };
     if hoisted.schema {
@@ -391,7 +392,7 @@ fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, er
     }
 }
 
-/// The schema of a version.
+/// Returns the schema of a version.
 fn schema_of(version: &Value) -> Option<&Value> {
     version
         .pointer("/schema/openAPIV3Schema")
@@ -540,7 +541,7 @@ fn validate_schema(version: &Value, has_status: bool, path: &Path, errors: &mut 
     }
 }
 
-/// With a status subresource, `status` is validated on its own: keywords at the root would be lost.
+/// With a status subresource, `status` is validated separately: keywords at the root would be lost.
 fn validate_root_with_status(source: &Value, root: &Node, path: &Path, errors: &mut Vec<Error>) {
     const ALLOWED: &[&str] = &[
         "description",
@@ -643,7 +644,7 @@ fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
     }
 }
 
-/// Groups of the Kubernetes project need an annotation that says who approved the API.
+/// Groups of the Kubernetes project need an annotation with the approval of the API.
 fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text_at(crd, "/spec/group");

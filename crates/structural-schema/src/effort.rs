@@ -1,15 +1,15 @@
-//! A limit of the work that one request causes.
+//! Limits the work of one request ([`Effort`]).
 
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 
-/// The steps of all checks of one object: each takes some nanoseconds.
+/// The maximum number of steps of all checks of one object; a step takes nanoseconds.
 const STEPS: u64 = 200_000_000;
-/// The bytes of all errors of one object.
+/// The maximum size of all errors of one object in bytes.
 const TEXT: usize = 4 << 20;
 
-/// The work that is left.
+/// The remaining work.
 #[derive(Debug)]
 pub(crate) struct Effort {
     steps: Cell<u64>,
@@ -26,14 +26,14 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Takes some steps; reports whether there were so many left.
+    /// Takes some steps; returns true if enough were left.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         let left = self.steps.get().checked_sub(steps as u64);
         self.steps.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Takes some bytes of errors. Without any left there are no steps left either.
+    /// Takes some bytes of errors. Without remaining bytes there are no remaining steps either.
     pub(crate) fn report(&self, bytes: usize) {
         match self.text.get().checked_sub(bytes) {
             Some(left) => self.text.set(left),
@@ -45,7 +45,7 @@ impl Effort {
         self.steps.get() == 0
     }
 
-    /// Runs something that counts its own steps.
+    /// Runs a function that counts its own steps.
     pub(crate) fn run<T>(&self, run: impl FnOnce(&mut u64) -> T) -> T {
         let mut steps = self.steps.get();
         let result = run(&mut steps);
@@ -69,7 +69,7 @@ impl<'e> Place<'e> {
         }
     }
 
-    /// The place of a property or an item: this place with a text behind it.
+    /// Returns the place of a property or an item: this place with a text behind it.
     pub(crate) fn with(&self, text: &str) -> Self {
         let mut path = self.path.clone();
         apimachinery::field::append(&mut path, text);

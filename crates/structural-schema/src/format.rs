@@ -6,8 +6,8 @@ use apimachinery::go::{ip, url};
 use apimachinery::{names, time};
 use regex::Regex;
 
-/// Returns true if the server checks the format for values of this type, which may be empty. It ignores others with a
-/// warning.
+/// Returns true if the server checks the format for values of this type, which may be empty; other formats are ignored
+/// with a warning.
 pub(crate) fn is_recognized(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => is_text_format(format),
@@ -21,7 +21,7 @@ fn is_text_format(format: &str) -> bool {
     check_of(format).is_some()
 }
 
-/// Dashes in the name of a format do not count.
+/// Dashes in the name of a format are ignored.
 fn check_of(format: &str) -> Option<Check> {
     let letters = |name: &str| name.replace('-', "");
     let wanted = letters(format);
@@ -75,7 +75,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("k8s-long-name", |text| names::dns1123_subdomain(text).is_empty()),
 ];
 
-/// A constant pattern; `None` would mean a mistake in this file, which the tests would show.
+/// A constant pattern; `None` would be a mistake in this file, which the tests would find.
 type Constant = LazyLock<Option<Regex>>;
 
 static SSN: Constant = LazyLock::new(|| Regex::new(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$").ok());

@@ -1,8 +1,9 @@
-//! OpenAPI v3 structural schemas as Kubernetes treats them, as pure logic: check, prune, default, validate.
+//! OpenAPI v3 structural schemas of Kubernetes as pure functions: check, prune, default, validate.
 //!
 //! The modules in the order in which a custom resource passes through them: [`node`] (the schema as a tree), [`schema`]
-//! (what a server calls), `prune`, `metadata`, `default`, `validate`, `list_type` and `rule` (`x-kubernetes-validations`).
-//! [`crd`] checks the definitions themselves. Nothing here does I/O or reads a clock.
+//! (the entry point of a server, [`schema::Schema`]), `prune`, `metadata`, `default`, `validate`, `list_type` and
+//! `rule` (`x-kubernetes-validations`). [`crd`] checks the definitions themselves. Nothing here does I/O or reads a
+//! clock.
 //! ```
 //! use serde_json::json;
 //! use structural_schema::Schema;

@@ -1,4 +1,4 @@
-//! Lists that are sets or maps hold every item once.
+//! Checks that lists that are sets or maps have no duplicates.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 
 use crate::node::Node;
 
-/// The duplicates in all lists of `value` that are sets or maps.
+/// Returns the duplicates in all lists of `value` that are sets or maps.
 pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     walk(value, schema, path, &mut errors);
     errors
 }
 
-/// The most duplicates that are reported.
+/// The maximum number of reported duplicates.
 const MAX_ERRORS: usize = 1000;
 
 fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut Vec<Error>) {

@@ -1,4 +1,4 @@
-//! `metadata` of resources, embedded ones too: unknown fields dropped, wrong types refused, contents checked.
+//! `metadata` of resources and embedded resources: drops unknown fields, rejects wrong types, validates the content.
 
 use apimachinery::field::{Error, ErrorType, Path, append};
 use apimachinery::{go, names, time};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::node::Node;
 use crate::prune::report;
 
-/// An error in the metadata of an object: the value, and the message of Go's JSON decoder.
+/// An error of the metadata of an object: the value, and the message of Go's JSON decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", prefix(.path, .shown), .reason)]
 pub struct MalformedMetadata {
@@ -23,7 +23,7 @@ fn prefix(path: &str, shown: &Option<String>) -> String {
     }
 }
 
-/// The kinds of value that fields of `ObjectMeta` take.
+/// The types of the fields of `ObjectMeta`.
 enum Kind {
     Text,
     Integer,
@@ -71,7 +71,7 @@ const MANAGED_FIELDS: &[(&str, &str, &str)] = &[
     ("subresource", "string", "ManagedFieldsEntry"),
 ];
 
-/// Drops unknown fields of the root's metadata and refuses wrong types; the paths come back sorted.
+/// Drops unknown fields of the root's metadata and rejects wrong types; returns the paths, sorted.
 pub(crate) fn coerce_root(object: &mut Value) -> Result<Vec<String>, MalformedMetadata> {
     let Some(metadata) = object.get_mut("metadata") else {
         return Ok(Vec::new());
@@ -79,7 +79,7 @@ pub(crate) fn coerce_root(object: &mut Value) -> Result<Vec<String>, MalformedMe
     coerce_object_meta(metadata, "metadata", None)
 }
 
-/// Drops unknown fields of the metadata of embedded resources and refuses wrong types.
+/// Drops unknown fields of the metadata of embedded resources and rejects wrong types.
 pub(crate) fn coerce_embedded(
     value: &mut Value,
     schema: &Node,
@@ -158,7 +158,7 @@ fn coerce_resource(
     Ok(())
 }
 
-/// A path with further fields, as long as paths may be.
+/// Extends a path up to the length limit.
 fn shown_path(path: &str, fields: &[&str]) -> String {
     let mut path = path.to_owned();
     for field in fields {
@@ -202,7 +202,7 @@ fn coerce_object_meta(
     Ok(unknown)
 }
 
-/// Go leaves zero values out, but for pointers, of which only null is zero.
+/// Go omits zero values; of pointers, only null is zero.
 fn is_written_back(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => name == "creationTimestamp",
@@ -313,14 +313,14 @@ fn time_error(text: &str) -> String {
     format!("parsing time {quoted} as \"{layout}\": cannot parse {quoted} as \"2006\"")
 }
 
-/// The checks of embedded resources: apiVersion, kind and metadata.
+/// Returns the checks of embedded resources: apiVersion, kind and metadata.
 pub(crate) fn validate(value: &Value, schema: &Node, path: &Path, is_root: bool) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_value(value, schema, path, is_root, &mut errors);
     errors
 }
 
-/// The checks of a new object's own apiVersion, kind and metadata, its name included.
+/// Returns the errors of a new object's own apiVersion, kind and metadata, including its name.
 pub(crate) fn validate_root(object: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     let Some(map) = object.as_object() else {

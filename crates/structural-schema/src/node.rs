@@ -1,4 +1,4 @@
-//! A schema as a tree: every keyword of `JSONSchemaProps`, read once from JSON.
+//! A schema as a tree ([`Node`]): every keyword of `JSONSchemaProps`, parsed once from JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::format;
 
-/// Deeper schemas are refused: everything that walks a schema recurses.
+/// The maximum depth: all functions on schemas are recursive.
 pub const MAX_DEPTH: usize = 256;
 
-/// One schema: `JSONSchemaProps` with the keywords' own names.
+/// One schema: `JSONSchemaProps` with the names of the keywords.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// `type`, empty when absent.
@@ -25,7 +25,7 @@ pub struct Node {
     pub description: String,
     /// `nullable`.
     pub nullable: bool,
-    /// `default`; `null` counts as absent, as it does for the real server.
+    /// `default`; `null` counts as absent, as in the API server.
     pub default: Option<Value>,
     /// `properties`.
     pub properties: BTreeMap<String, Node>,
@@ -83,18 +83,18 @@ pub struct Node {
     pub map_type: Option<String>,
     /// `x-kubernetes-validations`.
     pub rules: Vec<Rule>,
-    /// Keywords that Kubernetes rejects, such as `$ref`.
+    /// Keywords that are present although Kubernetes rejects them, such as `$ref`.
     pub unsupported: Option<Box<Unsupported>>,
     /// True if there are `externalDocs` or an `example`.
     pub has_documents: bool,
-    /// True if the schema says nothing but its `type`.
+    /// True if the schema has no keyword but `type`.
     pub is_bare: bool,
 }
 
-/// The parts of a schema that are never allowed in a definition. They are read because they are judged themselves.
+/// The keywords that are forbidden in a definition. They are parsed because they are validated themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Unsupported {
-    /// The keywords, in the order in which they are refused; `items` when it is a list of schemas.
+    /// The keywords, in the order in which they are rejected; `items` as a list of schemas.
     pub keywords: Vec<&'static str>,
     /// `definitions`.
     pub definitions: BTreeMap<String, Node>,
@@ -102,7 +102,7 @@ pub struct Unsupported {
     pub dependencies: BTreeMap<String, Node>,
     /// `items` when it is a list.
     pub items: Vec<Node>,
-    /// The first of them for which the schema has no structural form.
+    /// The first of them whose schema has no structural form.
     obstacle: Option<&'static str>,
 }
 
@@ -120,16 +120,16 @@ pub enum AdditionalProperties {
 pub struct Bound {
     /// The limit.
     pub value: f64,
-    /// True if the limit itself is outside.
+    /// True if the limit itself is excluded.
     pub exclusive: bool,
 }
 
 /// A `pattern`, compiled once.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// The text in the schema.
+    /// The text of the pattern.
     pub source: String,
-    /// The program, or the reason for its absence.
+    /// The compiled program, or the compile error.
     pub(crate) program: Result<Regexp, String>,
 }
 
@@ -138,11 +138,11 @@ pub struct Pattern {
 pub struct Rule {
     /// The CEL expression.
     pub rule: String,
-    /// The message if the rule is false.
+    /// The message of a failed rule.
     pub message: String,
-    /// A CEL expression that computes the message instead.
+    /// A CEL expression that computes the message.
     pub message_expression: String,
-    /// `FieldValueInvalid` and its like.
+    /// The reason, such as `FieldValueInvalid`.
     pub reason: Option<String>,
     /// The path of the error, relative to the schema.
     pub field_path: String,
@@ -150,7 +150,7 @@ pub struct Rule {
     pub optional_old_self: Option<bool>,
 }
 
-/// Keywords that parse but are never allowed in a definition.
+/// Keywords that are parsed but always forbidden in a definition.
 const UNSUPPORTED: &[&str] = &[
     "id",
     "additionalItems",
@@ -160,7 +160,7 @@ const UNSUPPORTED: &[&str] = &[
     "$ref",
 ];
 
-/// Keywords that have no place in a structural schema, in the order in which they are looked for.
+/// Keywords that are forbidden in a structural schema, in the order of the checks.
 const NOT_STRUCTURAL: &[(&str, &str)] = &[
     ("id", "id"),
     ("$schema", "schema"),
@@ -250,7 +250,7 @@ impl Parser<'_> {
         is_something.then(|| Box::new(found))
     }
 
-    /// The schemas of a map from names to schemas; other values are passed over.
+    /// Returns the schemas of a map from names to schemas; other values are passed over.
     fn node_map(
         &mut self,
         map: &Map<String, Value>,
@@ -480,7 +480,7 @@ impl Node {
         self.preserve_unknown_fields == Some(true)
     }
 
-    /// The schema of all other properties, when `additionalProperties` is one.
+    /// Returns the schema of all other properties, when `additionalProperties` is one.
     pub fn additional_schema(&self) -> Option<&Node> {
         match &self.additional_properties {
             Some(AdditionalProperties::Schema(node)) => Some(node),
@@ -488,12 +488,12 @@ impl Node {
         }
     }
 
-    /// The schema of the property `name`: its own, or that of `additionalProperties`.
+    /// Returns the schema of the property `name`: its own, or that of `additionalProperties`.
     pub fn property(&self, name: &str) -> Option<&Node> {
         self.properties.get(name).or_else(|| self.additional_schema())
     }
 
-    /// The types that a value may have; empty when any will do.
+    /// Returns the types that a value may have; empty if all are allowed.
     pub(crate) fn types(&self) -> &[&str] {
         if self.int_or_string {
             return &["integer", "string"];
@@ -509,7 +509,7 @@ impl Node {
         }
     }
 
-    /// The format as far as it is checked: unknown ones do not count.
+    /// Returns the format if it is checked; unknown formats are ignored.
     pub(crate) fn checked_format(&self) -> &str {
         if format::is_recognized(&self.kind, &self.format) {
             &self.format
@@ -518,7 +518,7 @@ impl Node {
         }
     }
 
-    /// Why this schema has no structural form, if it has none.
+    /// Returns the reason why this schema has no structural form, if it has none.
     pub(crate) fn structural_obstacle(&self) -> Option<String> {
         let refused = self.unsupported.as_deref();
         if let Some(keyword) = refused.and_then(|refused| refused.obstacle) {

@@ -1,14 +1,14 @@
-//! Fields that a schema does not name are dropped, and their paths reported.
+//! Drops fields that a schema does not declare, and reports their paths.
 
 use apimachinery::field::append;
 use serde_json::Value;
 
 use crate::node::{AdditionalProperties, Node};
 
-/// The fields that every resource has whatever its schema says.
+/// The fields of every resource, regardless of its schema.
 pub(crate) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Drops unknown fields below the root of a resource; the paths come back sorted.
+/// Drops unknown fields below the root of a resource; returns the paths, sorted.
 pub(crate) fn prune(object: &mut Value, schema: &Node) -> Vec<String> {
     let mut pruner = Pruner::default();
     pruner.resource(object, schema);
@@ -16,7 +16,7 @@ pub(crate) fn prune(object: &mut Value, schema: &Node) -> Vec<String> {
     pruner.unknown
 }
 
-/// Drops unknown fields of a value that is not a resource, such as a default.
+/// Drops unknown fields of a value that is not a resource itself, such as a default.
 pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
     let mut pruner = Pruner::default();
     pruner.value(value, Some(schema), schema.embedded_resource);
@@ -24,7 +24,7 @@ pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
     pruner.unknown
 }
 
-/// The limit of unknown fields that are reported. The server shows at most 100 of them.
+/// The maximum number of reported unknown fields. The server shows at most 100 of them.
 const MAX_UNKNOWN: usize = 1000;
 
 /// Adds the path of an unknown field, unless there are too many.
@@ -91,7 +91,7 @@ impl Pruner {
                 self.value(field, Some(node), node.embedded_resource);
                 true
             }
-            // A boolean lets the field itself live, but says nothing about what is inside.
+            // `true` keeps the field itself, but does not describe its content.
             Some(AdditionalProperties::Allowed(_)) => {
                 self.without_schema(field);
                 true

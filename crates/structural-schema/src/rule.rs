@@ -1,4 +1,4 @@
-//! `x-kubernetes-validations`: rules compiled against their schema, and run on objects.
+//! `x-kubernetes-validations`: compiles rules against their schema and evaluates them on objects.
 
 mod declare;
 
@@ -23,11 +23,11 @@ pub(crate) use declare::declare;
 const PER_CALL_LIMIT: u64 = 1_000_000;
 /// The cost limit of all rules of one request.
 const BUDGET: u64 = 10_000_000;
-/// The steps of work that all rules of one request may take. Rules of constants cost nothing, but can be many.
+/// The work limit of all rules of one request. Rules of constants cost nothing, but can be many.
 const STEPS: u64 = 500_000_000;
-/// The steps that running a rule takes, whatever it does.
+/// The fixed number of steps for each evaluation of a rule.
 const STEPS_PER_RULE: u64 = 16;
-/// Longer messages fall back to the plain one.
+/// Longer messages are replaced by the default one.
 const MAX_MESSAGE: usize = 5 << 10;
 
 /// A rule that can run.
@@ -42,14 +42,14 @@ pub(crate) struct Compiled {
     pub(crate) message_cost: Option<u64>,
 }
 
-/// Why a rule does not compile.
+/// A compile error of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     Rule(String),
     MessageExpression(String),
 }
 
-/// Compiles a rule of a schema; both expressions are compiled, so that both problems are reported.
+/// Compiles a rule of a schema; compiles both expressions, so that the errors of both are reported.
 pub(crate) fn compile(rule: &Rule, node: &Node, declared: &Declared) -> (Option<Compiled>, Vec<Problem>) {
     let mut problems = Vec::new();
     let optional = rule.optional_old_self == Some(true);
@@ -121,18 +121,18 @@ fn expression(source: &str, variables: &Variables) -> Result<Checked, String> {
         .map_err(|issues| describe(source, &issues))
 }
 
-/// The rules of a schema and of everything below it.
+/// The rules of a schema and of its children.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// The place in the schema's list, and the rule.
+    /// The index in the schema's list, and the rule.
     own: Vec<(usize, Compiled)>,
     properties: BTreeMap<String, Rules>,
-    /// Of other properties, or of items.
+    /// The rules of additional properties, or of items.
     inner: Option<Box<Rules>>,
 }
 
 impl Rules {
-    /// The rules of a schema; those that do not compile are left out.
+    /// Returns the rules of a schema; rules that do not compile are skipped.
     pub(crate) fn of(node: &Node, is_resource: bool) -> Self {
         let below = |node: &Node| Self::of(node, node.embedded_resource);
         let properties = node
@@ -165,7 +165,7 @@ impl Rules {
         self.own.is_empty() && self.properties.is_empty() && self.inner.is_none()
     }
 
-    /// Runs all rules on a value. With `ratchet`, what fails as it did before is a warning.
+    /// Evaluates all rules on a value. With `ratchet`, a failure that the old value had as well is a warning.
     pub(crate) fn validate(
         &self,
         value: &Json,
@@ -199,13 +199,13 @@ impl Rules {
 #[derive(Clone, Copy)]
 struct Ratchet {
     enabled: bool,
-    /// True if the value, or the nearest part around it that has an old value, is as it was.
+    /// True if the value, or the nearest enclosing value with an old value, is unchanged.
     unchanged: bool,
 }
 
 struct Run {
     budget: u64,
-    /// The steps of work that are left.
+    /// The remaining steps.
     steps: u64,
     exhausted: bool,
     outcome: Outcome,
@@ -322,7 +322,7 @@ impl Run {
         }
     }
 
-    /// Evaluates an expression within the work that all rules of a request may cause.
+    /// Evaluates an expression within the work limit of all rules of a request.
     fn evaluate<'a>(
         &mut self,
         program: &Checked,
@@ -368,7 +368,7 @@ impl Run {
         }
     }
 
-    /// The text of the message expression, unless it fails, is blank, too long or has more than one line.
+    /// Returns the result of the message expression, unless it fails, is blank, too long or has more than one line.
     fn message(&mut self, compiled: &Compiled, variables: &Activation<'_>) -> Option<String> {
         let limit = PER_CALL_LIMIT.min(self.budget);
         let (result, cost) = self.evaluate(compiled.message.as_ref()?, variables, limit);

@@ -1,4 +1,4 @@
-//! Compiled schemas: the entry point for each custom resource, cheap to share.
+//! The entry point of a server: [`Schema`], one compiled schema of custom resources, cheap to share.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ impl Schema {
     /// Reads an `openAPIV3Schema`.
     ///
     /// # Errors
-    /// Keywords whose value has the wrong JSON type, and schemas nested too deep. Whether the schema is structural is
-    /// [`crate::crd`]'s question: a schema that is not compiles too.
+    /// Returns an error if a keyword has the wrong JSON type or the schema is nested too deeply. A schema that is not
+    /// structural compiles, too; [`crate::crd`] checks that.
     pub fn compile(open_api_v3_schema: &Value) -> Result<Self, Vec<Error>> {
         let root = node::parse(open_api_v3_schema)?;
         let rules = Rules::of(&root, true);
@@ -57,21 +57,21 @@ impl Schema {
         })
     }
 
-    /// The schema as it was written, for publication.
+    /// Returns the schema as it was written, for publication.
     pub fn source(&self) -> &Value {
         &self.inner.source
     }
 
-    /// The schema as a tree.
+    /// Returns the schema as a tree.
     pub fn root(&self) -> &Node {
         &self.inner.root
     }
 
-    /// All that the real server does to a decoded body, in its order: coerces `metadata`, prunes, drops nulls, coerces
+    /// Applies the API server's steps to a decoded body, in its order: coerces `metadata`, prunes, drops nulls, coerces
     /// embedded resources. Returns the paths of unknown fields, in the order of the server's warnings.
     ///
     /// # Errors
-    /// Metadata whose fields have the wrong type: a 400 with this text in the real server.
+    /// Returns an error if fields of the metadata have the wrong type: a 400 with this text in the API server.
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, MalformedMetadata> {
         let mut unknown = metadata::coerce_root(object)?;
         unknown.extend(self.prune(object));
@@ -85,10 +85,11 @@ impl Schema {
         Ok(unknown)
     }
 
-    /// Decodes the result of an apply as the real server does: as [`Schema::decode`], but nulls stay, to be rejected.
+    /// Applies the API server's steps to the result of an apply: like [`Schema::decode`], but nulls stay and are
+    /// rejected later.
     ///
     /// # Errors
-    /// As [`Schema::decode`].
+    /// Like [`Schema::decode`].
     pub fn decode_applied(&self, object: &mut Value) -> Result<(), MalformedMetadata> {
         metadata::coerce_root(object)?;
         self.prune(object);
@@ -101,29 +102,29 @@ impl Schema {
         prune::prune(object, self.root())
     }
 
-    /// Drops nulls in fields that are not nullable and have no default.
+    /// Drops nulls of fields that are not nullable and have no default.
     pub fn drop_nulls(&self, object: &mut Value) {
         default::drop_nulls(object, self.root());
     }
 
-    /// Fills in defaults, also in place of nulls that are not allowed. Idempotent.
+    /// Sets defaults, also in place of nulls that are not allowed. Idempotent.
     pub fn default(&self, object: &mut Value) {
         default::default(object, self.root());
     }
 
-    /// The errors of a create (`old` absent) or an update; see [`Schema::check`].
+    /// Returns the errors of a create (`old` absent) or an update; see [`Schema::check`].
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Error> {
         self.check(object, old).errors
     }
 
-    /// Checks an object: the schema's keywords, embedded resources, sets and maps. With `old`, what has not changed is
-    /// forgiven.
+    /// Validates an object: the schema's keywords, embedded resources, sets and maps. With `old`, errors of unchanged
+    /// values are tolerated.
     pub fn check(&self, object: &Value, old: Option<&Value>) -> Outcome {
         let errors = validate::validate(object, old, self.root(), &Path::default());
         self.check_rest(object, old, errors)
     }
 
-    /// Checks a write to the status subresource: the schema of `status` alone, then as [`Schema::check`].
+    /// Validates a write to the status subresource: the schema of `status` first, then as in [`Schema::check`].
     pub fn check_status(&self, object: &Value, old: Option<&Value>) -> Outcome {
         let status = self.root().properties.get("status");
         let errors = match (object.get("status"), status) {
@@ -136,7 +137,7 @@ impl Schema {
         self.check_rest(object, old, errors)
     }
 
-    /// Checks the apiVersion, kind and metadata of a new object, which a server does apart from the schema.
+    /// Validates the apiVersion, kind and metadata of a new object, which a server does independently of the schema.
     pub fn check_root(object: &Value) -> Vec<Error> {
         metadata::validate_root(object)
     }
@@ -176,12 +177,13 @@ impl Schema {
     }
 }
 
-/// The root's own metadata is the server's to check; those of resources inside it are checked here.
+/// The server validates the root's own metadata; that of embedded resources is validated here.
 fn embedded_errors(object: &Value, root: &Node) -> Vec<Error> {
     metadata::validate(object, root, &Path::default(), false)
 }
 
-/// Returns true if rules must not run: errors of these kinds mean that values do not have the types that rules expect.
+/// Returns true if rules must not be evaluated: errors of these kinds mean that values do not have the types that rules
+/// expect.
 pub(crate) fn is_blocking(error: &Error) -> bool {
     matches!(
         error.kind,

@@ -1,4 +1,4 @@
-//! Values checked against a schema, in the order and words of kube-openapi's validator, with ratcheting.
+//! Validates values against a schema, with the order and texts of kube-openapi's validator, and with ratcheting.
 
 mod number;
 mod ratchet;
@@ -16,7 +16,7 @@ use crate::effort::{Effort, Place};
 use crate::format;
 use crate::node::{AdditionalProperties, Node, Pattern};
 
-/// Checks `value`; errors are reported below `base`. What `old` has unchanged is forgiven.
+/// Validates `value`; errors are reported below `base`. Errors of values that are unchanged since `old` are tolerated.
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: &Path) -> Vec<Error> {
     let correlation = old.map(|old| Correlation::new(value, old, schema));
     let effort = Effort::default();
@@ -33,14 +33,15 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: 
     errors
 }
 
-/// The errors of one validator, and the number of checks that passed: the best of several alternatives has most.
+/// The result of one validator: its errors and the number of passed checks. The best of several alternatives has the
+/// most.
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
     matches: u64,
 }
 
-/// An error before it knows where the validated value lies.
+/// An error before the path of the validated value is known.
 #[derive(Clone, Debug)]
 struct Problem {
     /// The path below the validated value; `None` for errors about several schemas at once.
@@ -119,7 +120,7 @@ impl Found {
         self.problems.extend(other.problems);
     }
 
-    /// The same error is reported once.
+    /// Removes duplicate errors.
     fn without_duplicates(mut self) -> Self {
         if self.problems.len() > 1 {
             let mut seen = HashSet::new();

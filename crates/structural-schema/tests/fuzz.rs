@@ -1,11 +1,11 @@
-//! The claims of the fuzz targets, tried on inputs that are near to what means something.
+//! Runs the checks of the fuzz targets on random, nearly valid inputs.
 
 #[path = "../fuzz/claims.rs"]
 mod claims;
 
 use proptest::prelude::*;
 
-/// Words of schemas, objects and expressions.
+/// Tokens of schemas, objects and expressions.
 const WORDS: &[&str] = &[
     "{",
     "}",
@@ -94,7 +94,7 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(word, 0..24).prop_map(|words| words.concat())
 }
 
-/// Values that are JSON, with zero bytes between them.
+/// JSON values, separated by zero bytes.
 fn json(values: &[serde_json::Value]) -> Vec<u8> {
     let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
     texts.join("\0").into_bytes()

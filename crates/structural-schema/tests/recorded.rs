@@ -1,5 +1,5 @@
-//! Recorded scenarios of a stock API server, as far as the pure crate can judge them: definitions that are created and
-//! changed, custom resources that are created, patched, refused or warned about.
+//! Recorded scenarios of a real API server that concern only this crate: definitions that are created and changed,
+//! custom resources that are created, patched, rejected or warned about.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,14 +12,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 use structural_schema::{Outcome, Schema, crd};
 
-/// The state of a server.
+/// The state of the server.
 #[derive(Default)]
 struct World {
     crd: Option<Value>,
     objects: BTreeMap<String, Value>,
 }
 
-/// The answer to a step: errors as (field, message, reason), warnings, the object.
+/// The answer of a step: errors as (field, message, reason), warnings, the object.
 #[derive(Default, Debug)]
 struct Answer {
     bad_request: Option<String>,
@@ -56,7 +56,7 @@ fn normalised(value: &Value) -> Value {
 fn body_of(step: &Value) -> Option<Value> {
     let text = step.get("body")?.to_string();
     let text = text.replace("${group}", "GROUP").replace("${ns}", "NS");
-    // A real group is a domain: the recordings write GROUP for it.
+    // A real group is a domain: the recordings contain the placeholder GROUP.
     serde_json::from_str(&text).ok()
 }
 
@@ -225,7 +225,7 @@ fn set(object: &mut Value, status: Option<Value>) {
     }
 }
 
-/// The resource that a path refers to.
+/// The parts of the path of a custom resource.
 struct Place {
     version: String,
     name: Option<String>,
@@ -357,7 +357,7 @@ fn compare(step: &Value, answer: &Answer) -> Result<(), String> {
         object
     };
     let (wanted, found) = (without_metadata(&expect["body"]), without_metadata(object));
-    // Identifiers are normalised in the recordings.
+    // The recordings have normalized identifiers.
     if wanted != found && !wanted.to_string().contains("\"U") {
         return Err(format!("want {wanted}\n got {found}"));
     }
@@ -407,14 +407,15 @@ fn custom_resource_definitions() {
     check(
         "crd",
         &[
-            // The registry's: names taken, names in paths and generated ones, unknown fields of definitions, verbs.
+            // These belong to the registry: duplicate names, names in paths and generated names, unknown fields of
+            // definitions, verbs.
             "crd-create-minimal/again",
             "crd-immutable-fields/name",
             "crd-stored-versions",
             "cr-metadata-schema/generate",
             "crd-invalid-subresources/unknown-subresource-pruned",
             "status-subresource/status-post",
-            // The JSON decoder's: 1.0 becomes 1.
+            // The JSON decoder converts 1.0 to 1.
             "validate-type/integer-whole-float",
         ],
     );

@@ -69,7 +69,7 @@ fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// The last two segments of a package, such as `apps/v1`; these are unique.
+/// Returns the last two segments of a package, such as `apps/v1`; these are unique.
 fn aliases<'a>(packages: &BTreeSet<&'a str>) -> BTreeMap<&'a str, String> {
     let alias = |package: &str| {
         let mut last = package.rsplit('.').take(2).collect::<Vec<_>>();
@@ -108,7 +108,7 @@ fn write_type(out: &mut String, name: &str, schema: &Value, names: &Names<'_>) {
     }
 }
 
-/// Types that are no structs: scalars with a form of their own and free-form values.
+/// Types that are not structs: scalars with their own format and free-form values.
 fn special(name: &str, schema: &Value) -> Option<&'static str> {
     match name {
         "Quantity" => Some("quantity"),

@@ -1,9 +1,9 @@
-//! Properties that hold for any bytes; shared by the fuzz targets and a test that tries some.
+//! Properties that hold for any input; shared by the fuzz targets and the test `fuzz`.
 
 use serde_json::Value;
 use structured_merge::{FieldManager, FieldSet, strategic};
 
-/// Text that is a field set reads the same again after it was written.
+/// A field set that was parsed and written parses to the same set.
 pub(crate) fn field_set(bytes: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
         return;
@@ -18,8 +18,8 @@ pub(crate) fn field_set(bytes: &[u8]) {
     assert!(set.difference(&set).is_empty());
 }
 
-/// No object and no configuration makes an apply, an update or a patch panic; an apply that went through changes
-/// nothing when it comes again.
+/// No object and no configuration makes an apply, an update or a patch panic; a successful apply changes nothing when
+/// it is repeated.
 pub(crate) fn typed_value(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let (Some(live), Some(config)) = (parts.next(), parts.next()) else {

@@ -1,7 +1,7 @@
 //! The built-in types of Kubernetes 1.36: fields, defaults, list and map types, patch strategies.
 //!
-//! The table holds what the server's own OpenAPI v3 documents say, without descriptions. It knows nothing about
-//! resources, verbs or validation rules that OpenAPI cannot express.
+//! The table has the content of the server's own OpenAPI v3 documents, without descriptions. It has no resources, verbs
+//! or validation rules that OpenAPI cannot express.
 //!
 //! ```
 //! use structured_merge::builtin::{self, FieldKind};
@@ -13,8 +13,8 @@
 //!
 //! # The text form
 //!
-//! `builtin/types-1.36.txt` has one line a package, type or field; a type belongs to the package above it and a field
-//! to the type above it.
+//! `builtin/types-1.36.txt` has one line for each package, type or field; a type belongs to the package above it and a
+//! field to the type above it.
 //!
 //! ```text
 //! package ALIAS NAME
@@ -35,7 +35,7 @@ mod parse;
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| parse::table(include_str!("builtin/types-1.36.txt")));
 
-/// The table of built-in types, parsed on first use.
+/// Returns the table of built-in types, parsed on first use.
 pub fn types() -> &'static Types {
     &TYPES
 }
@@ -49,19 +49,19 @@ pub struct Types {
 }
 
 impl Types {
-    /// The type of an object with this group, version and kind.
+    /// Returns the type of an object with this group, version and kind.
     pub fn for_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Type> {
         self.by_kind
             .get(&(group, version, kind))
             .and_then(|id| self.get(*id))
     }
 
-    /// The type with this OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
+    /// Returns the type with this OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
     pub fn named(&self, name: &str) -> Option<&Type> {
         self.by_name.get(name).and_then(|id| self.get(*id))
     }
 
-    /// Every type, ordered by name.
+    /// Returns every type, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Type> {
         self.types.iter()
     }
@@ -85,20 +85,20 @@ static NO_TYPE: Type = Type {
 };
 
 impl TypeId {
-    /// The type that is referred to.
+    /// Returns the referenced type.
     pub fn resolve(self) -> &'static Type {
         types().get(self).unwrap_or(&NO_TYPE)
     }
 }
 
-/// A built-in type: a struct, or (see [`Type::special`]) a scalar or free-form value with a form of its own.
+/// A built-in type: a struct, or (see [`Type::special`]) a scalar or free-form value with its own format.
 #[derive(Debug)]
 pub struct Type {
     /// The OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
-    /// The (group, version, kind)s that this is the type of; empty for parts of objects.
+    /// The (group, version, kind)s of this type; empty for parts of objects.
     pub kinds: Vec<(&'static str, &'static str, &'static str)>,
-    /// The kind of a type that is not a struct. Fields that refer to such a type have this kind themselves.
+    /// The form of the value if the type is not a struct. Fields of such a type have this kind themselves.
     pub special: Option<FieldKind>,
     /// `x-kubernetes-map-type: atomic`: the struct is owned and replaced as a whole.
     pub atomic: bool,
@@ -109,7 +109,7 @@ pub struct Type {
 }
 
 impl Type {
-    /// The field with this JSON name.
+    /// Returns the field with this JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields
             .binary_search_by(|field| field.name.cmp(name))
@@ -117,8 +117,8 @@ impl Type {
             .and_then(|index| self.fields.get(index))
     }
 
-    /// An empty Go struct of this type as JSON, as far as the types tell: embedded structs are there, as are scalars
-    /// with a zero default, other required fields are null, and everything else is left out.
+    /// Returns an empty Go struct of this type as JSON, derived from the types: embedded structs and scalars with a
+    /// zero default are present, other required fields are null, and everything else is omitted.
     pub fn zero(&self) -> Value {
         let is_zero = |default: &Value| *default == "" || *default == 0 || *default == false;
         let value = |field: &Field| match (&field.kind, &field.default) {
@@ -139,19 +139,20 @@ impl Type {
 pub struct Field {
     /// The JSON name.
     pub name: &'static str,
-    /// The shape of the value.
+    /// The kind of its value.
     pub kind: FieldKind,
     /// Must be present.
     pub required: bool,
-    /// The OpenAPI default. It matters for defaulted keys of map lists; what the server fills in is decided elsewhere.
+    /// The OpenAPI default, used for defaulted keys of map lists. The defaults that the server sets are declared
+    /// elsewhere.
     pub default: Option<Value>,
-    /// The values of an enumeration, of the field itself or of its list items; empty when any value goes.
+    /// The values of an enumeration, of the field itself or of its list items; empty if any value is allowed.
     pub values: Vec<&'static str>,
-    /// The merge strategy of a list; `None` if the type does not set one (atomic).
+    /// The merge rule of a list; `None` if the type declares none (which means atomic).
     pub list_type: Option<ListType>,
     /// The keys of a map list.
     pub list_map_keys: Vec<&'static str>,
-    /// The merge strategy of a map or struct, if the field sets one; otherwise the type decides.
+    /// The merge rule of a map or struct, if the field declares one; otherwise that of the type.
     pub map_type: Option<MapType>,
     /// `x-kubernetes-patch-strategy`, for strategic merge patches.
     pub patch_strategy: Option<&'static str>,
@@ -159,7 +160,7 @@ pub struct Field {
     pub patch_merge_key: Option<&'static str>,
 }
 
-/// The shape of a value in JSON.
+/// The kind of a value in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A string.
@@ -212,6 +213,6 @@ pub enum ListType {
 pub enum MapType {
     /// Replaced as a whole.
     Atomic,
-    /// Each entry has an owner of its own.
+    /// Each entry has its own owner.
     Granular,
 }

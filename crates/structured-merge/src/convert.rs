@@ -14,13 +14,13 @@ pub trait Converter: fmt::Debug + Send + Sync {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError>;
 }
 
-/// Why an object could not be converted.
+/// An error of a conversion.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// The kind is not known in this version at all.
+    /// The kind does not exist in this version.
     #[error("no such version")]
     MissingVersion,
-    /// The text that the real server answers with.
+    /// The server's own message.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,8 +1,8 @@
-//! The API server's field manager: updates an object and its managers for each write.
+//! The effect of a write on an object and its managers: the API server's field manager ([`FieldManager`]).
 //!
-//! The layers of the real one, outermost first: the version check, the upgrade from client-side apply, the manager
-//! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, the metadata without owners, and
-//! the merge itself.
+//! The layers, outermost first: the version check, the upgrade from client-side apply, the manager
+//! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, unowned metadata, and the merge
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ mod last_applied;
 pub struct Settings {
     /// The group of the objects; empty for the core group.
     pub group: String,
-    /// The version that the request speaks.
+    /// The version of the request.
     pub version: String,
     /// The kind.
     pub kind: String,
@@ -36,13 +36,13 @@ pub struct Settings {
     pub subresource: String,
     /// The type of the kind in each version, by apiVersion.
     pub schemas: BTreeMap<String, Schema>,
-    /// Fields that writers never own, by apiVersion.
+    /// The fields that writers never own, by apiVersion.
     pub reset_fields: BTreeMap<String, FieldSet>,
-    /// `None`: versions differ in their names only.
+    /// `None` if versions differ in their names only.
     pub converter: Option<Arc<dyn Converter>>,
 }
 
-/// Tracks who owns which fields of the objects of one kind, as they are written through one version and subresource.
+/// Tracks the owners of the fields of objects of one kind, for writes through one version and subresource.
 ///
 /// ```
 /// use serde_json::json;
@@ -66,21 +66,21 @@ pub struct FieldManager {
     converter: Arc<dyn Converter>,
 }
 
-/// Why an apply was refused.
+/// The reason why an apply was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own what the applier wants to change: 409, reason `Conflict`, with a cause for each field.
+    /// Other managers own fields that the applier changes: 409, reason `Conflict`, with a cause for each field.
     #[error("{0}")]
     Conflict(Conflicts),
     /// 400, reason `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
-    /// 500 without a reason: the applied object does not fit its type, or an object could not be converted.
+    /// 500 without a reason: the applied object does not match its type, or an object could not be converted.
     #[error("{0}")]
     Internal(String),
 }
 
-/// The fields that an applier wants to change and others own.
+/// The fields that an applier changes and other managers own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts {
     /// The message of the Status.
@@ -89,12 +89,12 @@ pub struct Conflicts {
     pub causes: Vec<Conflict>,
 }
 
-/// One field that an applier wants to change and another manager owns.
+/// One field that an applier changes and another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Where, such as `.spec.replicas`.
+    /// The field, such as `.spec.replicas`.
     pub field: String,
-    /// Whose, such as `conflict with "kubectl" using apps/v1`.
+    /// The owner, such as `conflict with "kubectl" using apps/v1`.
     pub message: String,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Conflicts {
     }
 }
 
-/// The metadata that has no owner.
+/// The metadata fields that have no owner.
 static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::default();
     ["apiVersion", "kind", "metadata"]
@@ -128,7 +128,7 @@ static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
 });
 
 impl FieldManager {
-    /// The field manager of a kind.
+    /// Returns the field manager of a kind.
     pub fn new(settings: Settings) -> Self {
         let api_version = api_version(&settings.group, &settings.version);
         let mut empty = builtin::types()
@@ -149,7 +149,7 @@ impl FieldManager {
         }
     }
 
-    /// The field manager of a built-in kind with nothing to reset.
+    /// Returns the field manager of a built-in kind with nothing to reset.
     pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
         let schema = Schema::builtin(group, version, kind)?;
         Some(Self::new(Settings {
@@ -163,7 +163,7 @@ impl FieldManager {
         }))
     }
 
-    /// The field manager of the `autoscaling/v1` Scale of a resource: what is written through `scale`.
+    /// Returns the field manager of the `autoscaling/v1` Scale of a resource, for writes through `scale`.
     pub fn scale() -> Self {
         let schema = Schema::builtin("autoscaling", "v1", "Scale");
         Self::new(Settings {
@@ -180,8 +180,8 @@ impl FieldManager {
         })
     }
 
-    /// Replaces what an object of the kind looks like before anything is written to it, where that is known better
-    /// than from the types: a field that a server writes even when it is empty is not owned by who leaves it empty.
+    /// Replaces the empty object of the kind, for servers that know it better than the types: a writer does not own a
+    /// field that the server always writes and that the writer leaves empty.
     #[must_use]
     pub fn with_empty(mut self, empty: Value) -> Self {
         self.empty = empty;
@@ -205,9 +205,9 @@ impl FieldManager {
 
     // === impl FieldManager: writes that are no apply ===
 
-    /// Sets the managedFields of an object that is about to be stored by a write other than an apply. `live` is what
-    /// is stored now, `None` for a create; `now` is RFC 3339 in whole seconds. Never fails: when the managers cannot
-    /// be worked out, because the live object no longer fits its schema, the object has none from then on.
+    /// Sets the managedFields of an object that is about to be stored by a write other than an apply. `live` is the
+    /// stored object, `None` for a create; `now` is RFC 3339 in whole seconds. Never fails: if the managers cannot be
+    /// computed, because the live object no longer matches its schema, the managedFields are removed.
     pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
         let managed = self.managed_before_update(live, &new);
         managed_fields::set_entries(&mut new, Vec::new());
@@ -218,13 +218,13 @@ impl FieldManager {
         } else {
             self.tracked_update(live.unwrap_or(&self.empty), &new, managed, manager, now)
         };
-        // Nothing is better than something wrong.
+        // Missing managedFields are better than wrong ones.
         let entries = managed.map(|managed| managed.encode()).unwrap_or_default();
         managed_fields::set_entries(&mut new, entries);
         new
     }
 
-    /// The managers that the written object claims, so that they can be edited; else those of the live object.
+    /// Returns the managers of the written object, so that clients can edit them; else those of the live object.
     fn managed_before_update(&self, live: Option<&Value>, new: &Value) -> Managed {
         let of_live = || {
             let entries = live.and_then(managed_fields::entries).unwrap_or_default();
@@ -259,7 +259,7 @@ impl FieldManager {
             &self.settings.subresource,
         );
         let Managed { owners, mut times } = managed;
-        // The write is made under a name of its own, which separates its fields from those of its manager.
+        // The write gets a temporary manager name, to separate its fields from those that its manager owns already.
         let this_write = Manager::new("current-operation", Operation::Update, "", "");
         for object in [new, live] {
             self.validate(object).map_err(UpdateError::Compare)?;
@@ -295,9 +295,9 @@ impl FieldManager {
 
     // === impl FieldManager: apply ===
 
-    /// Merges an applied configuration into the live object (`None` if it does not exist) and returns the object with
-    /// its managedFields. Defaults, validation and storing are the caller's; when nothing but time stamps differs in
-    /// the end ([`managed_fields::equal_but_for_times`]), the caller must not store anything.
+    /// Merges an applied configuration into the live object (`None` for a create) and returns the object with its
+    /// managedFields. The caller handles defaults, validation and storage; if only time stamps differ in the end
+    /// ([`managed_fields::equal_but_for_times`]), the caller must not store the object.
     ///
     /// # Errors
     /// See [`ApplyError`].
@@ -431,7 +431,7 @@ struct Apply<'a> {
     now: &'a str,
 }
 
-/// Why an apply did not go through, before conflicts are put into words.
+/// The reason why an apply failed, before conflicts are formatted.
 enum Refusal {
     Conflicts(Vec<OwnedByOther>),
     Error(ApplyError),
@@ -445,7 +445,7 @@ fn undecodable(error: &DecodeError) -> String {
     format!("failed to decode managed fields: {error}")
 }
 
-/// `[]` or `[{}]`: the writer wants to be rid of all managers.
+/// `[]` or `[{}]`: the writer removes all managers.
 fn is_reset(entries: &[Value]) -> bool {
     match entries {
         [] => true,
@@ -498,7 +498,7 @@ fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// Group, version and kind of an object; all empty when its apiVersion makes no sense.
+/// Returns group, version and kind of an object; all empty if its apiVersion is invalid.
 fn kind_of(object: &Value) -> (&str, &str, &str) {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -509,7 +509,7 @@ fn kind_of(object: &Value) -> (&str, &str, &str) {
     }
 }
 
-/// An object as error texts identify it: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+/// Returns an object as error texts identify it: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
 fn identify(object: &Value) -> String {
     let metadata = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let (group, version, kind) = kind_of(object);
@@ -520,7 +520,7 @@ fn identify(object: &Value) -> String {
     )
 }
 
-/// Versions that differ in their names only.
+/// A converter for versions that differ in their names only.
 #[derive(Debug)]
 struct Renaming {
     known: Vec<String>,

@@ -21,11 +21,11 @@ use crate::path::{self, ParseError, PathElement};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    /// Ordered by element; each is a member or has children.
+    /// Sorted by element; each node is a member or has children.
     nodes: Vec<Node>,
 }
 
-/// A field of a set, and what the set has below it.
+/// A field of a set, with its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) element: PathElement,
@@ -34,14 +34,14 @@ pub(crate) struct Node {
 }
 
 impl FieldSet {
-    /// The set of the fields at these paths.
+    /// Returns the set of the fields at these paths.
     pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a [PathElement]>) -> Self {
         let mut set = Self::default();
         paths.into_iter().for_each(|path| set.insert(path));
         set
     }
 
-    /// Nothing is in the set.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -92,7 +92,7 @@ impl FieldSet {
         }
     }
 
-    /// Every path of the set: at each level first its members, then what is below them.
+    /// Returns every path of the set: at each level first its members, then their children.
     pub fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut out = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut out);
@@ -137,7 +137,7 @@ impl FieldSet {
         })
     }
 
-    /// Returns the fields of this set that are not in `other`. Removing a field keeps the fields below it.
+    /// Returns the fields of this set that are not in `other`. Removing a field keeps its children.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine_own(other, |left, right| {
@@ -165,7 +165,7 @@ impl FieldSet {
         })
     }
 
-    /// The members that have no members below them.
+    /// Returns the members without members below them.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let leaf = |node: &Node| node.with(node.member && node.children.is_empty(), node.children.leaves());
@@ -183,8 +183,8 @@ impl FieldSet {
         })
     }
 
-    /// As [`combine`](Self::combine), where nothing comes of what only `other` has. Managers are many and own
-    /// little of what a write changes, so that few nodes are looked up among many rather than compared with each.
+    /// Like [`combine`](Self::combine), for operations that ignore fields that only `other` has. Managers are many and
+    /// own few of the changed fields, so that looking up a few nodes is faster than comparing all.
     fn combine_own(&self, other: &Self, choose: impl Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
         if other.nodes.len() / 8 <= self.nodes.len() {
             return self.combine(other, |left, right| choose(left?, right));
@@ -234,7 +234,7 @@ impl FieldSet {
         &self.nodes
     }
 
-    /// Adds a node; nodes that are no member and have no children are left out. Call [`Self::normalize`] at the end.
+    /// Adds a node; nodes that are not members and have no children are skipped. Call [`Self::normalize`] at the end.
     pub(crate) fn push(&mut self, element: PathElement, member: bool, children: Self) {
         if member || !children.is_empty() {
             self.nodes.push(Node {
@@ -245,7 +245,7 @@ impl FieldSet {
         }
     }
 
-    /// Puts pushed nodes in order and joins those of the same element.
+    /// Sorts pushed nodes and joins those of the same element.
     pub(crate) fn normalize(mut self) -> Self {
         if self
             .nodes
@@ -281,7 +281,7 @@ impl FieldSet {
         }
     }
 
-    /// `None` when the map has no path elements at all.
+    /// Returns `None` if the map has no path elements at all.
     fn from_map(map: &Map<String, Value>) -> Result<Option<Self>, FieldsError> {
         let mut set = Self::default();
         for (key, value) in map.iter().filter(|(key, _)| *key != ".") {
@@ -306,7 +306,7 @@ impl FieldSet {
         })
     }
 
-    /// The value of a `fieldsV1` field.
+    /// Returns the value of a `fieldsV1` field.
     pub fn to_value(&self) -> Value {
         Value::Object(self.to_map(false))
     }
@@ -322,7 +322,7 @@ impl FieldSet {
         own.into_iter().chain(nodes).collect()
     }
 
-    /// The text of a `fieldsV1` field, its keys in the order in which the real server writes them.
+    /// Returns the text of a `fieldsV1` field with its keys in the API server's order.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         self.write_text(false, &mut out);
@@ -364,7 +364,7 @@ impl fmt::Display for FieldSet {
     }
 }
 
-/// A `fieldsV1` value that could not be read.
+/// An invalid `fieldsV1` value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldsError {
     /// The value, or the value of one of its keys, is not an object.
@@ -375,7 +375,7 @@ pub enum FieldsError {
     Element(#[from] ParseError),
 }
 
-/// Walks two ordered lists of nodes side by side.
+/// Iterates over two sorted lists of nodes in parallel.
 struct Pairs<'a> {
     left: Peekable<slice::Iter<'a, Node>>,
     right: Peekable<slice::Iter<'a, Node>>,

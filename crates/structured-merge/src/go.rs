@@ -1,11 +1,11 @@
-//! Values as Go prints and compares them: the real server's error texts show Go values.
+//! Go's formatting and comparison of values, for the API server's error messages.
 
 use std::cmp::Ordering;
 
 use apimachinery::go;
 use serde_json::{Map, Number, Value};
 
-/// Equality in which `1` and `1.0` are the same number.
+/// Compares two values; `1` and `1.0` are equal.
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right) == Ordering::Equal,
@@ -22,7 +22,7 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// A total order over values: numbers, texts, booleans, lists, maps, null.
+/// Returns a total order over values: numbers, texts, booleans, lists, maps, null.
 pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),

@@ -1,17 +1,17 @@
-//! Server-side apply and managed fields as pure logic: values in, values out, no clock and no I/O.
+//! Server-side apply and managed fields as pure functions, without clock and I/O.
 //!
 //! The semantics are those of `structured-merge-diff` v6 and of the API server's field manager (Kubernetes 1.36).
 //! [`FieldManager`] is the entry point. The modules, in the order in which a write passes through them:
 //!
 //! * [`builtin`]: the types of Kubernetes 1.36 as one compact table
 //! * [`path`] and [`field_set`]: paths of fields and sets of paths, to and from `FieldsV1`
-//! * [`schema`]: the merge rules of a type: of built-in kinds, of structural schemas, deduced
-//! * [`typed`]: validate, merge, compare, remove and list the fields of a value of some type
-//! * [`managed_fields`]: `metadata.managedFields` and the managers in it
+//! * [`schema`]: the merge rules of a type: of built-in kinds, of structural schemas, or deduced
+//! * [`typed`]: validates, merges, compares and removes the fields of a typed value
+//! * [`managed_fields`]: `metadata.managedFields` and its managers
 //! * [`field_manager`]: the effect of a write on the object and its managers
 //! * [`strategic`]: strategic merge patches
-//! * [`go`]: values as Go prints them
-//! * [`scale`]: managers seen through a scale subresource
+//! * [`go`]: Go's formatting of values
+//! * [`scale`]: managers as seen through a scale subresource
 //! ```
 //! use serde_json::json;
 //! use structured_merge::FieldManager;

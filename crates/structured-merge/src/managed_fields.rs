@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who wrote which fields of an object, when and through which version.
+//! `metadata.managedFields`: the owner, time and version of each field ([`Managed`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field_set::{FieldSet, FieldsError};
 
-/// The kind of writes that an entry stands for.
+/// The operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// Server-side apply.
@@ -17,7 +17,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As it is written in an entry.
+    /// Returns the text of the operation in an entry.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -26,17 +26,17 @@ impl Operation {
     }
 }
 
-/// The owner of fields: one entry of managedFields without its fields and its time.
+/// The identity of a manager: one entry of managedFields without its fields and its time.
 ///
-/// Ordered as the real server orders the JSON text of such an entry.
+/// Sorted as the API server sorts the JSON text of such an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Manager(String);
 
 impl Manager {
-    /// The manager of a write. An applier keeps its entry when it comes with another version, so that its
-    /// `api_version` does not count.
+    /// Returns the manager of a write. The `api_version` is ignored for appliers, because an applier keeps its entry
+    /// when it uses another version.
     pub fn new(name: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
-        // The text is what the real server sorts and compares by, so the order of the keys matters.
+        // The API server sorts and compares by this text, so the order of the keys matters.
         let mut text = String::from("{");
         let mut push = |key: &str, value: &str| {
             if !value.is_empty() {
@@ -69,7 +69,7 @@ impl Manager {
         }
     }
 
-    /// As conflicts name it: `"kubectl" with subresource "scale" using apps/v1`.
+    /// Returns the text that conflicts use: `"kubectl" with subresource "scale" using apps/v1`.
     pub(crate) fn describe(&self) -> String {
         let parts = self.parts();
         let mut out = apimachinery::go::quote(&parts.name);
@@ -92,12 +92,12 @@ struct Parts {
     subresource: String,
 }
 
-/// The fields that a manager owns, in the terms of one version of the object.
+/// The fields that a manager owns, in one version of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// The fields. Shared, since most writes leave most managers alone.
+    /// The fields. Shared, because most writes leave most managers unchanged.
     pub fields: Arc<FieldSet>,
-    /// The version in whose terms they are, such as `apps/v1`.
+    /// The version of the fields, such as `apps/v1`.
     pub api_version: String,
     /// True if they were applied.
     pub applied: bool,
@@ -108,14 +108,14 @@ pub struct Owned {
 pub struct Managed {
     /// The fields of each owner.
     pub owners: BTreeMap<Manager, Owned>,
-    /// When a manager last changed something. May name managers that own nothing any more.
+    /// The time of the last change of each manager. May contain managers that own nothing any more.
     pub times: BTreeMap<Manager, Value>,
 }
 
-/// managedFields that could not be read.
+/// An error of parsing managedFields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Neither `Apply` nor `Update`.
+    /// The operation is neither `Apply` nor `Update`.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
     /// No version.
@@ -124,10 +124,10 @@ pub enum DecodeError {
     /// No type of field set.
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
-    /// Another type of field set than `FieldsV1`.
+    /// The type of field set is not `FieldsV1`.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
-    /// A field set that makes no sense.
+    /// An invalid field set.
     #[error("error decoding set: {0}")]
     Fields(#[from] FieldsError),
 }
@@ -136,7 +136,7 @@ impl Managed {
     /// Reads the entries of `metadata.managedFields`.
     ///
     /// # Errors
-    /// When an entry has no valid operation, version or field set.
+    /// Returns an error if an entry has no valid operation, version or field set.
     pub fn decode(entries: &[Value]) -> Result<Self, DecodeError> {
         let mut managed = Self::default();
         for (index, entry) in entries.iter().enumerate() {
@@ -173,8 +173,8 @@ impl Managed {
         Ok(managed)
     }
 
-    /// The entries of `metadata.managedFields`, in the order of the real server: by operation, time, name, version
-    /// and subresource.
+    /// Returns the entries of `metadata.managedFields` in the API server's order: by operation, time, name, version and
+    /// subresource.
     pub fn encode(&self) -> Vec<Value> {
         let mut entries: Vec<_> = self
             .owners
@@ -219,7 +219,7 @@ impl Managed {
         (key, Value::Object(entry))
     }
 
-    /// When a manager last changed something, in Unix seconds; 0 when that is not known.
+    /// Returns the time of the last change of a manager in Unix seconds; 0 if unknown.
     pub(crate) fn seconds(&self, manager: &Manager) -> i64 {
         self.times
             .get(manager)
@@ -230,7 +230,7 @@ impl Managed {
 
 type SortKey = (Operation, i64, String, String, String);
 
-/// The entries of an object; `None` when it has no list of them.
+/// Returns the entries of an object; `None` if it has no list of them.
 pub fn entries(object: &Value) -> Option<&[Value]> {
     object
         .get("metadata")?
@@ -255,8 +255,8 @@ pub fn set_entries(object: &mut Value, entries: Vec<Value>) {
     }
 }
 
-/// Returns true if two versions of an object differ only in the timestamps of their managedFields. Storing the second
-/// over the first would then change nothing, and the server must not.
+/// Returns true if two versions of an object differ only in the time stamps of their managedFields. The server must not
+/// store such a change.
 pub fn equal_but_for_times(old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -302,7 +302,7 @@ fn same_entry(old: &Value, new: &Value) -> bool {
             .all(|(key, value)| new.get(key) == Some(value))
 }
 
-/// Returns the Unix seconds of an RFC 3339 time, or 0 for an invalid one.
+/// Returns the Unix seconds of an RFC 3339 time; 0 for an invalid time.
 fn unix_seconds(text: &str) -> i64 {
     parse_time(text).unwrap_or(0)
 }

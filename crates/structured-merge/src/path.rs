@@ -1,4 +1,5 @@
-//! One step from a value to a part of it: a field, a list item by key, by value or by position.
+//! Path elements: one step from a value to a field, or to a list item by key, by value or by position
+//! ([`PathElement`]).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::go;
 
-/// One step of a path. Ordered as the real server orders them: fields, keys, values, indexes.
+/// One step of a path. Sorted as in the API server: fields, keys, values, indexes.
 #[derive(Clone, Debug)]
 pub enum PathElement {
     /// A field of a struct or an entry of a map.
@@ -22,12 +23,12 @@ pub enum PathElement {
 }
 
 impl PathElement {
-    /// The field `name`.
+    /// Returns the field `name`.
     pub fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
 
-    /// The item with these key fields, given in any order.
+    /// Returns the item with these key fields, given in any order.
     pub fn key<N: Into<Arc<str>>>(fields: impl IntoIterator<Item = (N, Value)>) -> Self {
         let mut fields: Vec<(Arc<str>, Value)> = fields
             .into_iter()
@@ -37,16 +38,16 @@ impl PathElement {
         Self::Key(fields.into())
     }
 
-    /// The set item `value`.
+    /// Returns the set item `value`.
     pub fn value(value: Value) -> Self {
         Self::Value(Arc::new(value))
     }
 
-    /// Reads the key that stands for this element in `FieldsV1`: `f:NAME`, `k:{...}`, `v:VALUE` or `i:INDEX`.
-    /// `Ok(None)` is an element of a kind that is not known, which a reader skips.
+    /// Parses a key of `FieldsV1`: `f:NAME`, `k:{...}`, `v:VALUE` or `i:INDEX`. `Ok(None)` is an element of an unknown
+    /// kind, which a reader skips.
     ///
     /// # Errors
-    /// When the text is too short, has no colon, or its JSON or number is malformed.
+    /// Returns an error if the text is too short, has no colon, or its JSON or number is malformed.
     pub fn parse(text: &str) -> Result<Option<Self>, ParseError> {
         let malformed = || ParseError(text.to_owned());
         let kind = text.as_bytes().first().copied().ok_or_else(malformed)?;
@@ -66,7 +67,7 @@ impl PathElement {
         }))
     }
 
-    /// The key that stands for this element in `FieldsV1`.
+    /// Returns the key of this element in `FieldsV1`.
     pub fn to_text(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -92,7 +93,7 @@ impl PathElement {
     }
 }
 
-/// A key of `FieldsV1` that stands for no path element.
+/// A key of `FieldsV1` that is not a path element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a path element")]
 pub struct ParseError(String);
@@ -165,7 +166,7 @@ fn readable(value: &Value) -> String {
     }
 }
 
-/// The path element of a field, for messages.
+/// Returns the path element of a field, for messages.
 pub(crate) struct FieldName<'a>(pub(crate) &'a str);
 
 impl fmt::Display for FieldName<'_> {
@@ -174,12 +175,12 @@ impl fmt::Display for FieldName<'_> {
     }
 }
 
-/// A path as it stands in messages: `.spec.containers[name="a"].image`.
+/// Returns a path as messages show it: `.spec.containers[name="a"].image`.
 pub fn display(path: &[PathElement]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 
-/// A value in JSON. A float is read to the last digit, so that it reads the same again after it was written.
+/// Parses a JSON value. Floats are parsed exactly, so that writing and parsing them returns the same number.
 fn scalar(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     if value.is_f64() {

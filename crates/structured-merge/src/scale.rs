@@ -1,4 +1,4 @@
-//! Managers as they look through a scale subresource, which has one field of the resource: its replicas.
+//! Managers as seen through a scale subresource, which has one field of the resource: its replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::path::PathElement;
 
 const SCALE_API_VERSION: &str = "autoscaling/v1";
 
-/// The paths of the replicas of a resource, by apiVersion; `None` for versions without a scale subresource.
+/// The path of the replicas of a resource, by apiVersion; `None` for versions without a scale subresource.
 pub type ReplicasPaths = BTreeMap<String, Option<Vec<PathElement>>>;
 
 fn scale_path() -> [PathElement; 2] {
     [PathElement::field("spec"), PathElement::field("replicas")]
 }
 
-/// The managedFields of a Scale: the managers of the resource that own its replicas.
+/// Returns the managedFields of a Scale: the managers of the resource that own its replicas.
 ///
 /// # Errors
-/// When the entries of the resource make no sense.
+/// Returns an error if the entries of the resource make no sense.
 pub fn to_scale(entries: &[Value], paths: &ReplicasPaths) -> Result<Vec<Value>, DecodeError> {
     let managed = Managed::decode(entries)?;
     let mut out = Managed::default();
@@ -43,11 +43,11 @@ pub fn to_scale(entries: &[Value], paths: &ReplicasPaths) -> Result<Vec<Value>, 
     Ok(out.encode())
 }
 
-/// The managedFields of a resource after its Scale was written: `resource` are its entries before the write, `scale`
-/// those of the written Scale, and `api_version` is the version of the resource that the request speaks.
+/// Returns the managedFields of a resource after a write to its Scale: `resource` has the entries before the write,
+/// `scale` those of the written Scale, and `api_version` is the version of the request.
 ///
 /// # Errors
-/// When entries make no sense.
+/// Returns an error if entries make no sense.
 pub fn to_resource(
     resource: &[Value],
     scale: &[Value],

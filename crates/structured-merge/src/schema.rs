@@ -1,6 +1,6 @@
-//! Merge rules of types: which parts are scalars, which lists and maps are atomic, sets, map lists or granular.
+//! The merge rules of a type: scalars, atomic lists and maps, sets, map lists and granular maps ([`Schema`]).
 //!
-//! Knows nothing about required fields, formats or validation rules.
+//! It has no required fields, formats or validation rules.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,7 +21,7 @@ pub struct Schema {
 static BUILTIN: LazyLock<Arc<Arena>> = LazyLock::new(|| Arc::new(from_builtin::arena()));
 
 impl Schema {
-    /// The type of a built-in kind.
+    /// Returns the type of a built-in kind.
     pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
         let root = builtin::types().for_kind(group, version, kind)?;
         Some(Self {
@@ -30,12 +30,12 @@ impl Schema {
         })
     }
 
-    /// The type of a custom resource: the `openAPIV3Schema` of one version of its definition.
+    /// Returns the type of a custom resource: the `openAPIV3Schema` of one version of its definition.
     pub fn structural(open_api: &Value) -> Self {
         structural::schema(open_api)
     }
 
-    /// The type of objects about which nothing is known: maps are granular, lists atomic.
+    /// Returns the type of untyped objects: maps are granular, lists atomic.
     pub fn deduced() -> Self {
         let mut types = Arena::new();
         let hidden = Field {
@@ -74,11 +74,11 @@ const BOOLEAN: TypeId = TypeId(4);
 /// A number, text or boolean.
 const SCALAR: TypeId = TypeId(5);
 
-/// The types that a schema is made of.
+/// The types of a schema.
 #[derive(Debug)]
 pub(crate) struct Arena(Vec<Atom>);
 
-/// The allowed values of a type: at most one description for each form.
+/// The possible forms of a value of a type: at most one description for each form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Atom {
     pub(crate) scalar: Option<Scalar>,
@@ -107,7 +107,7 @@ pub(crate) struct List {
 pub(crate) struct Map {
     /// Ordered by name.
     pub(crate) fields: Vec<Field>,
-    /// The type of entries that are no declared fields; `None` when there are none.
+    /// The type of undeclared entries; `None` if they are not allowed.
     pub(crate) element: Option<TypeId>,
     pub(crate) atomic: bool,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Field {
     pub(crate) name: Arc<str>,
     pub(crate) kind: TypeId,
     pub(crate) default: Option<Value>,
-    /// Bookkeeping that does not belong to the value: `metadata.managedFields` of an object itself.
+    /// Fields that are not part of the value: `metadata.managedFields` of an object itself.
     pub(crate) hidden: bool,
 }
 
@@ -180,7 +180,7 @@ impl Map {
         self.fields.get(index)
     }
 
-    /// The type of the entry `name`, declared or not.
+    /// Returns the type of the entry `name`, declared or not.
     pub(crate) fn entry(&self, name: &str) -> Option<TypeId> {
         self.field(name).map(|field| field.kind).or(self.element)
     }

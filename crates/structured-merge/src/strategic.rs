@@ -1,7 +1,7 @@
 //! Strategic merge patches of built-in kinds: patches that merge lists by a key instead of replacing them.
 //!
 //! Directives: `$patch: replace|delete|merge`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and
-//! `$setElementOrder/FIELD`. Which lists merge, and by which key, the [built-in types](crate::builtin) say.
+//! `$setElementOrder/FIELD`. The [built-in types](crate::builtin) declare which lists are merged, and by which key.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// Why a patch could not be applied.
+/// The reason why a patch could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicError {
     /// A directive is malformed: 400, reason `BadRequest`.
@@ -30,7 +30,7 @@ pub enum StrategicError {
     /// The patch refers to something that does not exist: 422 without a reason.
     #[error("{0}")]
     Unprocessable(&'static str),
-    /// Anything else; the real server answers 500 without a reason.
+    /// Any other error; the API server answers 500 without a reason.
     #[error("{0}")]
     Internal(String),
 }
@@ -128,11 +128,11 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A field of a part: its type, and how it is patched.
+/// A field: its type and its patch strategy.
 #[derive(Clone, Copy)]
 struct Below<'a> {
     part: Part<'a>,
-    /// `merge`, `replace` or empty; `retainKeys` only allows a directive that is honoured everywhere.
+    /// `merge`, `replace` or empty; `retainKeys` only allows a directive that is supported everywhere.
     strategy: &'a str,
     /// The merge key; empty for lists of scalars.
     key: &'a str,
@@ -215,7 +215,7 @@ fn scalar_kind(value: &Value) -> &'static str {
     go::type_name(value)
 }
 
-/// Returns a value that is inserted where none existed: without nulls and without directives.
+/// Returns the value of a new field: without nulls, and without directives that only a merge can apply.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
@@ -232,7 +232,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// `$retainKeys` lists every key that may be there afterwards.
+/// `$retainKeys` lists every key that is allowed in the result.
 fn retain_keys(live: &mut Object, patch: &mut Object) -> Result<(), StrategicError> {
     let Some(kept) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -251,7 +251,7 @@ fn retain_keys(live: &mut Object, patch: &mut Object) -> Result<(), StrategicErr
     Ok(())
 }
 
-/// Merges the lists whose order the patch sets, and takes them out of the patch.
+/// Merges the lists whose order the patch sets, and removes them from the patch.
 fn merge_ordered_lists(live: &mut Object, patch: &mut Object, part: Part<'_>) -> Result<(), StrategicError> {
     let directives: Vec<String> = patch
         .keys()
@@ -296,7 +296,7 @@ fn list(value: Value) -> Result<Vec<Value>, StrategicError> {
     }
 }
 
-/// The items of the patch must come in the order that the patch sets.
+/// Checks that the items of the patch come in the order that the patch sets.
 fn check_order(patch: &[Value], wanted: &[Value], key: &str) -> Result<(), StrategicError> {
     if wanted.is_empty() || patch.is_empty() {
         return Ok(());
@@ -323,7 +323,7 @@ fn check_order(patch: &[Value], wanted: &[Value], key: &str) -> Result<(), Strat
     Ok(())
 }
 
-/// All items of all lists must be of one kind; `None` when there are none.
+/// Returns the kind of all items of all lists, which must be the same; `None` if there are no items.
 fn of_one_kind(lists: &[&[Value]]) -> Result<Option<&'static str>, StrategicError> {
     let mut kinds = lists.iter().copied().flatten().map(go::type_name);
     let Some(first) = kinds.next() else {
@@ -404,7 +404,7 @@ fn merge_map_lists(old: Vec<Value>, new: Vec<Value>, below: Below<'_>) -> Result
     keyed.normalized(patched, server_only, &new, &old)
 }
 
-/// Carries out `$patch` items; what is left of the lists is to be merged.
+/// Applies `$patch` items; the rest of the lists is merged afterwards.
 fn follow_directives(
     mut old: Vec<Value>,
     new: Vec<Value>,

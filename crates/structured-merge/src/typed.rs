@@ -1,4 +1,4 @@
-//! Operations on typed values. One file per operation, all built on [`Form`].
+//! Operations on typed values. One file for each operation, all based on `Form`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub(crate) use reconcile::reconcile;
 pub(crate) use remove::{extract, remove};
 pub(crate) use validate::{Duplicates, validate};
 
-/// A mismatch between a value and its type, with its path.
+/// The mismatches between a value and its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedError {
     path: String,
     message: String,
 }
 
-/// Everything that does not fit; never empty.
+/// All mismatches; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedErrors(Vec<TypedError>);
 
@@ -46,7 +46,7 @@ impl TypedErrors {
     }
 }
 
-/// `Ok` when there are no errors.
+/// Returns `Ok` if there are no errors.
 fn none(errors: Vec<TypedError>) -> Result<(), TypedErrors> {
     if errors.is_empty() {
         Ok(())
@@ -55,7 +55,7 @@ fn none(errors: Vec<TypedError>) -> Result<(), TypedErrors> {
     }
 }
 
-/// Puts the path element below which the errors were found in front of their paths.
+/// Prefixes the paths of the errors with a path element.
 fn below(mut errors: Vec<TypedError>, element: impl fmt::Display) -> Vec<TypedError> {
     for error in &mut errors {
         error.path = format!("{element}{}", error.path);
@@ -85,7 +85,7 @@ impl fmt::Display for TypedErrors {
 
 impl std::error::Error for TypedErrors {}
 
-/// Which description of an atom applies to a value.
+/// The description of an atom that applies to a value.
 #[derive(Clone, Copy)]
 enum Form<'a> {
     Scalar(Scalar),
@@ -94,7 +94,7 @@ enum Form<'a> {
     Nothing,
 }
 
-/// The form of a value whose type allows several: one of them, or all of them if the value does not decide.
+/// Returns the form that a value selects of a type with several forms, or all of them if it selects none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deduced {
     Scalar,
@@ -131,7 +131,7 @@ impl Deduced {
     }
 }
 
-/// The form in which `value` is read as a value of type `kind`.
+/// Returns the form in which `value` is read as a value of type `kind`.
 fn form<'a>(types: &'a Arena, kind: TypeId, value: &Value) -> Form<'a> {
     let atom = types.get(kind);
     Deduced::of(atom, Some(value)).form(atom)
@@ -139,7 +139,7 @@ fn form<'a>(types: &'a Arena, kind: TypeId, value: &Value) -> Form<'a> {
 
 const NO_FORM: &str = "schema error: invalid atom: inlined";
 
-/// Checks that a value is a scalar of this sort; null always is.
+/// Returns true if a value is a scalar of this sort; null always is.
 fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(), String> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Ok(());
@@ -169,7 +169,7 @@ fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(),
     })
 }
 
-/// Checks that an item of an associative list has an identity; cheaper than [`list_element`].
+/// Returns true if an item of an associative list can be identified; cheaper than [`list_element`].
 fn check_element(types: &Arena, list: &List, item: &Value) -> Result<(), String> {
     let has_key = |key: &Arc<str>| item.get(&**key).is_some();
     let keyed = !list.keys.is_empty() && item.is_object() && list.keys.iter().all(has_key);
@@ -181,7 +181,7 @@ fn check_element(types: &Arena, list: &List, item: &Value) -> Result<(), String>
     }
 }
 
-/// The path element that tells an item of an associative list from the others.
+/// Returns the path element that tells an item of an associative list from the others.
 fn list_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, String> {
     if !list.associative {
         return Err("invalid indexing of non-associative list".to_owned());
@@ -215,7 +215,7 @@ fn key_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, 
             Some(value) => Some(value.clone()),
             None => key_default(types, list, key)?,
         };
-        // A missing key does not belong to the identity.
+        // A missing key is not part of the identity.
         fields.extend(value.map(|value| (Arc::clone(key), value)));
     }
     if fields.is_empty() {

@@ -1,4 +1,4 @@
-//! Updates the managers of an object after a write, in terms of field sets (`structured-merge-diff`'s Updater).
+//! The effect of a write on the managers of an object, in terms of field sets (`structured-merge-diff`'s Updater).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use crate::typed::{self, Comparison, Duplicates, TypedErrors};
 
 pub(crate) type Owners = BTreeMap<Manager, Owned>;
 
-/// One field that an applier wants and another manager owns.
+/// One field that an applier sets and another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByOther {
     pub(crate) manager: Manager,
     pub(crate) path: Vec<PathElement>,
 }
 
-/// Why managers could not be worked out.
+/// The reason why managers could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UpdateError {
     #[error("conflicts")]
@@ -89,7 +89,7 @@ impl Updater<'_> {
         Ok(owners)
     }
 
-    /// The merged object (`None` when it is the live one) and the managers after an apply.
+    /// Returns the merged object (`None` if nothing changed) and the managers after an apply.
     pub(crate) fn apply(
         &self,
         live: &Value,
@@ -138,7 +138,7 @@ impl Updater<'_> {
         }
     }
 
-    /// Takes what differs between `old` and `new` from every manager but `me`.
+    /// Removes the differences between `old` and `new` from every manager but `me`.
     fn take(
         &self,
         old: &Value,
@@ -229,7 +229,7 @@ impl Updater<'_> {
         self.compare(&old, &new, to).map(Some)
     }
 
-    /// Returns the object in another version; `None` if that version does not exist.
+    /// Returns the object in another version; `None` if the version does not exist.
     fn convert<'v>(
         &self,
         from: Versioned<'v>,
@@ -259,8 +259,7 @@ impl Updater<'_> {
         Ok(Some(Cow::Owned(converted)))
     }
 
-    /// Brings the managers in line with a schema that has changed since they were written; those of versions that
-    /// are gone are dropped.
+    /// Updates the managers after a change of the schema; managers of removed versions are dropped.
     fn reconcile(&self, live: Versioned<'_>, owners: Owners) -> Result<Owners, UpdateError> {
         let mut out = Owners::new();
         for (manager, mut owned) in owners {
@@ -278,7 +277,7 @@ impl Updater<'_> {
 
     // === impl Updater: what an applier gives up ===
 
-    /// Removes fields that `me` applied last time, does not apply now, and no other manager owns.
+    /// Removes the fields that `me` applied last time, does not apply now, and no other manager owns.
     fn prune(
         &self,
         merged: Value,
@@ -316,7 +315,7 @@ impl Updater<'_> {
         Ok(converted.unwrap_or(pruned))
     }
 
-    /// Adds back what any manager owns, in the terms of each version that managers use.
+    /// Adds back the fields that any manager owns, in each version that managers use.
     fn add_back_owned(
         &self,
         merged: &Value,
@@ -369,7 +368,7 @@ impl Updater<'_> {
         Ok((at.1, at.2))
     }
 
-    /// Adds back fields that were removed though `me` did not apply them: parts of removed values without an owner.
+    /// Adds back fields that were removed although `me` did not apply them: unowned parts of removed fields.
     fn add_back_dangling(
         &self,
         merged: &Value,
@@ -399,7 +398,7 @@ impl Updater<'_> {
     }
 }
 
-/// Returns true if a merge left everything as it was. The merged object has no managedFields.
+/// Returns true if a merge changed nothing. The merged object has no managedFields.
 fn same_object(live: &Value, merged: &Value) -> bool {
     let (Some(live), Some(merged)) = (live.as_object(), merged.as_object()) else {
         return live == merged;

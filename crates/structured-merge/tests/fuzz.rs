@@ -1,4 +1,4 @@
-//! The claims of the fuzz targets, tried on inputs that are near to what means something.
+//! Runs the checks of the fuzz targets on random, nearly valid inputs.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 #[expect(clippy::expect_used, reason = "a claim that does not hold fails the test")]
 mod claims;
 
-/// Pods, and things that are nearly Pods: a value of the wrong kind or a strange name at every place.
+/// Pods, and nearly valid Pods: any value may have the wrong type or a strange name.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

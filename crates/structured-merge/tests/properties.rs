@@ -162,7 +162,7 @@ fn managed(object: &Value) -> Managed {
     Managed::decode(entries(object).unwrap_or_default()).unwrap()
 }
 
-/// The fields of an object, as an apply of it lists them.
+/// Returns the fields of an object, as an apply of it lists them.
 fn fields_of(manager: &FieldManager, object: &Value) -> FieldSet {
     let mut config = object.clone();
     config["metadata"]
@@ -230,7 +230,8 @@ proptest! {
                 if !owned.applied || !format!("{owner:?}").contains(&name) {
 let now = after.owners.get(owner).map(|owned| (*owned.fields).clone()).unwrap_or_default();
                     let lost = owned.fields.difference(&now);
-                    // When the last items of a list are removed, its parents may be removed too: an empty list has no owner.
+                    // When the last items of a list are removed, the containing field may be removed, too: nobody owns
+                    // an empty list.
                     for path in lost.paths() {
                         let text = structured_merge::path::display(&path);
                         prop_assert!(path_value(&applied, &path).is_none(), "{owner:?} lost {text} on {live}");
@@ -248,7 +249,7 @@ let now = after.owners.get(owner).map(|owned| (*owned.fields).clone()).unwrap_or
         prop_assume!(!managed(&live).owners.is_empty());
         let nothing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
         let left = manager.apply(Some(&stored(live)), &nothing, "m", false, NOW).unwrap();
-        // Empty lists are not fields, so they are not given up.
+        // Nobody owns an empty list, so nobody gives it up.
         prop_assert!(fields_of(&manager, &left).is_empty(), "left: {}", left);
         prop_assert!(managed(&left).owners.is_empty());
     }
@@ -266,7 +267,7 @@ let now = after.owners.get(owner).map(|owned| (*owned.fields).clone()).unwrap_or
     }
 }
 
-/// The value at a path, if there is one.
+/// Returns the value at a path, if it exists.
 fn path_value<'v>(object: &'v Value, path: &[PathElement]) -> Option<&'v Value> {
     path.iter().try_fold(object, |value, element| match element {
         PathElement::Field(name) => value.get(&**name),
@@ -324,9 +325,9 @@ proptest! {
     }
 }
 
-/// An empty associative list is not a field, so it does not hold its parents: when an applier gives up the last
-/// item beside it, they go too, though others own them. The real algorithm does the same; that everything owned exists
-/// is therefore not a property of it.
+/// An empty associative list is not a field itself, so it does not keep its parents: when an applier gives up the last
+/// sibling, the parents are removed, even if others own them. The API server does the same; therefore it is not
+/// guaranteed that every owned field exists.
 #[test]
 fn an_empty_list_does_not_hold_its_parents() {
     let items = || Shape::Items(vec![Shape::Text]);

@@ -1,7 +1,7 @@
-//! Sequences of writes to a custom resource, recorded from a real server, give the same objects and managers.
+//! Sequences of writes to a custom resource, recorded from a real API server, give the same objects and managers.
 //!
-//! The little server below does what stands around the field manager: merge patches, defaults, the status
-//! subresource. The recordings belong to the conformance tests of the embedded server.
+//! The test server below implements the steps around the field manager: merge patches, defaults, the status
+//! subresource. The recordings are those of the conformance tests of the embedded server.
 #![expect(clippy::unwrap_used, reason = "a recording of another shape fails the test")]
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ fn replay(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes the parts of an object or of a Status that the test server does not know.
+/// The compared parts of an object or a Status: only those that the test server sets.
 fn normalized(body: &Value) -> Value {
     if body["kind"] == "Status" {
         return json!({"message": body["message"]});
@@ -207,7 +207,7 @@ impl Server {
 
     fn default(&self, version: &str, object: &mut Value) {
         default(&self.schemas[version], object);
-        // Metadata is decoded into a Go struct and back, which loses empty maps.
+        // Metadata is decoded into a Go struct and back, which drops empty maps.
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     }
@@ -235,7 +235,7 @@ fn merge_patch(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Defaults, and no null where the schema has a default or does not allow null.
+/// Sets defaults, and removes nulls where the schema has a default or does not allow null.
 fn default(schema: &Value, value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| default(&schema["items"], item)),

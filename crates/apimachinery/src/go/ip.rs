@@ -1,4 +1,4 @@
-//! IP addresses, CIDRs and hardware addresses as Go's `net` and `netip` read them.
+//! Parses IP addresses, CIDRs and hardware addresses like Go's `net` and `netip`.
 
 use std::net::IpAddr;
 

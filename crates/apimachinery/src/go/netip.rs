@@ -1,4 +1,4 @@
-//! Addresses and prefixes as Go's `net/netip` reads them, with its words for what is wrong.
+//! Parses addresses and prefixes like Go's `net/netip`, with its error texts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use super::quote;
 /// Parses an address. The result is `Ok(None)` for an address with a zone.
 ///
 /// # Errors
-/// The text of `netip.ParseAddr`.
+/// Returns an error with the text of `netip.ParseAddr`.
 pub fn parse_addr(text: &str) -> Result<Option<IpAddr>, String> {
     let fault = |(message, at): Fault<'_>| {
         let at = if at.is_empty() {
@@ -40,7 +40,7 @@ pub fn parse_addr(text: &str) -> Result<Option<IpAddr>, String> {
 /// Parses an address with a prefix length.
 ///
 /// # Errors
-/// The text of `netip.ParsePrefix`.
+/// Returns an error with the text of `netip.ParsePrefix`.
 pub fn parse_prefix(text: &str) -> Result<Cidr, String> {
     let fault = |message: String| format!("netip.ParsePrefix({}): {message}", quote(text));
     let Some((address, length)) = text.rsplit_once('/') else {
@@ -63,7 +63,7 @@ pub fn parse_prefix(text: &str) -> Result<Cidr, String> {
     }
 }
 
-/// An error, and the text from its position on.
+/// The error, and the rest of the text from its position.
 type Fault<'t> = (&'static str, &'t str);
 
 fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
@@ -105,7 +105,7 @@ fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
 }
 
 fn ipv6(text: &str) -> Result<Ipv6Addr, Fault<'_>> {
-    // Rust and Go accept the same addresses; only the messages of errors differ.
+    // Rust and Go accept the same addresses; only errors need texts.
     text.parse().map_err(|_| ipv6_fault(text))
 }
 

@@ -1,21 +1,21 @@
-//! URLs as Go's `net/url` reads them with `ParseRequestURI`.
+//! Parses URLs like Go's `net/url` with `ParseRequestURI`.
 
 /// The parts of a parsed URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
     /// The scheme in lower case, without the colon.
     pub scheme: String,
-    /// User and password, as they are written.
+    /// User and password as written.
     pub user: Option<String>,
     /// Host with the port, if any.
     pub host: String,
     /// The path, unescaped.
     pub path: String,
-    /// The path as it is written.
+    /// The path as written.
     pub raw_path: String,
-    /// The query without the question mark, as it is written.
+    /// The query without the question mark, as written.
     pub raw_query: String,
-    /// All after the scheme in a URL such as `mailto:a@b`.
+    /// Everything after the scheme in a URL such as `mailto:a@b`.
     pub opaque: String,
     /// The fragment without the `#`.
     pub fragment: String,
@@ -24,7 +24,7 @@ pub struct Url {
 /// `url.ParseRequestURI`: parses an absolute URI or an absolute path. A `#` does not begin a fragment.
 ///
 /// # Errors
-/// The text of Go's error.
+/// Returns an error with Go's text.
 pub fn parse_request_uri(text: &str) -> Result<Url, String> {
     parse(text, true).map_err(|reason| format!("parse {}: {reason}", super::quote(text)))
 }
@@ -32,7 +32,7 @@ pub fn parse_request_uri(text: &str) -> Result<Url, String> {
 /// `url.Parse`: parses an absolute URI or a relative reference, with its fragment.
 ///
 /// # Errors
-/// The text of Go's error.
+/// Returns an error with Go's text.
 pub fn parse_reference(text: &str) -> Result<Url, String> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = parse(rest, false).map_err(|reason| format!("parse {}: {reason}", super::quote(text)))?;

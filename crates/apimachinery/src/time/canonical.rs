@@ -24,7 +24,8 @@ impl TimeForm {
 /// Returns the canonical form of a time, in UTC.
 ///
 /// # Errors
-/// The text of Go's parser, such as `parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"`.
+/// Returns an error with the text of Go's parser, such as `parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot
+/// parse "x" as "2006"`.
 pub fn canonical(text: &str, form: TimeForm) -> Result<String, String> {
     let time = Parser {
         text,
@@ -118,7 +119,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The decimals, in nanoseconds. Whole seconds may have any number of them, microseconds have six.
+    /// Returns the decimals, in nanoseconds. Whole seconds may have any number of them, microseconds have six.
     fn fraction(&mut self) -> Result<u32, String> {
         let point = self.rest.strip_prefix(['.', ',']).unwrap_or_default();
         let end = point.find(|c: char| !c.is_ascii_digit()).unwrap_or(point.len());
@@ -135,7 +136,7 @@ impl<'a> Parser<'a> {
         Ok(nanos.get(..9).and_then(|n| n.parse().ok()).unwrap_or_default())
     }
 
-    /// The offset in seconds east of UTC.
+    /// Returns the offset in seconds east of UTC.
     fn offset(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;

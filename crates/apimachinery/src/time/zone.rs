@@ -1,9 +1,9 @@
-//! Named time zones, from the database that comes with the program: small images have none of their own.
+//! Named time zones, from the embedded database: small images have none.
 
 use jiff::tz::TimeZone;
 
-/// The time zone of a name such as `Europe/Zurich`, spelled as in the tz database; `UTC` and `Local`, which is UTC
-/// in a server, are known too.
+/// Returns the time zone of a name such as `Europe/Zurich`, spelled as in the tz database. `UTC` and `Local` (UTC in a
+/// server) are known, too.
 ///
 /// ```
 /// use apimachinery::time::zone;

@@ -24,10 +24,10 @@ pub fn to_string(value: &Value) -> String {
     commented(value, &[])
 }
 
-/// Renders one value with comments: each goes above the place that its JSON pointer names, in lines of its own.
+/// Renders one value with comments: each comment is written above the node of its JSON pointer, on separate lines.
 ///
-/// The empty pointer is the head of the document. A pointer that names nothing, or the first key of an item of a
-/// sequence, is ignored: the comment of an item belongs to the item.
+/// The empty pointer is the start of the document. A pointer to a missing node or to the first key of a sequence item
+/// is ignored: the comment of an item belongs to the item.
 ///
 /// ```
 /// let role = serde_json::json!({"verbs": ["get"]});
@@ -62,10 +62,10 @@ pub fn to_documents<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
         .collect()
 }
 
-/// The place at which a block collection begins.
+/// The start of a block collection.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
-    /// On a line of its own, which is still to be indented.
+    /// On a new line that is not indented yet.
     OwnLine,
     /// After the `- ` of a sequence's item.
     AfterDash,
@@ -77,7 +77,7 @@ struct Emitter<'a> {
     column: usize,
     /// By JSON pointer.
     comments: BTreeMap<&'a str, &'a str>,
-    /// The pointer of what is being written; kept only where there are comments.
+    /// The pointer of the current node; maintained only if there are comments.
     pointer: String,
 }
 
@@ -99,7 +99,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Enters a key or an item; returns the length of the pointer to go back to.
+    /// Enters a key or an item; returns the previous length of the pointer.
     fn enter(&mut self, step: &str) -> usize {
         let outer = self.pointer.len();
         if !self.comments.is_empty() {
@@ -110,7 +110,7 @@ impl Emitter<'_> {
         outer
     }
 
-    /// The comment of the place that is being written.
+    /// Writes the comment of the current node.
     fn comment(&mut self, indent: usize) {
         let Some(text) = self.comments.get(self.pointer.as_str()) else {
             return;
@@ -199,7 +199,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes text of one line; a lone space beyond the fold column becomes a line break.
+    /// Writes text of one line; a single space beyond the fold column becomes a line break.
     fn folded(&mut self, text: &str, indent: usize, breaks: Break) {
         let characters: Vec<char> = text.chars().collect();
         for (index, character) in characters.iter().enumerate() {
@@ -208,7 +208,7 @@ impl Emitter<'_> {
                 && index + 1 < characters.len()
                 && characters.get(index - 1) != Some(&' ')
                 && characters.get(index + 1) != Some(&' ');
-            // A word that begins with a backslash would read as the escape of the line break before it.
+            // A word that begins with a backslash would be read as an escape of the preceding line break.
             let safe = breaks == Break::BetweenWords || characters.get(index + 1) != Some(&'\\');
             if lone && safe && self.column > FOLD_COLUMN {
                 self.line_break();
@@ -297,12 +297,13 @@ fn is_printable(character: char) -> bool {
     matches!(character, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Reports whether a text of several lines survives a literal block: no line ends in a space, and there is a line with text.
+/// Returns true if a literal block preserves a multi-line string: no line ends in a space, and there is a non-empty
+/// line.
 fn is_block_safe(text: &str) -> bool {
     !text.split('\n').any(|line| line.ends_with(' ')) && !text.trim_matches('\n').is_empty()
 }
 
-/// Reports whether a plain form of the text would be read as YAML punctuation.
+/// Returns true if the plain form of the string would be read as YAML punctuation.
 fn has_indicator(text: &str) -> bool {
     let characters: Vec<char> = text.chars().collect();
     let blank_at = |index: usize| characters.get(index).is_none_or(|c| *c == ' ');
@@ -318,8 +319,8 @@ fn has_indicator(text: &str) -> bool {
     first || inner || text.starts_with("---") || text.starts_with("...")
 }
 
-/// Reports whether a plain form of the text would be read as null, a boolean, a number or a time. `<<` and `=` are special
-/// to some readers.
+/// Returns true if the plain form of the string would be read as null, a boolean, a number or a time. `<<` and `=` are
+/// special to some readers.
 fn reads_as_another_type(text: &str) -> bool {
     matches!(text, "<<" | "=")
         || is_sexagesimal(text)
@@ -327,7 +328,7 @@ fn reads_as_another_type(text: &str) -> bool {
         || !matches!(scalar::resolve(text, true, None), Ok(Value::String(_)))
 }
 
-/// Numbers of base 60, which YAML 1.1 has: `12:30`.
+/// Base-60 numbers of YAML 1.1: `12:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let mut parts = text.trim_start_matches(['-', '+']).split(':');
     let first = parts.next().unwrap_or_default();
@@ -341,8 +342,8 @@ fn is_sexagesimal(text: &str) -> bool {
     is_number && !rest.is_empty() && rest.iter().all(below_60)
 }
 
-/// Times in the forms that Go's decoder knows: a date, or a date and a time after `T` with a zone, or after a space
-/// without one.
+/// Times in the formats of Go's decoder: a date, or a date and a time after `T` with a zone, or after a space without
+/// one.
 fn is_time(text: &str) -> bool {
     let digits = |part: &str, lengths: std::ops::RangeInclusive<usize>| {
         lengths.contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
@@ -378,7 +379,7 @@ fn is_time(text: &str) -> bool {
 
 fn number_text(number: &Number) -> String {
     match number.as_f64() {
-        // `1.0` and `1` are one number in JSON; schemas say the latter.
+        // `1.0` and `1` are the same number in JSON; schemas use the latter.
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
         _ => number.to_string(),
     }

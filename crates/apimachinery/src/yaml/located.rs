@@ -1,4 +1,4 @@
-//! Documents of a file with the places of their nodes, for tools that point at what is wrong.
+//! Documents of a file with the positions of their nodes, for tools that report positions.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Error, Loader};
 
-/// A place in a text. Both numbers count from one.
+/// A position in a text. Both numbers count from one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
@@ -19,17 +19,17 @@ pub struct Place {
 /// One document of a YAML (or JSON) file.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    /// The document as a tree; YAML 1.1 scalars, as a server and kubectl read them.
+    /// The document as a tree, with YAML 1.1 scalars as a server and kubectl read them.
     pub value: Value,
-    /// Keys that are set twice: `line 5: key "k" already set in map`.
+    /// Duplicate keys: `line 5: key "k" already set in map`.
     pub duplicates: Vec<String>,
     start: Place,
     places: HashMap<String, Place>,
 }
 
 impl Document {
-    /// Returns the position of the node at a JSON pointer: the key of a field, the start of an item. For a node that does not
-    /// exist, or comes from an alias, this is the position of the nearest enclosing node.
+    /// Returns the position of the node at a JSON pointer: of a field, its key; of an item, its start. For a node that
+    /// does not exist or comes from an alias, returns the position of the nearest enclosing node.
     pub fn place(&self, pointer: &str) -> Place {
         let mut pointer = pointer;
         loop {
@@ -44,7 +44,7 @@ impl Document {
     }
 }
 
-/// The places found so far, and the pointer of the node that is read.
+/// The positions found so far, and the pointer of the current node.
 #[derive(Default)]
 pub(super) struct Places {
     pointer: String,
@@ -66,10 +66,10 @@ impl Places {
     }
 }
 
-/// All documents of a text that are not empty.
+/// Returns all non-empty documents of a text.
 ///
 /// # Errors
-/// The error of a YAML parser, with the line: `yaml: line 3: ...`.
+/// Returns an error with the text of the YAML parser and the line: `yaml: line 3: ...`.
 ///
 /// ```
 /// let text = "a: 1\n---\nb:\n- c: 2\n";

@@ -26,10 +26,10 @@ pub(super) fn in_order(keys: Vec<&String>) -> Vec<&String> {
     sorted
 }
 
-/// Go sorts up to this number of keys by insertion.
+/// Go uses insertion sort up to this number of keys.
 const INSERTION_MAX: usize = 12;
 
-/// The order of keys: letters after everything else, runs of digits by their value.
+/// Returns the order of keys: letters after everything else, runs of digits by their value.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
@@ -46,7 +46,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The run of digits that begins at a position: its value, then its length. Zeros inside a number count for it.
+/// Returns the run of digits that begins at a position: its value and its length. Zeros inside a number count for it.
 fn number_at(letters: &[char], at: usize) -> (u128, usize) {
     let before = letters.get(..at).unwrap_or_default();
     let inside = before

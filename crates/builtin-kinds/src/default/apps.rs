@@ -106,7 +106,7 @@ fn deployment_strategy(strategy: &mut Object) {
     }
 }
 
-/// The counter of template changes of a DaemonSet.
+/// The annotation in which a DaemonSet counts the changes of its template.
 fn template_generation(daemon_set: &mut Object) {
     let annotations =
         object_in(daemon_set, "metadata").and_then(|metadata| object_in(metadata, "annotations"));
@@ -136,7 +136,7 @@ fn stateful_set_strategy(strategy: &mut Object) {
     }
 }
 
-/// Claim templates name their own type.
+/// Claim templates have their own type fields.
 fn claim_templates(spec: &mut Object) {
     for claim in objects_in(spec, "volumeClaimTemplates") {
         for (field, value) in [("apiVersion", "v1"), ("kind", "PersistentVolumeClaim")] {
@@ -179,7 +179,7 @@ fn autoscaler_metrics(spec: &mut Object) {
     set_if_zero(spec, "metrics", json!([cpu]));
 }
 
-/// Scaling rules that are given in part are completed; without any, the controller decides.
+/// Completes scaling rules that are partly set; if none are set, the controller decides.
 fn autoscaler_behavior(behavior: &mut Object) {
     let percent = json!({ "type": "Percent", "value": 100, "periodSeconds": 15 });
     let pods = json!({ "type": "Pods", "value": 4, "periodSeconds": 15 });

@@ -48,7 +48,7 @@ pub(super) const RULES: &[TypeRules] = &[
     ),
 ];
 
-/// Every namespace carries its name as a label.
+/// Every namespace has its name as a label.
 fn namespace(namespace: &mut Object) {
     let name = namespace.get("metadata").and_then(|m| m.get("name"));
     if let Some(name) = name.filter(|name| !is_zero(name)).cloned() {
@@ -62,7 +62,7 @@ fn namespace(namespace: &mut Object) {
     }
 }
 
-/// `stringData` is a way to write `data`, and wins over it.
+/// `stringData` is an alternative to `data`, and takes precedence.
 fn string_data(secret: &mut Object) {
     use base64::Engine;
     let Some(Value::Object(texts)) = secret.remove("stringData") else {
@@ -139,7 +139,7 @@ fn target_port(port: &mut Object) {
     }
 }
 
-/// For containers, a maximum is a limit, a limit is a request, and a minimum is a request.
+/// For containers, the default limit is the maximum, the default request is the limit, and otherwise the minimum.
 fn limit_range_item(item: &mut Object) {
     if item.get("type").and_then(Value::as_str) != Some("Container") {
         return;
@@ -165,7 +165,7 @@ fn pod_cidrs(spec: &mut Object) {
     }
 }
 
-/// All resources of a node are allocatable by default.
+/// The allocatable resources of a node default to its capacity.
 fn allocatable(status: &mut Object) {
     let capacity = status.get("capacity").filter(|all| !is_zero(all)).cloned();
     if let Some(capacity) = capacity {

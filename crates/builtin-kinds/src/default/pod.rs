@@ -92,7 +92,7 @@ const SCALE_IO: &[Rule] = &[
     FilledText("fsType", "xfs"),
 ];
 
-/// Defaults of a Pod that a pod template does not get.
+/// Rules for a Pod that do not apply to a pod template.
 fn pod(pod: &mut Object) {
     let Some(spec) = object_in(pod, "spec") else {
         return;
@@ -114,14 +114,14 @@ fn pod(pod: &mut Object) {
     }
 }
 
-/// A limit without a request is the request.
+/// The request defaults to the limit.
 fn requests_from_limits(container: &mut Object) {
     if let Some(resources) = existing_object_in(container, "resources") {
         copy_missing(resources, "limits", "requests", |_| true);
     }
 }
 
-/// Copies the entries of one quantity map that another one lacks.
+/// Copies the missing entries of one quantity map from another one.
 pub(super) fn copy_missing(object: &mut Object, from: &str, to: &str, accept: impl Fn(&str) -> bool) {
     let Some(Value::Object(source)) = object.get(from).cloned() else {
         return;
@@ -139,7 +139,7 @@ pub(super) fn copy_missing(object: &mut Object, from: &str, to: &str, accept: im
     }
 }
 
-/// Pod-level limits without requests: the sum of what the containers request, or else the limit.
+/// Pod-level requests default to the sum of the containers' requests, or else to the limit.
 fn pod_level_requests(spec: &mut Object) {
     let limits = spec.get("resources").and_then(|r| r.get("limits"));
     if limits.is_none_or(is_zero) {
@@ -166,7 +166,7 @@ fn pod_level_requests(spec: &mut Object) {
     copy_missing(resources, "limits", "requests", pod_resources::is_pod_level);
 }
 
-/// On the host's network a container port is the host's port too.
+/// With the host's network, the host port equals the container port.
 fn host_ports(spec: &mut Object) {
     for list in ["containers", "initContainers"] {
         for container in objects_in(spec, list) {
@@ -194,7 +194,7 @@ fn pod_ips(status: &mut Object) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; both are kept, and equal.
+/// `serviceAccount` is the deprecated name of `serviceAccountName`; both are kept equal.
 fn service_account(spec: &mut Object) {
     for (from, to) in [
         ("serviceAccountName", "serviceAccount"),
@@ -225,7 +225,7 @@ fn pull_policy(object: &mut Object, image: &str, policy: &str) {
     set_if_zero(object, policy, value);
 }
 
-/// A volume without a source is an empty directory.
+/// A volume without a source is an `emptyDir`.
 fn volume_source(volume: &mut Object) {
     let has_source = volume
         .iter()

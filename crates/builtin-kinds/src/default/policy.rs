@@ -1,5 +1,5 @@
-//! The defaults of everything that governs or describes the cluster: admission, RBAC, networking, storage,
-//! scheduling, flow control and discovery.
+//! The defaults of cluster policies and cluster configuration: admission, RBAC, networking, storage, scheduling, flow
+//! control and discovery.
 
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ fn subject_group(subject: &mut Object) {
     }
 }
 
-/// A network policy is about ingress, and about egress when it has egress rules.
+/// A network policy has the type Ingress, and Egress if it has egress rules.
 fn policy_types(spec: &mut Object) {
     let has_egress = spec.get("egress").is_some_and(|rules| !is_zero(rules));
     let types = if has_egress {

@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::{Level, Violation};
 use crate::tree::{at, entries, list, text};
 
-/// Reports whether the rules of a minor version of Kubernetes apply.
+/// Returns true if the rules of a minor version of Kubernetes apply.
 type Includes<'a> = &'a dyn Fn(u32) -> bool;
 type Check = fn(&Value, Includes<'_>) -> Option<Violation>;
 
-/// A check that the restricted level replaces by one of its own, from a minor version on.
+/// A check that the restricted level replaces by its own, from a minor version on.
 struct Baseline {
     check: Check,
     replaced: Option<u32>,
@@ -91,7 +91,7 @@ fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     quoted.join(", ")
 }
 
-/// `containers "a", "b"`.
+/// Returns `containers "a", "b"`.
 fn containers(names: &[&str]) -> String {
     format!(
         "{} {}",
@@ -100,7 +100,7 @@ fn containers(names: &[&str]) -> String {
     )
 }
 
-/// The pod itself, and containers, as those who set something: `pod and container "a"`.
+/// Returns the pod itself and the containers that set a field: `pod and container "a"`.
 fn setters(of_pod: bool, names: &[&str]) -> Option<String> {
     match (of_pod, names.is_empty()) {
         (false, true) => None,
@@ -116,7 +116,7 @@ fn spec(pod: &Value) -> &Value {
     at(pod, &["spec"])
 }
 
-/// All containers, those that prepare the pod first.
+/// Returns all containers, those that prepare the pod first.
 fn each(pod: &Value) -> impl Iterator<Item = &Value> {
     let fields = ["initContainers", "containers", "ephemeralContainers"];
     fields.into_iter().flat_map(|field| list(spec(pod), &[field]))
@@ -126,7 +126,7 @@ fn name(container: &Value) -> &str {
     text(container, &["name"])
 }
 
-/// The names of the containers that something is true of.
+/// Returns the names of the containers that match a predicate.
 fn those<'p>(pod: &'p Value, is_meant: impl Fn(&'p Value) -> bool) -> Vec<&'p str> {
     each(pod)
         .filter(|container| is_meant(container))
@@ -134,7 +134,7 @@ fn those<'p>(pod: &'p Value, is_meant: impl Fn(&'p Value) -> bool) -> Vec<&'p st
         .collect()
 }
 
-/// A field of the security context of a pod's specification or of a container.
+/// Returns a field of the security context of a pod's specification or of a container.
 fn context<'a>(owner: &'a Value, path: &[&str]) -> &'a Value {
     at(at(owner, &["securityContext"]), path)
 }
@@ -200,7 +200,7 @@ fn app_armor(pod: &Value, _: Includes<'_>) -> Option<Violation> {
     )
 }
 
-/// Capabilities that containers have anyway.
+/// The default capabilities of containers.
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -217,7 +217,7 @@ const CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// Returns the containers that add forbidden capabilities, and these capabilities.
+/// Returns the containers that add forbidden capabilities, and the capabilities.
 fn bad_additions(pod: &Value, is_allowed: impl Fn(&str) -> bool) -> Option<String> {
     let added = |container| {
         let added = list(context(container, &["capabilities", "add"]), &[]);
@@ -393,7 +393,7 @@ fn se_linux<'p>(pod: &'p Value, includes: Includes<'_>) -> Option<Violation> {
     )
 }
 
-/// Returns a profile that is neither `RuntimeDefault` nor `Localhost`.
+/// Returns true for a profile that is neither the runtime's nor the node's.
 fn bad_seccomp(owner: &Value) -> Option<&str> {
     let profile = context(owner, &["seccompProfile"]);
     let kind = text(profile, &["type"]);
@@ -438,7 +438,7 @@ fn seccomp_annotations(pod: &Value) -> Option<Violation> {
     found("seccompProfile", format!("forbidden {word} {}", bad.join(", ")))
 }
 
-/// Sysctls that concern the pod alone, with the minor version since which they are known to.
+/// Safe sysctls, with the minor version since which they are allowed.
 const SYSCTLS: [(&str, u32); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),

@@ -19,7 +19,7 @@ fn pod(spec: &Value) -> Value {
     json!({"metadata": {"name": "p"}, "spec": spec})
 }
 
-/// A pod that nothing is wrong with.
+/// Returns a pod without violations.
 fn modest() -> Value {
     pod(&json!({
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::tree::{at, list, object_in, objects_in};
 
-/// Says when the conditions of a request were written, and since when they are as they are, where the writer does not.
+/// Sets the missing times of the conditions of a request.
 pub(super) fn stamp_conditions(request: &mut Value, old: &Value, now: &str) {
     let before = list(old, &["status", "conditions"]).to_vec();
     let Some(status) = request.as_object_mut().and_then(|root| object_in(root, "status")) else {

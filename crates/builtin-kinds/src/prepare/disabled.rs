@@ -69,7 +69,7 @@ fn pod_spec(spec: &mut Object) {
     }
 }
 
-/// A lifecycle that says nothing else is dropped as a whole.
+/// A lifecycle without other fields is dropped as a whole.
 fn stop_signal(container: &mut Object) {
     let lifecycle = existing_object_in(container, "lifecycle");
     let dropped = lifecycle.is_some_and(|lifecycle| {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, is_zero, object_in, set_if_zero, text};
 
-/// Labels the template with the identity of the job, and selects pods by it.
+/// Labels the template with the identity of the job, and selects pods by these labels.
 pub(super) fn generate_selector(job: &mut Object) {
     let metadata = job.get("metadata").unwrap_or(&Value::Null);
     let uid = text(metadata, &["uid"]).to_owned();
@@ -35,7 +35,7 @@ pub(super) fn generate_selector(job: &mut Object) {
             .entry("batch.kubernetes.io/controller-uid")
             .or_insert(json!(uid));
     }
-    // A job without labels of its own is read with those of its template.
+    // A job without labels has the labels of its template.
     if let Some(metadata) = object_in(job, "metadata").filter(|_| !is_zero(&labels)) {
         set_if_zero(metadata, "labels", labels);
     }

@@ -11,7 +11,7 @@ pub(super) fn prepare_for_create(pod: &mut Object) {
     pod.insert("status".to_owned(), status);
 }
 
-/// Kubelets change neither the spec nor who owns a pod.
+/// Kubelets cannot change the spec or the owner references.
 pub(super) fn prepare_status(pod: &mut Object, old: &Value) {
     if let Some(metadata) = object_in(pod, "metadata") {
         copy_field(metadata, at(old, &["metadata"]), "ownerReferences");
@@ -22,7 +22,7 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Value) {
     }
 }
 
-/// Takes nothing from the request but its ephemeral containers.
+/// Takes only the ephemeral containers from the request.
 pub(super) fn keep_all_but_ephemeral_containers(pod: &mut Object, old: &Value) {
     let requested = pod
         .get("spec")
@@ -38,7 +38,7 @@ pub(super) fn keep_all_but_ephemeral_containers(pod: &mut Object, old: &Value) {
     };
 }
 
-/// Takes nothing from the request but the resources of the containers.
+/// Takes only the resources of the containers from the request.
 pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
     let requested = pod.get("spec").cloned().unwrap_or_default();
     keep_all_but_versions(pod, old);
@@ -57,7 +57,7 @@ pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
     }
 }
 
-/// Everything from `old` but the revision that the request names and who manages what.
+/// Takes everything from `old` but the resource version and the managedFields of the request.
 fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     let Some(old) = old.as_object() else {
         return;
@@ -70,7 +70,7 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     }
 }
 
-/// Returns the quality-of-service class of a pod: by its requests, and whether they equal its limits.
+/// Returns the quality-of-service class of a pod, derived from its requests and limits.
 pub fn qos_class(spec: &Value) -> &'static str {
     let own = at(spec, &["resources"]);
     let of_pod = [own];

@@ -1,5 +1,5 @@
-//! Services before they are changed: addresses and ports that were allocated stay, those that the new type of the
-//! service has no use for go.
+//! Services before they are changed: allocated addresses and ports are kept, those that the new type does not use are
+//! removed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(super) fn prepare_for_update(service: &mut Object, old: &Value) {
     drop_unneeded(spec, before);
 }
 
-/// An old client changes `clusterIP` and knows nothing of `clusterIPs`.
+/// An old client changes `clusterIP` and does not know `clusterIPs`.
 fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     let single = spec.get("clusterIP").cloned().unwrap_or_default();
     let all = spec.get("clusterIPs").cloned().unwrap_or_default();
@@ -50,7 +50,7 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     }
 }
 
-/// The fields of a service of some type; each is dropped when the type changes to one without it.
+/// The fields of a service type; each is dropped when the type changes to one without it.
 struct Needs {
     cluster_ip: bool,
     node_ports: bool,
@@ -77,7 +77,7 @@ fn needs(spec: &Value) -> Needs {
 
 const CLUSTER_IP_FIELDS: &[&str] = &["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 
-/// Fills in what the request leaves out and the service has already.
+/// Sets the fields that the request omits from the existing service.
 fn keep_allocated(spec: &mut Object, before: &Value) {
     let after = needs(&Value::Object(spec.clone()));
     let had = needs(before);
@@ -126,7 +126,7 @@ fn keep_node_ports(spec: &mut Object, before: &Value) {
     }
 }
 
-/// Drops what the old type had, the new type has not, and the request did not change.
+/// Drops the fields that the old type had, the new type lacks, and the request did not change.
 fn drop_unneeded(spec: &mut Object, before: &Value) {
     let after = needs(&Value::Object(spec.clone()));
     let had = needs(before);

@@ -1,11 +1,11 @@
-//! Times that the server fills in when an object is written.
+//! Times that the server sets when an object is written.
 
 use serde_json::Value;
 
 use crate::tree::{at, object_in, objects_in, text};
 use apimachinery::gvk::Gvk;
 
-/// Fills in times that the writer of an object did not set; `old` is the live object of an update.
+/// Sets the times that the writer of an object omitted; `old` is the live object of an update.
 pub fn stamp_times(gvk: &Gvk, object: &mut Value, old: Option<&Value>, now: &str) {
     match (gvk.group, gvk.kind, old) {
         ("resource.k8s.io", "ResourceSlice", _) => stamp_taints(object, now),

@@ -1,4 +1,4 @@
-//! The rows of everything else: nodes, events, configuration, storage, access and admission.
+//! The rows of the remaining kinds: nodes, events, configuration, storage, access and admission.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn node_address(row: &Row<'_>, kind: &str) -> String {
 }
 
 pub(super) fn event(row: &Row<'_>) -> Vec<Value> {
-    // The two groups call the same things by different names.
+    // The two groups use different names for the same fields.
     let either = |one: &str, other: &str| match row.at(&[one]) {
         Value::Null => row.at(&[other]),
         value => value,
@@ -136,7 +136,7 @@ pub(super) fn config_map(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), entries.into(), row.age()]
 }
 
-/// Access modes by their initials, each once.
+/// Returns access modes by their initials, without duplicates.
 fn access_modes(modes: &[Value]) -> String {
     let known = [
         ("ReadWriteOnce", "RWO"),
@@ -343,7 +343,7 @@ pub(super) fn webhooks(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), row.list(&["webhooks"]).len().into(), row.age()]
 }
 
-/// The row of a policy whose rules are in the given field.
+/// Returns the row of a policy whose rules are in the given field.
 pub(super) fn policy(row: &Row<'_>, rules: &str) -> Vec<Value> {
     let kind = row.at(&["spec", "paramKind"]);
     let kind = if kind.is_null() {
@@ -359,7 +359,7 @@ pub(super) fn policy(row: &Row<'_>, rules: &str) -> Vec<Value> {
     ]
 }
 
-/// Formats a label selector in the notation of Go, which the real server shows.
+/// Formats a label selector in the notation of Go, which the API server shows.
 fn selector_in_go(selector: &Value) -> String {
     let labels: String = entries(selector, &["matchLabels"])
         .collect::<BTreeMap<_, _>>()

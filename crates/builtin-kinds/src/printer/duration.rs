@@ -1,6 +1,6 @@
-//! Durations as kubectl prints them: two units at most, the finer one only while it matters.
+//! Durations as kubectl prints them: two units at most, the smaller one only for short durations.
 
-/// A number of seconds as a short text: `45s`, `3m20s`, `5h`, `2d4h`, `1y30d`.
+/// Returns a number of seconds as a short text: `45s`, `3m20s`, `5h`, `2d4h`, `1y30d`.
 pub(crate) fn human_duration(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);
@@ -19,7 +19,7 @@ pub(crate) fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// Two units, or one where the finer one is zero.
+/// Returns two units, or one if the smaller one is zero.
 fn two(great: i64, great_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 {
         format!("{great}{great_unit}")

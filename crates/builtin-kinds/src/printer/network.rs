@@ -39,7 +39,7 @@ fn external_address(row: &Row<'_>) -> String {
     }
 }
 
-/// The addresses of a load balancer, each once.
+/// Returns the addresses of a load balancer, each once.
 fn balancer_addresses(status: &Value) -> Vec<&str> {
     let mut addresses = Vec::new();
     let mut seen = HashSet::new();
@@ -65,7 +65,7 @@ fn ports(ports: &[Value]) -> String {
     joined(all.iter().map(String::as_str))
 }
 
-/// At most three items, and how many more there are.
+/// Returns at most three items, and the number of the others.
 fn first_three(items: &[String]) -> String {
     let shown = items.get(..3).unwrap_or(items).join(",");
     match items.len().saturating_sub(3) {

@@ -1,4 +1,4 @@
-//! The row of a pod: what its containers are doing, in one word.
+//! The row of a pod, with the states of its containers in one word.
 
 use serde_json::Value;
 
@@ -30,21 +30,21 @@ fn readiness_gates(row: &Row<'_>, gates: &[Value]) -> String {
     format!("{}/{}", gates.iter().filter(is_true).count(), gates.len())
 }
 
-/// The status of a condition of the pod.
+/// Returns the status of a condition of the pod.
 fn condition<'a>(row: &Row<'a>, kind: &str) -> Option<&'a str> {
     let conditions = row.list(&["status", "conditions"]).iter();
     let mut found = conditions.filter(|condition| text(condition, &["type"]) == kind);
     found.next().map(|condition| text(condition, &["status"]))
 }
 
-/// The sum of the statuses of a pod's containers.
+/// The summary of the statuses of a pod's containers.
 #[derive(Default)]
 struct Summary {
     containers: usize,
     ready: usize,
     reason: String,
     restarts: i64,
-    /// When a container ended last; empty if none did.
+    /// The time when the last container terminated; empty if none did.
     last_restart: String,
     sidecar_restarts: i64,
     last_sidecar_restart: String,
@@ -77,7 +77,7 @@ impl Summary {
         summary
     }
 
-    /// Adds the init containers up to the first that is not done; whether there is one.
+    /// Adds the init containers up to the first that is not done; returns true if there is one.
     fn add_init_containers(&mut self, row: &Row<'_>) -> bool {
         let specs = row.list(&["spec", "initContainers"]);
         let is_sidecar = |spec: &&Value| text(spec, &["restartPolicy"]) == "Always";
@@ -160,7 +160,7 @@ fn keep_latest(latest: &mut String, time: &str) {
     }
 }
 
-/// Why a container ended.
+/// Returns the reason why a container terminated.
 fn end_of(terminated: &Value) -> String {
     let reason = text(terminated, &["reason"]);
     let signal = at(terminated, &["signal"]).as_i64().unwrap_or(0);

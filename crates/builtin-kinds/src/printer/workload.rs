@@ -1,4 +1,4 @@
-//! The rows of workloads and of what scales and protects them.
+//! The rows of workloads, autoscalers and disruption budgets.
 
 use apimachinery::time::unix_seconds;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub(super) fn pod_template(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), names, images, labels.into()]
 }
 
-/// The name, some cells, the age, and what the wide form adds about the template.
+/// Returns the name, some cells, the age, and the columns of the wide form about the template.
 fn with_template(row: &Row<'_>, middle: Vec<Value>, selector: Option<String>) -> Vec<Value> {
     let mut cells = vec![row.name()];
     cells.extend(middle);
@@ -177,11 +177,11 @@ pub(super) fn autoscaler(row: &Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// The current and the wanted value of each metric, two at most.
+/// Returns the current and the wanted value of each metric, two at most.
 fn metrics(row: &Row<'_>) -> String {
     let specs = row.list(&["spec", "metrics"]);
     if specs.is_empty() {
-        // The first version of the API knows of CPU only.
+        // The first version of the API only supports CPU.
         let target = row.at(&["spec", "targetCPUUtilizationPercentage"]);
         let current = row.at(&["status", "currentCPUUtilizationPercentage"]);
         let current = current

@@ -1,4 +1,4 @@
-//! The usage of claims: to volumes, and to devices.
+//! Usage of claims: to volumes, and to devices.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// The class of a claim was an annotation before it was a field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-/// The maximum number of devices for a claim to all devices of a class.
+/// The maximum number of devices that a claim to all of a class may get.
 const DEVICES_MAX: usize = 32;
 
 // === volumes ===
@@ -43,7 +43,7 @@ pub(super) fn usage(claim: &Value) -> Amounts {
     usage
 }
 
-/// Returns the requested size of a claim, or its capacity if that is larger, in whole bytes.
+/// Returns the request of a claim, or its capacity if that is larger, in whole bytes.
 fn storage(claim: &Value) -> Option<Quantity> {
     let amount = |path: &[&str]| Quantity::from_json(at(claim, path)).ok();
     let requested = amount(&["spec", "resources", "requests", "storage"])?;
@@ -56,7 +56,7 @@ pub(super) fn is_in_scope(claim: &Value, selector: &Selector) -> bool {
     selector.scope == "VolumeAttributesClass" && selector.selects(&classes(claim))
 }
 
-/// The VolumeAttributesClasses that a claim names, has, and is on its way to.
+/// Returns the VolumeAttributesClasses of a claim: requested, current and target.
 pub(super) fn classes(claim: &Value) -> Vec<&str> {
     let paths: [&[&str]; 3] = [
         &["spec", "volumeAttributesClassName"],
@@ -73,7 +73,7 @@ pub(super) fn is_of_device_class(name: &str) -> bool {
     name.ends_with(BY_DEVICE_CLASS)
 }
 
-/// The devices of each class that a claim may get at most.
+/// Returns the maximum number of devices of each class that a claim may get.
 pub(super) fn devices(claim: &Value) -> Amounts {
     let mut total: BTreeMap<String, usize> = BTreeMap::new();
     for request in list(claim, &["spec", "devices", "requests"]) {

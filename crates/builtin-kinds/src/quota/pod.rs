@@ -1,4 +1,4 @@
-//! The usage of pods.
+//! Usage of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ const COVERED: [&str; 10] = [
     "requests.memory",
 ];
 
-/// The fields that every container must set, if a quota counts them.
+/// The resources that every container must set if a quota counts them.
 const REQUIRED: [&str; 6] = [
     "cpu",
     "limits.cpu",
@@ -44,12 +44,12 @@ pub(super) fn covers(name: &str) -> bool {
             .is_some_and(|requested| requested.starts_with("hugepages-") || is_extended(requested))
 }
 
-/// A resource that is not Kubernetes' own, of which a pod requests as much as it is limited to.
+/// Returns true for an extended resource, whose requests equal its limits.
 fn is_extended(name: &str) -> bool {
     name.starts_with(DEVICE_CLASS) || name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-/// Reports whether a pod counts as more than an object: it has not ended, and its deletion is not overdue.
+/// Returns true if the resources of a pod count: it has not ended, and should not be gone already.
 pub(super) fn is_counted(pod: &Value, now: SystemTime) -> bool {
     if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
         return false;
@@ -64,7 +64,7 @@ pub(super) fn is_counted(pod: &Value, now: SystemTime) -> bool {
     }
 }
 
-/// Reports whether the pod has a deadline: quotas call it `Terminating`.
+/// Returns true if a pod has a deadline: quotas call it `Terminating`.
 pub(super) fn has_deadline(pod: &Value) -> bool {
     at(pod, &["spec", "activeDeadlineSeconds"])
         .as_i64()
@@ -80,7 +80,7 @@ pub(super) fn usage(pod: &Value, now: SystemTime) -> Amounts {
     computed(&requests, &limits)
 }
 
-/// Returns the counted requests and limits of a container or of a pod.
+/// Returns the usage from requests and limits, of a container or of a pod.
 fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), Quantity::from(1))]);
     let mut put = |name: String, amount: &Quantity| usage.insert(name, amount.clone());
@@ -108,7 +108,7 @@ fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
     usage
 }
 
-/// The requests or limits of a pod, with what running it costs.
+/// Returns the requests or limits of a pod, including its overhead.
 fn total(pod: &Value, field: &str) -> Amounts {
     let spec = at(pod, &["spec"]);
     let mut total = pod_resources::of_pod(spec, field, |container| allotted(pod, container, field));
@@ -120,7 +120,7 @@ fn total(pod: &Value, field: &str) -> Amounts {
     total
 }
 
-/// Returns the requests of a container, or its allocated resources if these are larger.
+/// Returns the requests of a container, or its allocated resources if those are larger.
 fn allotted(pod: &Value, container: &Value, field: &str) -> Amounts {
     let mut needed = amounts(at(container, &["resources", field]));
     let name = text(container, &["name"]);
@@ -173,7 +173,7 @@ fn has_cross_namespace_affinity(affinity: &Value) -> bool {
     })
 }
 
-/// Every container has to say how much it needs of what a quota counts, unless the pod says it as a whole.
+/// Every container must set the resources that a quota counts, unless the pod sets them at pod level.
 pub(super) fn check(names: &[&str], pod: &Value) -> Result<(), String> {
     let spec = at(pod, &["spec"]);
     if pod_resources::has_pod_level(spec) {

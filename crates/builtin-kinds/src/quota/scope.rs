@@ -1,4 +1,4 @@
-//! The scopes of a quota: which objects it is about.
+//! The scopes of a quota: the objects that it applies to.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ enum Operator {
     NotIn(Vec<String>),
 }
 
-/// The conditions of `spec.scopes` and `spec.scopeSelector`: all of them must hold.
+/// Returns the conditions of `spec.scopes` and `spec.scopeSelector`: all of them must hold.
 pub(super) fn selectors(quota: &Value) -> Vec<Selector> {
     let scopes = list(quota, &["spec", "scopes"]).iter().filter_map(Value::as_str);
     let scopes = scopes.map(|scope| Selector {

@@ -1,4 +1,4 @@
-//! The usage of services.
+//! Usage of services.
 
 use apimachinery::quantity::Quantity;
 use serde_json::Value;

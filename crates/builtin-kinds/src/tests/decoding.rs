@@ -1,4 +1,4 @@
-//! Decoding: what is dropped, what is kept, what is refused; and that nothing that a client sends can break it.
+//! Decoding: dropped, kept and rejected fields; no input causes a panic.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -153,7 +153,7 @@ fn quantities_and_times_take_their_canonical_form() {
     assert_eq!(limits, &json!({ "cpu": "100m", "memory": "1Gi" }));
 }
 
-/// JSON that is shaped a little like the objects of the kind: known field names, values of any type.
+/// JSON similar to objects of the kind: known field names, values of any type.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! The category `defaulting`: what a created object looks like, apart from what the registry and admission add.
+//! The category `defaulting`: the created object, except for fields set by the registry and admission.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn created_objects_look_as_recorded() {
             remove(&mut expected, &steps);
             remove(&mut object, &steps);
         }
-        // Volumes are compared wherever the test of the token volume does not hide them.
+        // Volumes are compared unless the test of the token volume hides them.
         let hides_volumes = step.name.starts_with("pod-service-account");
         for (of_kind, paths) in ADDED {
             for path in paths.iter().filter(|_| ["*", &kind].contains(of_kind)) {
@@ -96,7 +96,7 @@ fn created_objects_look_as_recorded() {
     );
 }
 
-/// The object that a request creates, as far as this module makes it.
+/// Returns the object that a request creates, as far as this module makes it.
 fn created(step: &Step) -> Value {
     let (gvk, _) = step
         .target()
@@ -108,7 +108,7 @@ fn created(step: &Step) -> Value {
     set_if_nil(metadata, "uid", "some-uid");
     set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
     prepare_for_create(gvk, &mut object);
-    // The answer is read back from the store.
+    // The response is read from the store.
     decode(gvk, &mut object).unwrap();
     default(gvk, &mut object);
     let again = object.clone();

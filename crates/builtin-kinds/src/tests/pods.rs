@@ -1,4 +1,4 @@
-//! Errors and warnings of pods with unusual annotations, selectors, ports and volumes, as kube-apiserver 1.36 gives them.
+//! Errors and warnings of pods with unusual annotations, selectors, ports and volumes, as in kube-apiserver 1.36.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::tree::{list, text};
 use crate::{default, prepare_for_create, validate_create, warnings};
 
 const RECORDED: &str = include_str!("pods.json");
-/// The length of warnings that the recorded server cut off.
+/// The length at which the recorded server cut warnings.
 const CUT: usize = 256;
 
 fn texts(value: &Value, field: &str) -> Vec<String> {

@@ -24,7 +24,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The kind and the subresource that the path leads to, if it is a built-in resource.
+    /// Returns the kind and the subresource of the path, if it is a built-in resource.
     pub(super) fn target(&self) -> Option<(&'static Gvk, String)> {
         let mut parts = self.path.trim_start_matches('/').split('/');
         let (group, version) = match parts.next()? {
@@ -47,7 +47,7 @@ impl Step {
     }
 }
 
-/// The steps of every scenario of a category, by scenario.
+/// Returns the steps of every scenario of a category, by scenario.
 pub(super) fn scenarios(category: &str) -> Vec<Vec<Step>> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../operator-apiserver/tests/recorded")
@@ -90,13 +90,13 @@ fn read(file: &PathBuf) -> Vec<Step> {
         .collect()
 }
 
-/// The text in `299 - "text"`.
+/// Returns the text in `299 - "text"`.
 fn warning_text(header: &str) -> Option<String> {
     let quoted = header.strip_prefix("299 - ")?;
     serde_json::from_str(quoted).ok()
 }
 
-/// Reports whether a value equals a recorded one; the recorder's placeholders match any text or number.
+/// Returns true if a value equals the recorded one; the recorder's placeholders match any string or number.
 pub(super) fn matches(recorded: &Value, value: &Value) -> bool {
     match (recorded, value) {
         (Value::String(text), value) if is_placeholder(text) => value.is_string() || value.is_number(),

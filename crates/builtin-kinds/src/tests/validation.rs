@@ -1,4 +1,4 @@
-//! The category `validation`: what is wrong with an object, in which words.
+//! The category `validation`: the errors of an object and their texts.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::{
     warnings,
 };
 
-/// Causes that others find: the allocators of the registry, and CEL.
+/// Causes that other modules report: the allocators of the registry, and CEL.
 const ELSEWHERE: &[&str] = &[
     "failed to allocate IP",
     "not configured on this cluster",
@@ -20,7 +20,7 @@ const ELSEWHERE: &[&str] = &[
     "compilation failed",
 ];
 
-/// Wording that the recordings themselves leave out of the comparison.
+/// Texts that the recordings themselves exclude from the comparison.
 fn hides_messages(step: &Step) -> bool {
     step.ignore.iter().any(|path| path.contains("message"))
 }
@@ -55,7 +55,7 @@ fn faults_are_found_and_worded_as_recorded() {
     );
 }
 
-/// The warnings of the server about objects that it accepts.
+/// Returns the warnings about accepted objects.
 #[test]
 fn warnings_are_given_as_recorded() {
     let mut wrong = Vec::new();
@@ -104,7 +104,7 @@ fn cause(error: &Error, hidden: bool) -> (String, String) {
     (error.field.to_string(), message)
 }
 
-/// Returns the errors in the object of a request; `None` if validation does not apply to the step.
+/// Returns the errors of the object of a request; `None` if the step does not concern validation.
 fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
     if ![200, 201, 422].contains(&step.status) {
         return None;
@@ -130,7 +130,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
         set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
         set_if_nil(metadata, "namespace", "NS");
         prepare_for_create(gvk, &mut object);
-        // The recorder writes NS for the name of a namespace, which is not a valid name.
+        // The recorder writes NS for a namespace's name, which is not a valid name.
         let name = text(&object, &["metadata", "name"]).replace("NS", "ns");
         let name = name.as_str();
         let mut errors: Vec<Error> = validate_name(gvk, name, false)
@@ -158,7 +158,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
     Some(errors)
 }
 
-/// Allocates addresses and ports, as the registry does.
+/// Acts as the registry's allocator.
 fn allocate(service: &mut Value) {
     if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
         set_if_nil(spec, "clusterIP", "10.0.0.1");
@@ -168,8 +168,8 @@ fn allocate(service: &mut Value) {
     }
 }
 
-/// A merge patch, except that the only item of a list of containers is patched and not replaced, which is all that
-/// the recorded strategic patches need.
+/// Returns a merge patch, except that the only item of a list of containers is patched and not replaced, which is
+/// sufficient for the recorded strategic patches.
 fn patched(old: &Value, patch: &Value) -> Option<Value> {
     let mut object = old.clone();
     if let Some(operations) = patch.as_array() {

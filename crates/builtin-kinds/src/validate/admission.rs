@@ -1,4 +1,4 @@
-//! Webhook configurations, and what they have in common with admission policies: rules and match conditions.
+//! Webhook configurations, and the parts they share with admission policies: rules and match conditions.
 
 use std::collections::HashSet;
 
@@ -77,7 +77,7 @@ fn client_config(check: &mut Check, config: &Value, path: &Path) {
         (Some(url), false) => webhook_url(check, url, &path.child("url")),
         (None, true) => {
             let path = path.child("service");
-            // The real server takes the one for the other (kubernetes/kubernetes#141353).
+            // The API server confuses the two (kubernetes/kubernetes#141353).
             for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
                 if text(service, &[field]).is_empty() {
                     check.required(path.child(shown), &format!("service {shown} is required"));
@@ -110,7 +110,7 @@ fn service_path(check: &mut Check, value: &str, path: &Path) {
     if !value.starts_with('/') {
         check.invalid(path.clone(), &value.into(), "must start with a '/'");
     }
-    // The first character is taken for a slash, whatever it is.
+    // The first character is assumed to be a slash.
     let mut rest = value.chars();
     rest.next();
     let rest = rest.as_str();
@@ -217,7 +217,7 @@ pub(super) fn rule_with_operations(check: &mut Check, rule: &Value, path: &Path)
     check.optional_one_of(rule, path, "scope", &["*", "Cluster", "Namespaced"]);
 }
 
-/// A wildcard stands alone.
+/// A wildcard must be the only item.
 fn alone(check: &mut Check, rule: &Value, path: &Path, field: &str, what: &str) {
     let values = list(rule, &[field]);
     if values.len() > 1 && values.contains(&"*".into()) {
@@ -276,7 +276,7 @@ fn resources(check: &mut Check, rule: &Value, path: &Path) {
     }
 }
 
-/// The most match conditions of a policy or webhook.
+/// The maximum number of match conditions of a policy or webhook.
 const MATCH_CONDITIONS_MAX: usize = 64;
 
 pub(super) fn match_conditions(check: &mut Check, parent: &Value, path: &Path, params: bool) {

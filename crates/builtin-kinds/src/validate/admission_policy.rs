@@ -31,7 +31,7 @@ pub(super) fn validating_policy(check: &mut Check, object: &Value) {
     audit_annotations(check, object, &environment, &path.child("auditAnnotations"));
 }
 
-/// One validation; its message is made without the authorizer.
+/// Validates one validation; its message is evaluated without the authorizer.
 fn validation(
     check: &mut Check,
     one: &Value,
@@ -77,9 +77,9 @@ fn validation(
     );
 }
 
-/// The most audit annotations of a policy.
+/// The maximum number of audit annotations of a policy.
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
-/// The longest expression of an audit annotation, in bytes.
+/// The maximum length of an expression of an audit annotation, in bytes.
 const VALUE_EXPRESSION_MAX: usize = 5 * 1024;
 
 fn audit_annotations(check: &mut Check, object: &Value, environment: &Environment, path: &Path) {
@@ -137,7 +137,7 @@ pub(super) fn mutating_policy(check: &mut Check, object: &Value) {
     }
 }
 
-/// The kinds of patches: the name, the field, what its expression makes.
+/// The kinds of patches: the name, the field, the type of its expression.
 const PATCH_TYPES: [(&str, &str, Returns); 2] = [
     ("ApplyConfiguration", "applyConfiguration", Returns::Object),
     ("JSONPatch", "jsonPatch", Returns::JsonPatch),
@@ -175,7 +175,7 @@ fn mutation(check: &mut Check, one: &Value, environment: &Environment, path: &Pa
     }
 }
 
-/// Checks the common parts of validating and mutating policies; returns the names for their expressions.
+/// The common parts of validating and mutating policies, and the variables of their expressions.
 fn policy(check: &mut Check, spec: &Value, path: &Path, mutating: bool) -> Environment {
     if text(spec, &["failurePolicy"]).is_empty() {
         check.required(path.child("failurePolicy"), "");
@@ -255,7 +255,7 @@ fn param_kind(check: &mut Check, kind: &Value, path: &Path) {
     }
 }
 
-/// Only what is written can be changed.
+/// Only write operations can be mutated.
 fn mutable_operations(check: &mut Check, constraints: &Value, path: &Path) {
     let path = path.child("resourceRules").child("operations");
     let supported = ["*", "CONNECT", "CREATE", "UPDATE"];

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::Check;
 use crate::tree::{at, list, text};
 
-/// Checks the affinity of pods.
+/// Validates node and pod affinity.
 pub(super) fn affinity(check: &mut Check, affinity: &Value, path: &Path) {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -88,7 +88,7 @@ fn pod_affinity_term(check: &mut Check, term: &Value, path: &Path) {
     check.faults(&path.child("topologyKey"), key, names::qualified_name(key));
 }
 
-/// Which values a requirement may have: a selector that must hold takes none that no label can have.
+/// The valid values of a requirement: a required selector rejects values that no label can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Values {
     OfLabels,
@@ -118,7 +118,7 @@ fn node_selector_term(check: &mut Check, term: &Value, path: &Path, allowed: Val
     }
 }
 
-/// A node has one field that can be selected by: its name.
+/// A node has one selectable field: its name.
 fn node_field_requirement(check: &mut Check, requirement: &Value, path: &Path) {
     let values = list(requirement, &["values"]);
     let operator = text(requirement, &["operator"]);

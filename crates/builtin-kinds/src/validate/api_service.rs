@@ -1,4 +1,4 @@
-//! API services: which server answers for a version of a group.
+//! API services: the server of a version of a group.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -45,7 +45,7 @@ fn priority(check: &mut Check, spec: &Value, field: &str, max: i64) {
     }
 }
 
-/// Without a service, the API is served by this server.
+/// An API service without a service is local.
 fn server(check: &mut Check, spec: &Value, path: &Path) {
     let bundle = text(spec, &["caBundle"]);
     let insecure = at(spec, &["insecureSkipTLSVerify"]);

@@ -14,7 +14,7 @@ pub(super) fn job(check: &mut Check, object: &Value) {
     job_with_selector(check, spec, &path);
 }
 
-/// A selector that is not chosen by hand must come from the identity of the job.
+/// A generated selector must come from the identity of the job.
 fn generated_selector(check: &mut Check, object: &Value, path: &Path) {
     let spec = at(object, &["spec"]);
     if at(spec, &["manualSelector"]) == &Value::Bool(true) || at(spec, &["selector"]).is_null() {
@@ -118,7 +118,7 @@ fn job_spec(check: &mut Check, spec: &Value, path: &Path) {
     restart_policy(check, spec, &template.child("spec").child("restartPolicy"));
 }
 
-/// The limits of jobs whose pods have an index.
+/// The limits of indexed jobs.
 fn indexed(check: &mut Check, spec: &Value, path: &Path) {
     const INDEXES_MAX: i64 = 100_000;
     let number = |field: &str| at(spec, &[field]).as_i64();
@@ -144,7 +144,7 @@ fn indexed(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The pods of a job end by themselves.
+/// The restart policy of the pods of a job.
 fn restart_policy(check: &mut Check, spec: &Value, path: &Path) {
     let policy = text(spec, &["template", "spec", "restartPolicy"]);
     match policy {
@@ -256,13 +256,13 @@ fn time_zone(check: &mut Check, zone: &Value, path: &Path) {
     }
 }
 
-/// Reports whether a part of a time zone's name is safe in a path.
+/// Returns true if a part of a time zone's name is safe in a path.
 fn is_zone_part(part: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     !matches!(part, "" | "." | "..") && !part.starts_with('-') && part.chars().all(fits)
 }
 
-/// The ranges of the five fields of a schedule, and the names that two of them have.
+/// The ranges of the five fields of a schedule, and the names of two of them.
 const FIELDS: [(u32, u32, &[&str]); 5] = [
     (0, 59, &[]),
     (0, 23, &[]),
@@ -277,7 +277,7 @@ const FIELDS: [(u32, u32, &[&str]); 5] = [
     (0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
 ];
 
-/// Returns the error in a cron schedule.
+/// Returns the error of a cron schedule.
 fn schedule_fault(schedule: &str) -> Option<String> {
     if let Some(descriptor) = schedule.strip_prefix('@') {
         let known = [

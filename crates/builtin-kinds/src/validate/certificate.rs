@@ -1,4 +1,4 @@
-//! Requests for certificates, and the answers to them.
+//! Certificate signing requests and their statuses.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::check::Check;
 use crate::certificate_request;
 use crate::tree::{at, list, text};
 
-/// The allowed usages of a certificate, in the order of errors.
+/// The usages of a certificate, in the order of errors.
 const USAGES: &[&str] = &[
     "any",
     "cert sign",
@@ -63,7 +63,7 @@ pub(super) fn signing_request(check: &mut Check, object: &Value) {
     request(check, object, None);
 }
 
-/// A changed request; conditions that decide come through `approval`, certificates through `status`.
+/// Validates a changed request; approval conditions change through `approval`, certificates through `status`.
 pub(super) fn signing_request_update(check: &mut Check, subresource: &str, object: &Value, old: &Value) {
     request(check, object, Some(old));
     let path = Path::new("status").child("conditions");
@@ -97,7 +97,7 @@ pub(super) fn signing_request_update(check: &mut Check, subresource: &str, objec
     }
 }
 
-/// The possible decisions on a request.
+/// The condition types of a request.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 fn of_type<'a>(request: &'a Value, kind: &str) -> Vec<&'a Value> {
@@ -137,7 +137,7 @@ fn request(check: &mut Check, object: &Value, old: Option<&Value>) {
     }
 }
 
-/// A domain of at least two segments, a slash, and a path of names with dots between.
+/// Validates a domain of at least two segments, a slash, and a path of dotted names.
 fn signer_name(check: &mut Check, name: &str, is_stored: bool, path: &Path) {
     if name == "kubernetes.io/legacy-unknown" {
         if !is_stored {
@@ -171,7 +171,7 @@ fn signer_name(check: &mut Check, name: &str, is_stored: bool, path: &Path) {
     labels(check, rest, names::dns1123_subdomain, path);
 }
 
-/// The first label of a name with dots that is not formed as one.
+/// Returns the first invalid label of a dotted name.
 fn labels(check: &mut Check, name: &str, faults: fn(&str) -> Vec<String>, path: &Path) {
     for label in name.split('.') {
         let faults = faults(label);
@@ -222,7 +222,7 @@ fn conditions(check: &mut Check, object: &Value, path: &Path) {
     }
 }
 
-/// Checks that base64 text holds PEM blocks of certificates; the content of the blocks is not parsed.
+/// Returns true if base64 bytes are PEM blocks of certificates; the contents of the blocks are not parsed.
 fn check_certificate(certificate: &str) -> Result<(), String> {
     if certificate.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Collecting what is wrong with an object, and the checks that many kinds share.
+//! Collects the errors of an object, with the checks that many kinds share ([`Check`]).
 
 use apimachinery::field::{Error, ErrorType, Path, render};
 use apimachinery::names;
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::tree::{at, entries, is_zero, list, text};
 
-/// The number of bytes that invalid values may take in errors. Many errors can show the same long list; the real
-/// server shows it in each of them.
+/// The maximum size of invalid values in errors, in bytes. Many errors can show the same long list; the API server
+/// shows it in each of them.
 const SHOWN_BYTES_MAX: usize = 8 << 20;
 
 /// The errors so far.
 #[derive(Default)]
 pub(super) struct Check {
     pub errors: Vec<Error>,
-    /// The bytes of the invalid values in the errors.
+    /// The total size of the invalid values in the errors.
     shown_bytes: usize,
 }
 
@@ -37,7 +37,7 @@ impl Check {
         self.errors.push(error);
     }
 
-    /// An invalid value whose text is given as Go would print it.
+    /// Reports an invalid value with its text in Go's format.
     pub(super) fn invalid_text(&mut self, path: Path, value: String, detail: impl Into<String>) {
         if self.is_full() {
             return;
@@ -51,7 +51,7 @@ impl Check {
         });
     }
 
-    /// Returns true if the invalid values take so much room that no more are recorded; there are errors then.
+    /// Returns true if the invalid values have reached their size limit, so that no more are recorded.
     pub(super) fn is_full(&self) -> bool {
         self.shown_bytes > SHOWN_BYTES_MAX
     }
@@ -69,14 +69,14 @@ impl Check {
         });
     }
 
-    /// An unsupported value whose text is given as Go would print it.
+    /// Reports an unsupported value with its text in Go's format.
     pub(super) fn unsupported_text(&mut self, path: Path, value: String, supported: &[&str]) {
         let mut error = Error::not_supported(path, &Value::Null, supported);
         error.value = Some(value);
         self.errors.push(error);
     }
 
-    /// Adds an error if the value at a path below `parent` is not one of the supported ones. A missing value counts as "".
+    /// Reports the value at a path below `parent` if it is not one of the supported ones. A missing value counts as "".
     pub(super) fn one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
         let value = text(parent, &[name]);
         if !supported.contains(&value) {
@@ -85,21 +85,21 @@ impl Check {
         }
     }
 
-    /// Like [`Check::one_of`], where a missing value is fine.
+    /// Like [`Check::one_of`], but a missing value is valid.
     pub(super) fn optional_one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
         if at(parent, &[name]).is_string() {
             self.one_of(parent, path, name, supported);
         }
     }
 
-    /// An invalid value, once for every fault that its text has.
+    /// Reports an invalid value once for every message.
     pub(super) fn faults(&mut self, path: &Path, value: &str, faults: Vec<String>) {
         for fault in faults {
             self.invalid(path.clone(), &value.into(), fault);
         }
     }
 
-    /// A text that must be given and have some form.
+    /// Checks a required string with a format.
     pub(super) fn required_form(
         &mut self,
         parent: &Value,
@@ -116,7 +116,7 @@ impl Check {
         }
     }
 
-    /// A text that has some form when it is given.
+    /// Checks an optional string with a format.
     pub(super) fn optional_form(
         &mut self,
         parent: &Value,
@@ -130,7 +130,7 @@ impl Check {
         }
     }
 
-    /// A text that has some form when it is there, an empty one too: in Go, one behind a pointer.
+    /// Checks an optional string with a format, including the empty string: in Go, a pointer.
     pub(super) fn pointer_form(
         &mut self,
         parent: &Value,
@@ -143,14 +143,14 @@ impl Check {
         }
     }
 
-    /// A text that must be given.
+    /// Checks a required string.
     pub(super) fn required_text(&mut self, parent: &Value, path: &Path, name: &str) {
         if text(parent, &[name]).is_empty() {
             self.required(path.child(name), "");
         }
     }
 
-    /// A number that must not be negative, where it is given.
+    /// Checks that an optional number is not negative.
     pub(super) fn non_negative(&mut self, parent: &Value, path: &Path, name: &str) {
         let value = at(parent, &[name]);
         if value.as_i64().is_some_and(|number| number < 0) {
@@ -158,7 +158,7 @@ impl Check {
         }
     }
 
-    /// The number or name of a port.
+    /// Checks the number or name of a port.
     pub(super) fn port(&mut self, value: &Value, path: &Path) {
         match value {
             Value::String(name) => {
@@ -173,7 +173,7 @@ impl Check {
         }
     }
 
-    /// A number that is not negative, or a percentage.
+    /// Checks a non-negative number or a percentage.
     pub(super) fn int_or_percent(&mut self, value: &Value, path: &Path) {
         match value {
             Value::String(percent) if !is_percent(percent) => {
@@ -186,7 +186,7 @@ impl Check {
         }
     }
 
-    /// A percentage of at most 100.
+    /// Checks a percentage of at most 100.
     pub(super) fn at_most_all(&mut self, value: &Value, path: &Path) {
         let percent = value.as_str().filter(|text| is_percent(text));
         let number = percent.and_then(|text| text.trim_end_matches('%').parse::<i64>().ok());
@@ -195,21 +195,21 @@ impl Check {
         }
     }
 
-    /// A quantity that must not be negative.
+    /// Checks that a quantity is not negative.
     pub(super) fn non_negative_quantity(&mut self, value: &Value, path: &Path) {
         if Quantity::from_json(value).is_ok_and(|quantity| quantity.is_negative()) {
             self.invalid(path.clone(), value, NEGATIVE);
         }
     }
 
-    /// A field that an update must not change.
+    /// Checks an immutable field.
     pub(super) fn immutable(&mut self, new: &Value, old: &Value, path: Path) {
         if new != old {
             self.invalid_text(path, render_selector(new), "field is immutable");
         }
     }
 
-    /// The keys and values of labels.
+    /// Checks the keys and values of labels.
     pub(super) fn labels(&mut self, labels: &Value, path: &Path) {
         for (key, value) in entries(labels, &[]) {
             self.faults(path, key, names::qualified_name(key));
@@ -218,7 +218,7 @@ impl Check {
         }
     }
 
-    /// A label selector with `matchLabels` and `matchExpressions`.
+    /// Checks a label selector with `matchLabels` and `matchExpressions`.
     pub(super) fn label_selector(&mut self, selector: &Value, path: &Path) {
         self.labels(at(selector, &["matchLabels"]), &path.child("matchLabels"));
         let expressions = path.child("matchExpressions");
@@ -263,7 +263,7 @@ fn is_percent(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns the number in a number or percentage, or 0.
+/// Returns the number in a number or percentage; 0 if it is missing.
 pub(super) fn number_of(value: &Value) -> i64 {
     match value {
         Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),
@@ -271,7 +271,7 @@ pub(super) fn number_of(value: &Value) -> i64 {
     }
 }
 
-/// A value as Go prints it, with `matchLabels` in front of `matchExpressions`.
+/// Returns a value as Go prints it, with `matchLabels` in front of `matchExpressions`.
 pub(super) fn render_selector(selector: &Value) -> String {
     let labels = at(selector, &["matchLabels"]);
     let expressions = at(selector, &["matchExpressions"]);
@@ -292,25 +292,25 @@ pub(super) fn selector_is_valid(selector: &Value) -> bool {
     check.errors.is_empty()
 }
 
-/// Reports whether a selector selects labels. Null selects nothing, an empty selector everything.
+/// Returns true if a selector matches labels. Null matches nothing, an empty selector everything.
 pub fn selects(selector: &Value, labels: &Value) -> bool {
     apimachinery::selector::selects(selector, |name| at(labels, &[name]).as_str())
 }
 
-/// Reports whether a selector has no requirement.
+/// Returns true if a selector has no requirement.
 pub fn is_empty_selector(selector: &Value) -> bool {
     ["matchLabels", "matchExpressions"]
         .iter()
         .all(|field| is_zero(at(selector, &[field])))
 }
 
-/// The printed form of a field of a Go struct without JSON tags: its Go name, its JSON name, the fields of its struct.
+/// The format of a field of a Go struct without JSON tags: its Go name, its JSON name, the fields of its struct.
 pub(super) struct GoPrint(pub &'static str, pub &'static str, pub &'static [GoPrint]);
 
-/// The fields of a text that is not a pointer: empty if it is missing.
+/// The fields of a non-pointer string: empty if missing.
 pub(super) const TEXT: &[GoPrint] = &[GoPrint("", "", &[])];
 
-/// Prints an object, or a list of them, as Go prints an internal struct: in the order of the struct, with nulls.
+/// Formats an object, or a list of them, as Go's internal struct: in the order of the struct, with nulls.
 pub(super) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
     if let Some(items) = value.as_array() {
         let items: Vec<String> = items.iter().map(|item| render_go(item, fields)).collect();
@@ -334,7 +334,7 @@ pub(super) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// A path that stays below the directory it is resolved in.
+/// Checks a path that stays below its base directory.
 pub(super) fn descending_path(check: &mut Check, value: &str, path: &Path) {
     if value.starts_with('/') {
         check.invalid(path.clone(), &value.into(), "must be a relative path");

@@ -1,4 +1,4 @@
-//! Conditions of the type that API groups share.
+//! Conditions of the shared type `metav1.Condition`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Data for others to use: ConfigMaps and Secrets; and the remaining small kinds.
+//! Configuration data: ConfigMaps and Secrets; and the remaining small kinds.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use super::check::Check;
 use super::pod;
 use crate::tree::{at, entries, list, text};
 
-/// The largest sum of the sizes of all values.
+/// The maximum total size of all values.
 const DATA_MAX: usize = 1024 * 1024;
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
-/// The number of bytes in base64.
+/// Returns the number of bytes in base64.
 pub(super) fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
@@ -104,7 +104,7 @@ pub(super) fn secret(check: &mut Check, object: &Value) {
     }
 }
 
-/// Credentials for a registry are JSON.
+/// Registry credentials are JSON.
 fn docker_config(check: &mut Check, value: &Value, path: &Path) {
     use base64::Engine;
     let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap_or_default());
@@ -164,7 +164,7 @@ pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Valu
     );
 }
 
-/// The data of a revision never changes.
+/// The data of a revision is immutable.
 pub(super) fn revision(check: &mut Check, object: &Value) {
     if at(object, &["data"]).is_null() {
         check.required(Path::new("data"), "data is mandatory");

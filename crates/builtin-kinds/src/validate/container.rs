@@ -13,10 +13,10 @@ use super::volume::file_path;
 use super::{container_restart, mount, security};
 use crate::tree::{at, by_name, is_zero, list, text};
 
-/// The parts of a pod that its containers refer to.
+/// The parts of a pod that its containers reference.
 pub(super) struct Pod<'a> {
     spec: &'a Value,
-    /// The volumes that can be mounted, and whether each is a claim.
+    /// The mountable volumes, and true for each claim.
     volumes: HashMap<String, bool>,
     /// The names of the pod's resource claims.
     claims: BTreeSet<&'a str>,
@@ -39,7 +39,7 @@ impl<'a> Pod<'a> {
         &self.claims
     }
 
-    /// The seconds that its containers have to stop.
+    /// The termination grace period of the pod.
     fn grace_seconds(&self) -> i64 {
         let seconds = at(self.spec, &["terminationGracePeriodSeconds"]).as_i64();
         match seconds {
@@ -130,7 +130,7 @@ fn unique<'a>(check: &mut Check, seen: &mut HashSet<&'a str>, container: &'a Val
     }
 }
 
-/// Checks of containers of every sort.
+/// The rules for containers of every type.
 fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     check.required_form(container, path, "name", names::dns1123_label);
     image(check, container, path);
@@ -160,12 +160,12 @@ fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     );
 }
 
-/// An image must be named.
+/// The image is required.
 pub(super) fn image(check: &mut Check, container: &Value, path: &Path) {
     check.required_text(container, path, "image");
 }
 
-/// In a pod, unlike in a template, an image is named without white space around the name.
+/// In a pod, unlike in a template, the image must not have surrounding white space.
 pub(super) fn trimmed_image(check: &mut Check, container: &Value, path: &Path) {
     let image = text(container, &["image"]);
     if image.trim() != image {
@@ -289,7 +289,7 @@ fn value_from(check: &mut Check, source: &Value, has_value: bool, path: &Path) {
     check.invalid(path.clone(), &"".into(), fault);
 }
 
-/// The fields of a pod that its environment can refer to.
+/// The fields of a pod that environment variables can reference.
 const ENVIRONMENT_FIELDS: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -302,7 +302,7 @@ const ENVIRONMENT_FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 
-/// The fields of a pod that a downward API volume can refer to.
+/// The fields of a pod that a downward API volume can reference.
 pub(super) const VOLUME_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -311,7 +311,7 @@ pub(super) const VOLUME_FIELDS: &[&str] = &[
     "metadata.uid",
 ];
 
-/// The fields that have names at all.
+/// All fields that can be referenced.
 const KNOWN_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -407,7 +407,7 @@ fn file_reference(check: &mut Check, reference: &Value, path: &Path) {
     file_path(check, reference, path);
 }
 
-/// Checks that the files of variables are in volumes of the pod.
+/// Checks that the files of environment variables are in volumes of the pod.
 pub(super) fn file_volumes(check: &mut Check, spec: &Value, path: &Path) {
     let volumes = by_name(list(spec, &["volumes"]));
     for field in ["containers", "initContainers"] {

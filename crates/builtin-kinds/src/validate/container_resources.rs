@@ -13,7 +13,7 @@ use crate::tree::{at, entries, list, text};
 
 type NameRule = fn(&mut Check, &str, &Path);
 
-/// Checks what a container requests and is limited to; `claims` are those of its pod.
+/// Checks the requests and limits of a container; `claims` are those of its pod.
 pub(super) fn resources(check: &mut Check, resources: &Value, path: &Path, claims: &BTreeSet<&str>) {
     requirements(check, resources, path, resource_name);
     resource_claims(check, resources, &path.child("claims"), claims);
@@ -24,7 +24,7 @@ pub(super) fn overhead(check: &mut Check, overhead: &Value, path: &Path) {
     requirements(check, &json!({ "limits": overhead }), path, resource_name);
 }
 
-/// Checks what a pod requests, and is limited to, as a whole.
+/// Checks the pod-level requests and limits.
 pub(super) fn pod_level(check: &mut Check, spec: &Value, path: &Path, claims: &BTreeSet<&str>) {
     let resources = at(spec, &["resources"]);
     if resources.is_null() {
@@ -43,7 +43,7 @@ pub(super) fn pod_level(check: &mut Check, spec: &Value, path: &Path, claims: &B
     aggregates(check, spec, resources, &path);
 }
 
-/// Checks that a pod has room for its containers.
+/// Checks that the pod-level resources are sufficient for the containers.
 fn aggregates(check: &mut Check, spec: &Value, resources: &Value, path: &Path) {
     for field in ["requests", "limits"] {
         let own = amounts(at(resources, &[field]));
@@ -54,7 +54,7 @@ fn aggregates(check: &mut Check, spec: &Value, resources: &Value, path: &Path) {
         );
         let is_huge = |name: &str| name.starts_with("hugepages-");
         for (name, needed) in &total {
-            // The limits of containers may add up to more than there is.
+            // The sum of the container limits may exceed the pod-level limit.
             let counts = if field == "requests" {
                 is_pod_level(name)
             } else {
@@ -132,7 +132,7 @@ fn requirements(check: &mut Check, resources: &Value, path: &Path, name_rule: Na
     }
 }
 
-/// Huge pages are counted in bytes, and come in whole pages.
+/// Huge pages are counted in bytes, in multiples of the page size.
 fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
@@ -199,7 +199,7 @@ fn resource_claims(check: &mut Check, resources: &Value, path: &Path, known: &BT
     }
 }
 
-/// A name without a dot says so in fewer words than other labels do.
+/// Returns a name without a dot says so in fewer words than other labels do.
 fn claim_name_faults(name: &str) -> Vec<String> {
     let faults = names::dns1123_label(name);
     let only_dots = name.contains('.') && names::dns1123_label(&name.replace('.', "")).is_empty();
@@ -248,12 +248,12 @@ pub(super) fn pod_claims(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Resources of Kubernetes itself have no domain in front, or its own.
+/// Native resources have no domain or the domain of Kubernetes.
 pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Checks an amount of a resource: not negative, and whole if the resource is counted in integers.
+/// Checks the amount of a resource: not negative, and integral if required.
 pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     check.non_negative_quantity(quantity, path);
     let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
@@ -263,7 +263,7 @@ pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, p
     }
 }
 
-/// The name of a resource that containers have.
+/// Checks the name of a container resource.
 pub(super) fn resource_name(check: &mut Check, name: &str, path: &Path) {
     any_resource_name(check, name, path);
     if !name.contains('/') {
@@ -286,7 +286,7 @@ fn is_extended(name: &str) -> bool {
     !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// The name of a resource that a pod can set for all of its containers.
+/// Checks the name of a pod-level resource.
 fn pod_resource_name(check: &mut Check, name: &str, path: &Path) {
     let before = check.errors.len();
     any_resource_name(check, name, path);
@@ -299,7 +299,7 @@ fn pod_resource_name(check: &mut Check, name: &str, path: &Path) {
     }
 }
 
-/// The name of any resource; answers whether it is formed as one.
+/// Checks the name of any resource; returns true if it is well-formed.
 pub(super) fn any_resource_name(check: &mut Check, name: &str, path: &Path) -> bool {
     let faults = names::qualified_name(name);
     if !faults.is_empty() {
@@ -316,7 +316,7 @@ pub(super) fn any_resource_name(check: &mut Check, name: &str, path: &Path) -> b
     true
 }
 
-/// Names without a domain that mean something, though perhaps not for containers.
+/// Standard names without a domain, some of which do not apply to containers.
 pub(super) fn is_standard(name: &str) -> bool {
     const STANDARD: &[&str] = &[
         "configmaps",

@@ -1,4 +1,4 @@
-//! When containers are restarted.
+//! Restart rules of containers.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::check::Check;
 use crate::tree::{at, list, text};
 
-/// When a container is restarted, if it says so itself.
+/// Checks the restart policy of a container.
 pub(super) fn restart_policy(check: &mut Check, container: &Value, path: &Path) {
     let rules = list(container, &["restartPolicyRules"]);
     if !at(container, &["restartPolicy"]).is_null() {

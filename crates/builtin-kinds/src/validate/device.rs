@@ -1,4 +1,4 @@
-//! Devices: claims, templates of claims, classes and slices.
+//! Devices: claims, claim templates, classes and slices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) fn has_room(check: &mut Check, items: &[Value], max: usize, path: &Pa
     fits
 }
 
-/// Reports items whose key another one has.
+/// Reports items with duplicate keys.
 pub(super) fn unique<'a, K: Ord>(
     check: &mut Check,
     items: &'a [Value],
@@ -53,7 +53,7 @@ fn itself(item: &Value) -> (&str, Value) {
     (item.as_str().unwrap_or_default(), item.clone())
 }
 
-/// The names of the requests of a claim, with those of their alternatives.
+/// Returns the names of the requests of a claim, with those of their subrequests.
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 fn request_names(devices: &Value) -> Names<'_> {
@@ -71,7 +71,7 @@ pub(super) fn claim(check: &mut Check, claim: &Value) {
     claim_spec(check, at(claim, &["spec"]), &Path::new("spec"));
 }
 
-/// The spec of a claim is immutable; nothing else is checked in a change.
+/// The spec of a claim is immutable; a changed spec has no other errors.
 pub(super) fn claim_update(check: &mut Check, claim: &Value, old: &Value) {
     let spec = at(claim, &["spec"]);
     if spec != at(old, &["spec"]) {
@@ -107,7 +107,7 @@ pub(super) fn template(check: &mut Check, template: &Value) {
     ];
     for field in OTHERS {
         if !crate::tree::is_zero(at(metadata, &[field])) {
-            // The path has the spelling of the rule in the real server.
+            // The path has the spelling of the rule in the API server.
             let shown = if field == "uid" { "uID" } else { field };
             check.forbidden(of_metadata.child(shown), "cannot be set");
         }
@@ -250,7 +250,7 @@ const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 const NO_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 
-/// The requests that a constraint or a configuration is for.
+/// Checks the requests that a constraint or a configuration references.
 fn references(check: &mut Check, parent: &Value, path: &Path, names: &Names<'_>) {
     let requests = list(parent, &["requests"]);
     let path = path.child("requests");
@@ -306,7 +306,7 @@ fn constraint(check: &mut Check, constraint: &Value, path: &Path, names: &Names<
     }
 }
 
-/// The name of an attribute or of a capacity, with an optional domain.
+/// Checks the name of an attribute or of a capacity, with an optional domain.
 pub(super) fn qualified_name(check: &mut Check, name: &str, path: &Path) {
     let Some((domain, name)) = name.split_once('/') else {
         return identifier(check, name, path);
@@ -340,7 +340,7 @@ fn identifier(check: &mut Check, id: &str, path: &Path) {
 
 const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')";
 
-/// The name of a driver, which errors find at `path` itself.
+/// Checks the name of a driver; errors are reported at `path`.
 fn driver_text(check: &mut Check, name: &str, path: &Path) {
     const DRIVER_LENGTH_MAX: usize = 63;
     if name.len() > DRIVER_LENGTH_MAX {
@@ -391,7 +391,7 @@ fn configuration(check: &mut Check, parent: &Value, path: &Path) {
     raw_object(check, at(opaque, &["parameters"]), &path.child("parameters"));
 }
 
-/// A JSON object that a driver understands.
+/// Checks the opaque parameters of a driver, a JSON object.
 fn raw_object(check: &mut Check, value: &Value, path: &Path) {
     if value.is_null() {
         check.required(path.clone(), "");
@@ -429,7 +429,7 @@ fn class_configurations(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// A resource of a domain that is not Kubernetes' own, and whose quota name is valid too.
+/// Returns true for an extended resource with a valid quota name.
 fn is_extended_resource(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     let is_quota = name.starts_with("requests.");

@@ -29,7 +29,7 @@ static VARIABLES: LazyLock<Variables> = LazyLock::new(|| {
     Variables::from([("device".to_owned(), device)])
 });
 
-/// Checks that an expression about a device is true or false.
+/// Checks that an expression about a device returns a boolean.
 pub(super) fn expression(check: &mut Check, source: &str, path: &Path) {
     if source.len() > EXPRESSION_BYTES_MAX {
         check

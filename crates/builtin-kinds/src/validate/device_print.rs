@@ -1,24 +1,24 @@
-//! The internal structs of claims as Go prints them: all fields in the order of the struct, under their Go names.
+//! Go's format of the internal structs of claims: all fields in the order of the struct, with their Go names.
 
 use serde_json::{Value, json};
 
 use crate::tree::at;
 
-/// The form in which the value of a field is printed.
+/// The format of the value of a field.
 pub(super) enum Print {
-    /// A text, empty if it is missing.
+    /// A string, empty if missing.
     Text,
-    /// A number, zero if it is missing.
+    /// A number, zero if missing.
     Number,
-    /// A struct, empty if it is missing.
+    /// A struct, empty if missing.
     Struct(&'static [Field]),
-    /// A pointer to a struct or a list of structs, null if it is missing.
+    /// A pointer to a struct or a list of structs, null if missing.
     Structs(&'static [Field]),
-    /// Anything else, null if it is missing.
+    /// Any other value, null if missing.
     Plain,
 }
 
-/// The name of a field in Go, its name in JSON and its form.
+/// The Go name of a field, its JSON name and its format.
 pub(super) struct Field(&'static str, &'static str, Print);
 
 pub(super) const CLAIM_SPEC: &[Field] = &[Field("Devices", "devices", Print::Struct(CLAIM))];
@@ -138,7 +138,7 @@ const REQUIREMENT: &[Field] = &[
     Field("Values", "values", Print::Plain),
 ];
 
-/// Prints an object, or a list of them.
+/// Formats an object, or a list of them.
 pub(super) fn print(value: &Value, fields: &[Field]) -> String {
     if let Some(items) = value.as_array() {
         let items: Vec<String> = items.iter().map(|item| print(item, fields)).collect();
@@ -161,7 +161,7 @@ pub(super) fn print(value: &Value, fields: &[Field]) -> String {
     format!("{{{}}}", printed.join(","))
 }
 
-/// Prints the spec of a template: the fields of its metadata, then the spec of the claims.
+/// Formats the spec of a template: the fields of its metadata, then the spec of the claims.
 pub(super) fn template_spec(spec: &Value) -> String {
     let inner = print(at(spec, &["spec"]), CLAIM_SPEC);
     let metadata = at(spec, &["metadata"]);

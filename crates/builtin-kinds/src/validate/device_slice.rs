@@ -1,4 +1,4 @@
-//! Slices: the devices that a driver offers on nodes, and what a claim says of those it was given.
+//! Slices: the devices of a driver on nodes, and the device statuses of claims.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ fn pool(check: &mut Check, pool: &Value, path: &Path) {
     }
 }
 
-/// A slice is for one node, for those of a selector, for all, or each of its devices says for which.
+/// A slice is for one node, a node selector, all nodes, or per-device selection.
 fn nodes(check: &mut Check, spec: &Value, path: &Path) {
     let mut given = Vec::new();
     if let Some(name) = at(spec, &["nodeName"]).as_str() {
@@ -271,7 +271,7 @@ fn attribute(check: &mut Check, attribute: &Value, path: &Path) {
     }
 }
 
-/// Prints an attribute as Go prints its struct; lists of values are behind a feature gate.
+/// Formats an attribute as Go's struct; lists of values are behind a feature gate.
 fn print_attribute(attribute: &Value) -> String {
     let fields = [
         ("IntValue", "int"),
@@ -362,7 +362,7 @@ pub(super) fn binding_conditions(check: &mut Check, parent: &Value, path: &Path)
     }
 }
 
-/// The statuses of the devices of a claim.
+/// Checks the statuses of the devices of a claim.
 pub(super) fn statuses(check: &mut Check, status: &Value, path: &Path) {
     let key = |device: &Value| {
         ["driver", "pool", "device", "shareID"].map(|field| text(device, &[field]).to_owned())

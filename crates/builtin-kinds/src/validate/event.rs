@@ -11,10 +11,10 @@ const REPORTER_MAX: usize = 128;
 const ACTION_MAX: usize = 128;
 const REASON_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
-/// The minimum count of an event of a series.
+/// The minimum count of an event series.
 const SERIES_MIN: i64 = 2;
 
-/// An event of the core group. Changes are checked as creates are.
+/// Validates an event of the core group. Changes are validated like creates.
 pub(super) fn core(check: &mut Check, event: &Value) {
     let fields = Fields {
         subject: "involvedObject",
@@ -24,7 +24,7 @@ pub(super) fn core(check: &mut Check, event: &Value) {
     common(check, event, &fields);
 }
 
-/// A new event of `events.k8s.io`.
+/// Validates a new event of `events.k8s.io`.
 pub(super) fn create(check: &mut Check, event: &Value) {
     common(check, event, &EVENTS_FIELDS);
     series(check, event);
@@ -68,7 +68,7 @@ pub(super) fn create(check: &mut Check, event: &Value) {
     }
 }
 
-/// The fields that stay as they are, in the order of the errors, and what the core group calls them.
+/// The immutable fields, in the order of the errors, with their names in the core group.
 const IMMUTABLE: [(&str, &str); 14] = [
     ("regarding", "involvedObject"),
     ("reason", "reason"),
@@ -86,7 +86,7 @@ const IMMUTABLE: [(&str, &str); 14] = [
     ("reportingInstance", "reportingInstance"),
 ];
 
-/// A changed event of `events.k8s.io`: only its series may change.
+/// Validates a changed event of `events.k8s.io`: only its series may change.
 pub(super) fn update(check: &mut Check, event: &Value, old: &Value) {
     common(check, event, &EVENTS_FIELDS);
     if at(event, &["series"]) != at(old, &["series"]) {
@@ -106,7 +106,7 @@ pub(super) fn update(check: &mut Check, event: &Value, old: &Value) {
     }
 }
 
-/// Prints a reference to an object as Go prints its struct.
+/// Formats a reference to an object as Go's struct.
 fn render_reference(reference: &Value) -> String {
     const REFERENCE: &[GoPrint] = &[
         GoPrint("Kind", "kind", &[]),
@@ -120,11 +120,11 @@ fn render_reference(reference: &Value) -> String {
     render_go(reference, REFERENCE).replace(":null", ":\"\"")
 }
 
-/// The names that a group gives to the fields that both groups have.
+/// The names of the shared fields in a group.
 struct Fields {
     subject: &'static str,
     note: &'static str,
-    /// The name of the reporter in errors.
+    /// The name of the reporter field in errors.
     reporter: &'static str,
 }
 
@@ -172,14 +172,14 @@ fn short(check: &mut Check, event: &Value, field: &str, shown: &str, max: usize)
     }
 }
 
-/// Checks that the regarding object is in the namespace of the event; events about cluster-scoped objects are in one of `homes`.
+/// The regarded object is in the event's namespace; events about cluster-scoped objects must be in one of `homes`.
 fn subject(check: &mut Check, event: &Value, fields: &Fields, homes: &[&str]) {
     let namespace = text(event, &["metadata", "namespace"]);
     let about = text(event, &[fields.subject, "namespace"]);
     let fine = if about.is_empty() {
         homes.contains(&namespace)
     } else {
-        // An event with a time may stand anywhere.
+        // An event with `eventTime` may be in any namespace.
         about == namespace || !at(event, &["eventTime"]).is_null()
     };
     if !fine {

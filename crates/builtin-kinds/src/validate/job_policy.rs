@@ -1,4 +1,4 @@
-//! When a job fails or succeeds before all of its pods are done.
+//! Success and failure policies of jobs.
 
 use std::collections::BTreeSet;
 
@@ -147,7 +147,7 @@ pub(super) fn success_policy(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Prints a success policy as Go prints its struct.
+/// Formats a success policy as Go's struct.
 fn print(policy: &Value) -> String {
     let rules: Vec<String> = list(policy, &["rules"])
         .iter()

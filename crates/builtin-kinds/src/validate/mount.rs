@@ -1,4 +1,4 @@
-//! Volumes in containers: mounts, and devices without a file system.
+//! Volumes of containers: mounts, and block devices.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::check::{Check, descending_path};
 use crate::tree::{at, list, text};
 
-/// The volumes of a pod that can be mounted, and whether each is a claim.
+/// The mountable volumes of a pod, and true for each claim.
 type Volumes = HashMap<String, bool>;
 
 fn values<'a>(container: &'a Value, of: &str, field: &str) -> HashSet<&'a str> {
@@ -46,7 +46,7 @@ pub(super) fn mounts(check: &mut Check, container: &Value, path: &Path, volumes:
             let why = "must not already exist as a path in volumeDevices";
             check.invalid(item.child("mountPath"), &mount_path.into(), why);
         }
-        // The real server names the list, not the item, in the errors of these fields.
+        // The API server reports the list, not the item, in the errors of these fields.
         let (sub_path, expression) = (text(mount, &["subPath"]), text(mount, &["subPathExpr"]));
         descending_path(check, sub_path, &path.child("subPath"));
         if !sub_path.is_empty() && !expression.is_empty() {

@@ -157,7 +157,7 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
     }
 }
 
-/// A reference to an object of any kind.
+/// Checks a reference to an object of any kind.
 fn typed_reference(check: &mut Check, reference: &Value, path: &Path) {
     check.pointer_form(reference, path, "apiGroup", names::dns1123_subdomain);
     for field in ["kind", "name"] {
@@ -169,7 +169,7 @@ fn typed_reference(check: &mut Check, reference: &Value, path: &Path) {
     }
 }
 
-/// Checks the parameters of an IngressClass.
+/// Checks the parameters of an ingress class.
 fn class_parameters(check: &mut Check, parameters: &Value, path: &Path) {
     typed_reference(check, parameters, path);
     let namespace = at(parameters, &["namespace"]);
@@ -210,7 +210,7 @@ pub(super) fn ingress_class(check: &mut Check, object: &Value) {
 }
 
 pub(super) fn ingress_class_update(check: &mut Check, object: &Value, old: &Value) {
-    // In Go, a text that is not there is an empty one.
+    // In Go, a missing string is empty.
     let controller = |object: &Value| Value::from(text(object, &["spec", "controller"]));
     check.immutable(
         &controller(object),
@@ -279,7 +279,7 @@ fn policy_port(check: &mut Check, port: &Value, path: &Path) {
     check.port(number, &path.child("port"));
     if let Some(last) = end.as_i64() {
         if last < first {
-            // The real server shows the port here.
+            // The API server shows the port here.
             check.invalid(
                 path.child("endPort"),
                 number,
@@ -381,7 +381,7 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
     }
 }
 
-/// The subsets are looked at when they change.
+/// The subsets are validated when they change.
 pub(super) fn endpoints_update(check: &mut Check, object: &Value, old: &Value) {
     if at(object, &["subsets"]) != at(old, &["subsets"]) {
         endpoints(check, object);
@@ -417,7 +417,7 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
     slice_ports(check, object);
 }
 
-/// The most zones and nodes that one endpoint can be meant for.
+/// The maximum number of zone and node hints of one endpoint.
 const HINTS_MAX: usize = 8;
 
 fn slice_hints(check: &mut Check, hints: &Value, path: &Path) {

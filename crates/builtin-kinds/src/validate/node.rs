@@ -1,4 +1,4 @@
-//! Nodes: their taints, their networks, and what they say of themselves.
+//! Nodes: taints, pod networks, and status.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(super) fn node(check: &mut Check, node: &Value) {
     declared_features(check, node);
 }
 
-/// The network and the provider's name of a node are settled once.
+/// The pod network and the provider ID of a node are immutable once set.
 pub(super) fn node_update(check: &mut Check, node: &Value, old: &Value) {
     resources(check, node);
     addresses(check, node);
@@ -62,7 +62,7 @@ const TAINT: &[GoPrint] = &[
 fn taints(check: &mut Check, node: &Value) {
     let mut seen = HashSet::new();
     for (index, taint) in list(node, &["spec", "taints"]).iter().enumerate() {
-        // The real server takes them for metadata.
+        // The API server reports them as metadata.
         let path = Path::new("metadata").child("taints").index(index);
         let [key, value, effect] = ["key", "value", "effect"].map(|field| text(taint, &[field]));
         check.faults(&path.child("key"), key, names::qualified_name(key));
@@ -87,7 +87,7 @@ fn taints(check: &mut Check, node: &Value) {
     }
 }
 
-/// A taint with the texts that it leaves out.
+/// Returns a taint with the texts that it leaves out.
 fn with_texts(taint: &Value) -> Value {
     let mut taint = taint.clone();
     if let Some(fields) = taint.as_object_mut() {
@@ -102,7 +102,7 @@ fn resources(check: &mut Check, node: &Value) {
     for field in ["capacity", "allocatable"] {
         let path = Path::new("status").child(field);
         for (name, quantity) in entries(node, &["status", field]) {
-            // The real server writes the two paths differently.
+            // The API server writes the two paths differently.
             let path = if field == "capacity" {
                 path.child(name)
             } else {

@@ -30,7 +30,7 @@ pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     pod_annotation::app_armor_fields(check, annotations, spec, &path);
 }
 
-/// The spec of a pod, without the fields that a template leaves to the controller.
+/// Validates the spec of a pod or a template; some checks of a template are done by its controller.
 pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
     spec_rules(check, spec, path);
     for field in ["containers", "initContainers", "ephemeralContainers"] {
@@ -40,9 +40,9 @@ pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// A pod template: the labels, the annotations and the spec.
+/// Validates a pod template: the labels, the annotations and the spec.
 pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
-    // The real server's paths leave `metadata` out here.
+    // The API server's paths omit `metadata` here.
     check.labels(at(template, &["metadata", "labels"]), &path.child("labels"));
     annotations(
         check,
@@ -65,7 +65,7 @@ pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
     }
 }
 
-/// Keys of annotations are written like those of labels, in any case.
+/// Keys of annotations have the format of label keys, but are case-insensitive.
 pub(super) fn annotations(check: &mut Check, annotations: &Value, path: &Path) {
     for (key, _) in entries(annotations, &[]) {
         check.faults(path, key, names::qualified_name(&key.to_lowercase()));
@@ -137,7 +137,7 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     container::file_volumes(check, spec, path);
 }
 
-/// A pod in a user namespace of its own shares no other namespace with the host.
+/// A pod in its own user namespace shares no other namespace with the host.
 fn host_users(check: &mut Check, spec: &Value, path: &Path) {
     let is_true = |field: &str| at(spec, &[field]) == &Value::Bool(true);
     if at(spec, &["hostUsers"]) != &Value::Bool(false) {
@@ -154,7 +154,7 @@ fn host_users(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The longest name of a host that Linux takes.
+/// The maximum length of a host name on Linux.
 const HOSTNAME_LENGTH_MAX: usize = 64;
 
 fn os(check: &mut Check, os: &Value, path: &Path) {
@@ -170,7 +170,7 @@ fn os(check: &mut Check, os: &Value, path: &Path) {
     }
 }
 
-/// Checks the overhead of a pod.
+/// Validates the overhead of a pod.
 pub(super) fn overhead(check: &mut Check, overhead: &Value, path: &Path) {
     if !overhead.is_null() {
         container_resources::overhead(check, overhead, path);
@@ -265,7 +265,7 @@ fn dns_searches(check: &mut Check, searches: &Value, path: &Path) {
     }
 }
 
-/// The fields that no two constraints of a pod share.
+/// Returns the fields that no two constraints of a pod share.
 fn topology_pair(constraint: &Value) -> [&str; 2] {
     ["topologyKey", "whenUnsatisfiable"].map(|field| text(constraint, &[field]))
 }
@@ -327,7 +327,7 @@ fn match_label_keys(check: &mut Check, constraint: &Value, path: &Path) {
     }
 }
 
-/// Prints a toleration as Go prints its struct.
+/// Formats a toleration as Go's struct.
 pub(super) fn shown_toleration(toleration: &Value) -> String {
     let shown = |field: &str| render(&text(toleration, &[field]).into());
     format!(
@@ -377,7 +377,7 @@ pub(super) fn tolerations(check: &mut Check, spec: &Value, path: &Path) {
                 "value must be empty when `operator` is 'Exists'",
             ),
             "Exists" => {}
-            // Comparing numbers is a feature that is off by default.
+            // Numeric comparison is a feature that is off by default.
             "Lt" | "Gt" => {
                 let (path, supported) = (path.child("operator"), ["Equal", "Exists", "Lt", "Gt"]);
                 let error = Error::not_supported(path, &operator.into(), &supported);

@@ -1,4 +1,4 @@
-//! Annotations of pods that have a meaning: mirror pods, tolerations, deletion costs, seccomp and AppArmor profiles.
+//! Annotations of pods with validation rules: mirror pods, tolerations, deletion costs, seccomp and AppArmor profiles.
 
 use apimachinery::field::Path;
 use apimachinery::go::json_kind;
@@ -62,7 +62,7 @@ pub(super) fn annotations(check: &mut Check, annotations: &Value, spec: &Value, 
     }
 }
 
-/// Checks that the annotations for AppArmor agree with the fields of a new pod.
+/// Checks that the AppArmor annotations agree with the fields of a new pod.
 pub(super) fn app_armor_fields(check: &mut Check, annotations: &Value, spec: &Value, path: &Path) {
     if text(spec, &["os", "name"]) == "windows" {
         return;
@@ -100,7 +100,7 @@ pub(super) fn app_armor_fields(check: &mut Check, annotations: &Value, spec: &Va
     }
 }
 
-/// Checks the annotations of a changed pod: those of mirror pods and of AppArmor stay as they are.
+/// Checks the annotations of a changed pod: those of mirror pods and of AppArmor are immutable.
 pub(super) fn changes(check: &mut Check, annotations: &Value, old: &Value, path: &Path) {
     let subject = |key: &str| {
         if key == MIRROR {
@@ -126,7 +126,7 @@ pub(super) fn changes(check: &mut Check, annotations: &Value, old: &Value, path:
     }
 }
 
-/// All containers with the list and the index that they stand at.
+/// Returns all containers with the list and the index that they stand at.
 fn containers(spec: &Value) -> impl Iterator<Item = ((&'static str, usize), &Value)> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
@@ -156,7 +156,7 @@ fn toleration_list(encoded: &str) -> Result<Value, String> {
     Ok(parsed)
 }
 
-/// A number of 32 bits without a leading plus or zeros.
+/// Checks a 32-bit number without a leading plus or zeros.
 fn is_deletion_cost(cost: &str) -> bool {
     let digits = cost.strip_prefix('-').unwrap_or(cost);
     cost.parse::<i32>().is_ok() && !cost.starts_with('+') && (!digits.starts_with('0') || cost == "0")

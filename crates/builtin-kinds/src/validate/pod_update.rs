@@ -1,4 +1,4 @@
-//! Changes of pods: what stays as it was made.
+//! Updates of pods: immutable and mutable fields.
 
 use std::collections::HashSet;
 
@@ -72,7 +72,7 @@ fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) -
     false
 }
 
-/// Gates are only ever opened.
+/// Scheduling gates can only be removed.
 fn fewer_gates(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
     let old = by_name(list(old, &["schedulingGates"]));
     for (index, gate) in list(spec, &["schedulingGates"]).iter().enumerate() {
@@ -86,7 +86,7 @@ fn fewer_gates(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
     }
 }
 
-/// While a pod waits at a gate, its node selector can become narrower.
+/// While a pod is gated, its node selector can only become narrower.
 fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path) {
     let before = at(old, &["nodeSelector"]);
     let selector = at(spec, &["nodeSelector"]);
@@ -112,7 +112,7 @@ fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
     old.all(|old| new.contains(&fixed(old)))
 }
 
-/// The new spec with the old values of everything that an update may change.
+/// Returns the new spec with the old values of everything that an update may change.
 fn without_updatable(spec: &Value, old: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(root) = spec.as_object_mut() else {
@@ -136,7 +136,7 @@ fn without_updatable(spec: &Value, old: &Value) -> Value {
     spec
 }
 
-/// Ephemeral containers can be added, and that is all.
+/// Ephemeral containers can only be added.
 pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec").child("ephemeralContainers");
     let spec = at(pod, &["spec"]);
@@ -158,7 +158,7 @@ pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Va
     }
 }
 
-/// Resizing keeps the quality-of-service class.
+/// A resize keeps the quality-of-service class.
 pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec");
     pod::pod_rules(check, at(pod, &["spec"]), &path);

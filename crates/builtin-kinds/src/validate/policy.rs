@@ -1,4 +1,4 @@
-//! Disruption budgets, autoscalers and flow control.
+//! Policies: disruption budgets, autoscalers and leases.
 
 use apimachinery::field::{Path, render};
 use apimachinery::names;
@@ -43,7 +43,7 @@ pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
 // === autoscalers ===
 
 pub(super) fn autoscaler(check: &mut Check, object: &Value) {
-    // The rules are those of v2, whose paths the errors have too.
+    // The rules are those of v2, whose paths the errors have, too.
     let converted = horizontal_pod_autoscaler::convert(object, "autoscaling/v2");
     let object = converted.as_ref().unwrap_or(object);
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -109,7 +109,7 @@ fn metrics(check: &mut Check, spec: &Value, min_replicas: i64, path: &Path) {
             check.required(path.child("type"), "must specify a metric source type");
         }
         if !METRIC_TYPES.contains(&kind) {
-            // The real server says it twice.
+            // The API server reports it twice.
             check.one_of(metric, &path, "type", METRIC_TYPES);
             check.one_of(metric, &path, "type", METRIC_TYPES);
             continue;
@@ -285,7 +285,7 @@ pub(super) fn priority_class_update(check: &mut Check, object: &Value, old: &Val
     );
 }
 
-/// A lease lasts, and changes hands some number of times.
+/// Validates the duration and the transitions of a lease.
 pub(super) fn lease(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     let duration = at(spec, &["leaseDurationSeconds"]);

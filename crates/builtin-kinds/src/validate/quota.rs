@@ -1,4 +1,4 @@
-//! Limit ranges and quotas.
+//! Limit ranges and resource quotas.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -87,7 +87,7 @@ fn limits_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) 
     let amount = |field: &str| Quantity::from_json(at(limit, &[field, key])).ok();
     let (min, max) = (amount("min"), amount("max"));
     let (default, request) = (amount("default"), amount("defaultRequest"));
-    // The place, the value that is shown, and the two amounts of which the first must not be greater.
+    // The path, the displayed value, and the two amounts of which the first must not be greater.
     let rules = [
         ("min", &min, (&min, "min"), (&max, "max")),
         (
@@ -211,7 +211,7 @@ fn quota_amounts(check: &mut Check, amounts: &Value, path: &Path) {
     }
 }
 
-/// Names without a domain that quotas know.
+/// Names without a domain that quotas support.
 fn is_of_quota(name: &str) -> bool {
     is_standard(name) && name != "storage"
 }
@@ -263,7 +263,7 @@ fn conflicting_scopes(check: &mut Check, all: &[&str], shown: &Value, path: &Pat
     }
 }
 
-/// The limited resources that no object in a scope uses.
+/// Returns the limited resources that no object in a scope uses.
 fn unfit<'a>(scope: &'a str, spec: &'a Value) -> impl Iterator<Item = &'a String> {
     entries(spec, &["hard"])
         .map(|(name, _)| name)

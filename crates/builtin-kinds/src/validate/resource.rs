@@ -1,4 +1,4 @@
-//! Kinds whose specification is fixed once they exist: addresses, claims of devices, classes of volumes.
+//! Kinds with an immutable specification: addresses, claims of devices, classes of volumes.
 
 use apimachinery::field::Path;
 use apimachinery::names;
@@ -43,7 +43,7 @@ pub(super) fn ip_address_update(check: &mut Check, address: &Value, old: &Value)
     }
 }
 
-/// Prints a reference as Go prints a struct of texts.
+/// Formats a reference as a Go struct of strings.
 fn go_texts(reference: &Value) -> String {
     render_go(reference, PARENT).replace(":null", ":\"\"")
 }

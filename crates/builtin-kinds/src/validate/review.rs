@@ -1,4 +1,4 @@
-//! Questions about access.
+//! Access reviews.
 
 use apimachinery::field::{Path, render};
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ pub(super) fn access(check: &mut Check, object: &Value) {
     metadata(check, object, &["managedFields"], "must be empty");
 }
 
-/// Checks a LocalSubjectAccessReview.
+/// Checks a review in a namespace.
 pub(super) fn local_access(check: &mut Check, object: &Value) {
     spec(check, object, true);
     metadata(
@@ -88,7 +88,7 @@ fn spec(check: &mut Check, object: &Value, names_a_user: bool) {
     );
 }
 
-/// A selector is given as a text or as requirements. Operators that are not known are let through.
+/// Checks a selector, given as a string or as requirements. Unknown operators are accepted.
 fn selector(check: &mut Check, selector: &Value, path: &Path) {
     if selector.is_null() {
         return;
@@ -128,7 +128,7 @@ fn selector(check: &mut Check, selector: &Value, path: &Path) {
     }
 }
 
-/// A review is not a stored object: it has no metadata except the fields in `left`.
+/// A review is not stored: it has no metadata but the fields in `left`.
 fn metadata(check: &mut Check, object: &Value, left: &[&str], why: &str) {
     let metadata = at(object, &["metadata"]);
     let fields = metadata.as_object().into_iter().flatten();

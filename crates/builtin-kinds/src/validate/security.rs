@@ -43,7 +43,7 @@ pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
     profiles(check, context, &path);
 }
 
-/// On the host's network a port is the host's.
+/// On the host's network, container and host ports are equal.
 fn host_network(check: &mut Check, spec: &Value, path: &Path) {
     for field in ["containers", "initContainers"] {
         for (index, container) in list(spec, &[field]).iter().enumerate() {
@@ -90,7 +90,7 @@ fn sysctls(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Settings of a namespace that a pod shares with the host are the host's.
+/// Sysctls of a namespace that a pod shares with the host are forbidden.
 fn host_sysctl(check: &mut Check, spec: &Value, name: &str, path: &Path) {
     let dotted = name.replace('/', ".");
     let of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
@@ -144,7 +144,7 @@ fn profiles(check: &mut Check, context: &Value, path: &Path) {
                 descending_path(check, local, &path.child("localhostProfile"));
             }
             (_, Some(_)) if field == "seccompProfile" => {
-                // The real server shows the whole profile.
+                // The API server shows the whole profile.
                 let shown = render_go(profile, SECCOMP);
                 let why = "can only be set when seccomp type is Localhost";
                 check.invalid_text(path.child("localhostProfile"), shown, why);
@@ -167,7 +167,7 @@ fn profiles(check: &mut Check, context: &Value, path: &Path) {
     }
 }
 
-/// The longest name of an AppArmor profile.
+/// The maximum length of the name of an AppArmor profile.
 const APP_ARMOR_MAX: usize = 4095;
 
 fn app_armor_profile(check: &mut Check, name: &str, path: &Path) {
@@ -186,7 +186,7 @@ const SECCOMP: &[GoPrint] = &[
     GoPrint("LocalhostProfile", "localhostProfile", &[]),
 ];
 
-/// The printed form of a container's security context in messages.
+/// Formats a container's security context as the API server does in messages.
 const CONTEXT: &[GoPrint] = &[
     GoPrint(
         "Capabilities",
@@ -249,7 +249,7 @@ fn windows_options(check: &mut Check, options: &Value, path: &Path) {
     }
 }
 
-/// Checks that the containers of a pod show no more of `/proc` than its user namespace allows.
+/// Checks that the `procMount` of the containers is compatible with the pod's user namespace.
 pub(super) fn proc_mounts(check: &mut Check, spec: &Value, path: &Path) {
     if at(spec, &["hostUsers"]) == &Value::Bool(false) {
         return;

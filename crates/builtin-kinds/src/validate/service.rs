@@ -1,4 +1,4 @@
-//! Services. Addresses and node ports are allocated, and refused, by the registry.
+//! Services. The registry allocates and rejects addresses and node ports.
 
 use std::collections::HashSet;
 
@@ -136,7 +136,7 @@ fn session_affinity(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The cluster's addresses of a service, and their families.
+/// Checks the cluster addresses of a service, and their families.
 fn addresses(check: &mut Check, spec: &Value, path: &Path) {
     if text(spec, &["type"]) == "ExternalName" {
         return;
@@ -250,7 +250,7 @@ fn unique_ports(check: &mut Check, spec: &Value, path: &Path) {
 fn load_balancer(check: &mut Check, spec: &Value, path: &Path) {
     let is_balancer = text(spec, &["type"]) == "LoadBalancer";
     let ranges = list(spec, &["loadBalancerSourceRanges"]);
-    // The real server spells this one with a capital letter.
+    // The API server spells this one with a capital letter.
     let range_path = path.child("LoadBalancerSourceRanges");
     if !ranges.is_empty() && !is_balancer {
         check.forbidden(range_path.clone(), LB_ONLY);
@@ -310,7 +310,7 @@ fn health_check_port(check: &mut Check, spec: &Value, path: &Path) {
     let local = text(spec, &["externalTrafficPolicy"]) == "Local";
     let path = path.child("healthCheckNodePort");
     if is_zero(port) {
-        // The registry draws one where it is needed.
+        // The registry allocates one if required.
         return;
     }
     if text(spec, &["type"]) == "LoadBalancer" && local {
@@ -321,7 +321,7 @@ fn health_check_port(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Checks the addresses of a service before it is given those that it lacks.
+/// Checks the addresses of a service before missing ones are allocated.
 pub(super) fn related_addresses(check: &mut Check, object: &Value, old: Option<&Value>) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     if text(spec, &["type"]) == "ExternalName" {
@@ -363,7 +363,7 @@ pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
     service(check, object);
 }
 
-/// The addresses that a service was given stay; a second one can come and go.
+/// Allocated addresses are immutable; a secondary one can be added and removed.
 fn kept_addresses(check: &mut Check, spec: &Value, before: &Value, path: &Path) {
     let given = at(spec, &["clusterIPs"]);
     let (new, old) = (list(spec, &["clusterIPs"]), list(before, &["clusterIPs"]));

@@ -1,4 +1,4 @@
-//! Statuses: their values, and their changes.
+//! Validation of statuses and their changes.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -9,7 +9,7 @@ use super::check::Check;
 use super::container_resources::is_native;
 use crate::tree::{at, entries, is_zero, list, text};
 
-/// Conditions that the system itself keeps; the names of others have a form.
+/// The system's own conditions; the names of others have a format.
 const SYSTEM_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];
 
 pub(super) fn pod(check: &mut Check, object: &Value, old: &Value) {
@@ -56,7 +56,7 @@ fn observed(check: &mut Check, of: &Value, path: &Path) {
     }
 }
 
-/// A container that has ended for good does not begin again.
+/// A container that has terminated for good cannot start again.
 fn still_terminated(
     check: &mut Check,
     (status, before, field): (&Value, &Value, &str),
@@ -124,7 +124,7 @@ pub(super) fn namespace(check: &mut Check, object: &Value) {
     }
 }
 
-/// Checks the names of a namespace's finalizers.
+/// Checks the names of namespace conditions.
 pub(super) fn namespace_finalizers(check: &mut Check, object: &Value) {
     let path = Path::new("spec").child("finalizers");
     for (index, name) in list(object, &["spec", "finalizers"]).iter().enumerate() {
@@ -137,7 +137,7 @@ pub(super) fn namespace_finalizers(check: &mut Check, object: &Value) {
     }
 }
 
-/// Checks the addresses of a load balancer, of services and ingresses.
+/// Checks the load balancer status of services and ingresses.
 pub(super) fn load_balancer(check: &mut Check, object: &Value) {
     let path = Path::new("status").child("loadBalancer");
     let ingresses = list(object, &["status", "loadBalancer", "ingress"]);
@@ -174,7 +174,7 @@ fn ip_mode(check: &mut Check, ingress: &Value, is_service: bool, path: &Path) {
     }
 }
 
-/// Counts that are not negative, and a count of collisions that only grows.
+/// Checks that counts are not negative, and that the collision count does not decrease.
 pub(super) fn counts(check: &mut Check, object: &Value, old: &Value, fields: &[&str]) {
     let path = Path::new("status");
     for field in fields {
@@ -183,7 +183,7 @@ pub(super) fn counts(check: &mut Check, object: &Value, old: &Value, fields: &[&
     collisions(check, object, old);
 }
 
-/// Checks that the collision count does not decrease.
+/// The collision count must not be removed.
 pub(super) fn collisions(check: &mut Check, object: &Value, old: &Value) {
     let count = |object: &Value| at(object, &["status", "collisionCount"]).as_i64();
     let (new, old) = (count(object), count(old));
@@ -196,7 +196,7 @@ pub(super) fn collisions(check: &mut Check, object: &Value, old: &Value) {
     }
 }
 
-/// The pods of a job that are counted.
+/// Checks the uncounted pods of a job.
 pub(super) fn job(check: &mut Check, object: &Value, old: &Value) {
     counts(
         check,
@@ -206,7 +206,7 @@ pub(super) fn job(check: &mut Check, object: &Value, old: &Value) {
     );
 }
 
-/// The capacity that a bound claim was given.
+/// Checks the capacity of a bound claim.
 pub(super) fn claim(check: &mut Check, object: &Value) {
     let status = at(object, &["status"]);
     if is_zero(status) {
@@ -231,7 +231,7 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
     }
 }
 
-/// The states of a resize.
+/// The resize statuses.
 const RESIZES: &[&str] = &[
     "ControllerResizeInProgress",
     "ControllerResizeInfeasible",
@@ -240,7 +240,7 @@ const RESIZES: &[&str] = &[
     "NodeResizePending",
 ];
 
-/// A resource of a claim: its storage, or one outside of Kubernetes.
+/// A resource of a claim: its storage, or one with a domain.
 fn claim_resource(check: &mut Check, name: &str, path: &Path) {
     let faults = names::qualified_name(name);
     if !faults.is_empty() {

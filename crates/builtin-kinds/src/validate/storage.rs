@@ -1,4 +1,4 @@
-//! Volumes, claims, storage classes and what belongs to CSI drivers.
+//! Volumes, claims, storage classes and CSI objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
     claim_spec(check, at(object, &["spec"]), &Path::new("spec"));
 }
 
-/// The spec of a claim, also in templates.
+/// Validates the spec of a claim, also in templates.
 pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     check.label_selector(at(spec, &["selector"]), &path.child("selector"));
     if list(spec, &["accessModes"]).is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
         .iter()
         .all(|field| !at(spec, &[field]).is_null());
     if both && source("dataSource") != source("dataSourceRef") {
-        // The real server shows the path of the field, a struct without public fields.
+        // The API server shows the path of the field, a struct without public fields.
         check.invalid_text(path.clone(), "{}".to_owned(), "must match dataSourceRef");
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
     let fixed = |object: &Value| {
         let mut spec = at(object, &["spec"]).clone();
         if let Some(fields) = spec.as_object_mut() {
-            // The binder may fill these in once.
+            // The binder may set these fields once.
             if is_zero(at(old, &["spec", "volumeName"])) {
                 fields.remove("volumeName");
             }
@@ -136,7 +136,7 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
     }
 }
 
-/// The sources of a persistent volume, in the order in which the real server looks at them.
+/// The sources of a persistent volume, in the API server's order.
 const SOURCES: &[&str] = &[
     "hostPath",
     "gcePersistentDisk",
@@ -162,11 +162,11 @@ const SOURCES: &[&str] = &[
     "csi",
 ];
 
-/// The object that a volume is part of.
+/// A reference from a volume to its claim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Volume,
-    /// The volume of an attachment that has no object of its own.
+    /// The inline volume of an attachment.
     Inline,
 }
 
@@ -367,7 +367,7 @@ fn topologies(check: &mut Check, class: &Value, path: &Path) {
     for (index, term) in list(class, &["allowedTopologies"]).iter().enumerate() {
         let path = path.index(index).child("matchLabelExpressions");
         let expressions = topology_term(check, term, &path);
-        // The real server compares with as many empty terms as there are terms, too.
+        // The API server also compares with the same number of empty terms.
         let is_empty = expressions.is_empty();
         if !seen.insert(expressions) || is_empty {
             check.duplicate(path, &"".into());
@@ -375,7 +375,7 @@ fn topologies(check: &mut Check, class: &Value, path: &Path) {
     }
 }
 
-/// Checks one term; its keys with their values.
+/// Checks one term, with its keys and values.
 fn topology_term<'a>(
     check: &mut Check,
     term: &'a Value,
@@ -438,7 +438,7 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
     token_requests(check, spec, &path);
 }
 
-/// The shortest life of a token, and the longest one.
+/// The minimum and maximum lifetime of a token.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
 
 fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
@@ -468,7 +468,7 @@ fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Checks that a driver's attachment and life cycle modes are unchanged.
+/// The attachment and life-cycle modes of a driver are immutable.
 pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) {
     csi_driver(check, object);
     let spec = Path::new("spec");
@@ -538,7 +538,7 @@ fn volume_attachment_spec(check: &mut Check, object: &Value) {
 
 const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
 
-/// The longest id of a node that a CSI driver may give.
+/// The maximum length of a node ID of a CSI driver.
 const NODE_ID_MAX: usize = 192;
 
 pub(super) fn csi_node(check: &mut Check, object: &Value) {
@@ -586,13 +586,13 @@ const CSI_NODE_DRIVER: &[GoPrint] = &[
     GoPrint("Allocatable", "allocatable", &[]),
 ];
 
-/// Checks that existing drivers of a node are unchanged.
+/// The properties of a driver on a node are immutable.
 pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
     csi_node(check, object);
     let known = by_name(list(old, &["spec", "drivers"]));
     for driver in list(object, &["spec", "drivers"]) {
         let before = known.get(text(driver, &["name"]));
-        // The capacity of a driver may change.
+        // The number of allocatable volumes of a driver may change.
         let fixed = |driver: &Value| {
             let mut driver = driver.clone();
             if let Some(fields) = driver.as_object_mut() {

@@ -12,7 +12,7 @@ use super::volume_source::{self, Owner};
 use super::{container, storage};
 use crate::tree::{at, list, text};
 
-/// Every volume source, in the order in which the real server looks at them.
+/// All volume sources, in the API server's order.
 const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -48,7 +48,7 @@ const SOURCES: &[&str] = &[
 
 const TOO_MANY: &str = "may not specify more than 1 volume type";
 
-/// Checks the volumes of a pod; returns those that can be mounted, and whether each is a claim.
+/// Checks the volumes of a pod; returns the mountable ones, with true for each claim.
 pub(super) fn volumes(check: &mut Check, spec: &Value, path: &Path) -> HashMap<String, bool> {
     let mut known = HashMap::new();
     for (index, volume) in list(spec, &["volumes"]).iter().enumerate() {
@@ -87,7 +87,7 @@ fn source(check: &mut Check, volume: &Value, path: &Path) {
     }
 }
 
-/// The rules of the sources that only pods have; the others are those of [`volume_source`].
+/// Returns the rules of the sources that only pods support; the others are those of [`volume_source`].
 fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
     match name {
         "persistentVolumeClaim" => check.required_text(source, path, "claimName"),
@@ -136,7 +136,7 @@ fn mode(check: &mut Check, source: &Value, path: &Path, field: &str) {
     }
 }
 
-/// Keys that become files.
+/// Checks keys that are projected to files.
 fn files(check: &mut Check, source: &Value, path: &Path) {
     mode(check, source, path, "defaultMode");
     for (index, item) in list(source, &["items"]).iter().enumerate() {
@@ -162,7 +162,7 @@ fn downward(check: &mut Check, source: &Value, path: &Path) {
     downward_items(check, source, path);
 }
 
-/// Checks the files of the downward API. The real server names the volume, not the item, in the errors.
+/// Checks the files of the downward API. The API server reports the volume, not the item, in the errors.
 fn downward_items(check: &mut Check, source: &Value, path: &Path) {
     for item in list(source, &["items"]) {
         file_path(check, item, path);
@@ -256,6 +256,6 @@ fn token(check: &mut Check, source: &Value, path: &Path, volume: &Path) {
         ),
         _ => {}
     }
-    // The real server names the volume here.
+    // The API server reports the volume here.
     file_path(check, source, volume);
 }

@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::check::{Check, no_backsteps};
 use crate::tree::{at, entries, list, text};
 
-/// Whose source it is: the two have some words of their own.
+/// The owner of the source: the texts differ for pods and persistent volumes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Pod,
     PersistentVolume,
 }
 
-/// Returns the name of a source in errors.
+/// The name of a source in errors.
 pub(super) fn shown(name: &str) -> &str {
     match name {
         "gcePersistentDisk" => "persistentDisk",
@@ -25,7 +25,7 @@ pub(super) fn shown(name: &str) -> &str {
     }
 }
 
-/// The rules of a volume source, by its name.
+/// Returns the rules of a volume source by its name.
 pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, owner: Owner) {
     let mut required = |fields: &[&str]| {
         for field in fields {
@@ -91,7 +91,7 @@ fn monitors(check: &mut Check, source: &Value, path: &Path) {
     }
 }
 
-/// The secret that a source names must have a name.
+/// Checks that the secret of a source has a name.
 fn secret(check: &mut Check, source: &Value, path: &Path, field: &str) {
     let reference = at(source, &[field]);
     if !reference.is_null() {
@@ -124,10 +124,10 @@ fn azure_disk(check: &mut Check, source: &Value, path: &Path) {
     }
 }
 
-/// The longest name of a CSI driver.
+/// The maximum length of the name of a CSI driver.
 const DRIVER_MAX: usize = 63;
 
-/// The name of a CSI driver, in a field of this name.
+/// Checks the name of a CSI driver in a field.
 pub(super) fn csi_driver(check: &mut Check, parent: &Value, path: &Path, field: &str) {
     let driver = text(parent, &[field]);
     let path = path.child(field);
@@ -254,7 +254,7 @@ static QUALIFIED: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
     .map(|pattern| Regex::new(pattern).ok())
 });
 
-/// Returns the error in an iSCSI name.
+/// Returns the error of an iSCSI name.
 fn iscsi_fault(name: &str, owner: Owner) -> Option<&'static str> {
     let form = ["iqn", "eui", "naa"]
         .iter()

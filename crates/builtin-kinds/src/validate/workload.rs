@@ -49,7 +49,7 @@ pub(super) fn replica_set(check: &mut Check, object: &Value) {
     selector_and_template(check, spec, &path);
 }
 
-/// Checks the common parts of Deployments and ReplicaSets.
+/// The common rules of Deployments and ReplicaSets.
 fn selector_and_template(check: &mut Check, spec: &Value, path: &Path) {
     let selector = at(spec, &["selector"]);
     let selector_path = path.child("selector");
@@ -75,7 +75,7 @@ fn selector_and_template(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The template's labels must be selected, unless the selector selects everything.
+/// The selector must match the template's labels, unless it selects everything.
 fn matching_labels(check: &mut Check, spec: &Value, template: &Path) {
     let selector = at(spec, &["selector"]);
     let labels = at(spec, &["template", "metadata", "labels"]);
@@ -85,7 +85,7 @@ fn matching_labels(check: &mut Check, spec: &Value, template: &Path) {
     }
 }
 
-/// Pods that a controller replaces never end by themselves.
+/// The restart policy of pods that a controller replaces must be Always.
 fn always_restarted(check: &mut Check, spec: &Value, template: &Path, kind: &str) {
     let pod = at(spec, &["template", "spec"]);
     let path = template.child("spec");
@@ -240,7 +240,7 @@ pub(super) fn stateful_set(check: &mut Check, object: &Value) {
     let template = path.child("template");
     if selector_is_valid(selector) {
         matching_labels(check, spec, &template);
-        // The pods' spec is only checked when the pods are created: claim templates add volumes to it.
+        // The pods' spec is only validated when the pods are created: claim templates add volumes to it.
         let labels = at(spec, &["template", "metadata", "labels"]);
         check.labels(labels, &template.child("labels"));
         let annotations = at(spec, &["template", "metadata", "annotations"]);
@@ -355,7 +355,7 @@ pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
 
 // === updates ===
 
-/// The selector of a controller is chosen once.
+/// The selector of a controller is immutable.
 pub(super) fn same_selector(check: &mut Check, object: &Value, old: &Value) {
     let path = ["spec", "selector"];
     check.immutable(

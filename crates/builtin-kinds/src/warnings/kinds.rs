@@ -1,4 +1,4 @@
-//! Warnings about kinds other than those with pods.
+//! Warnings about kinds without pods.
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -105,7 +105,7 @@ pub(super) fn runtime_class(warnings: &mut Vec<String>, class: &Value) {
     }
 }
 
-/// Reports what Go's `tls.X509KeyPair` reports about the PEM blocks of a secret for TLS.
+/// Returns the error of Go's `tls.X509KeyPair` about the PEM blocks of a TLS secret.
 pub(super) fn secret(warnings: &mut Vec<String>, secret: &Value) {
     if text(secret, &["type"]) != "kubernetes.io/tls" {
         return;

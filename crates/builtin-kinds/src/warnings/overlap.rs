@@ -1,16 +1,16 @@
-//! Warnings about files of a volume that stand in each other's way.
+//! Warnings about overlapping files of a volume.
 
 use apimachinery::go::quote;
 use serde_json::Value;
 
 use crate::tree::{at, entries, list, text};
 
-/// The number of files of one volume that are compared with each other.
+/// The maximum number of files of one volume that are compared with each other.
 const COMPARED_FILES: usize = 500;
-/// The number of overlaps of one volume that are reported.
+/// The maximum number of reported overlaps of one volume.
 const REPORTED: usize = 100;
 
-/// A file of a volume, and the source that it comes from, as the warning shows it.
+/// A file of a volume, with the source that the warning shows.
 struct File<'a> {
     path: &'a str,
     source: String,
@@ -92,7 +92,7 @@ fn projected(warnings: &mut Vec<String>, volume: &Value, name: &str) {
     }
 }
 
-/// Each file with the earlier ones that it overlaps.
+/// Returns each file with the earlier ones that it overlaps.
 fn overlaps<'a>(files: impl Iterator<Item = File<'a>>) -> Vec<(File<'a>, File<'a>)> {
     let files: Vec<File<'a>> = files
         .filter(|file| !file.path.is_empty())

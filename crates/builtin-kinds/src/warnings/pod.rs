@@ -1,4 +1,4 @@
-//! Warnings about pods and pod templates, in the order of the real server.
+//! Warnings about pods and pod templates, in the API server's order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,7 +33,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// Volumes that are deprecated: the field, its name in the warning, and since when.
+/// Deprecated volumes: the field, its name in the warning, and the version of the deprecation.
 const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     (
         "photonPersistentDisk",
@@ -130,7 +130,7 @@ pub(super) fn pod(warnings: &mut Vec<String>, pod: &Value, template: Option<&Pat
         }
         let key = format!("{}{name}", app_armor::ANNOTATION);
         let has_field = has_app_armor(spec) || has_app_armor(container);
-        // For a pod, the warning comes with the synchronization of annotation and field.
+        // For a pod, the synchronization of annotation and field returns the warning.
         if let Some(template) = template
             && !has_field
             && !at(annotations, &[&key]).is_null()
@@ -159,7 +159,7 @@ pub(super) fn pod(warnings: &mut Vec<String>, pod: &Value, template: Option<&Pat
     pod_affinity(warnings, at(spec, &["affinity"]), &path.child("affinity"));
 }
 
-/// All containers in the order in which the real server visits them.
+/// Returns all containers in the order in which the real server visits them.
 fn containers<'a>(spec: &'a Value, path: &Path) -> impl Iterator<Item = (Path, &'a Value)> {
     let path = path.clone();
     ["initContainers", "containers", "ephemeralContainers"]
@@ -238,7 +238,7 @@ fn volumes(warnings: &mut Vec<String>, volumes: &[Value], path: &Path) {
     }
 }
 
-/// Values of `field` that stand in a list more than once.
+/// Returns duplicate values of `field` in a list.
 fn repeated(warnings: &mut Vec<String>, spec: &Value, path: &Path, list_name: &str, field: &str) {
     let mut seen = HashSet::new();
     for (index, item) in list(spec, &[list_name]).iter().enumerate() {
@@ -250,7 +250,7 @@ fn repeated(warnings: &mut Vec<String>, spec: &Value, path: &Path, list_name: &s
     }
 }
 
-/// A variable that is defined again, unless the second definition builds on the first.
+/// Warns about a duplicate variable, unless the second definition refers to the first.
 fn hidden_variables(warnings: &mut Vec<String>, container: &Value, path: &Path) {
     let mut defined = HashSet::new();
     for (index, variable) in list(container, &["env"]).iter().enumerate() {
@@ -267,7 +267,7 @@ fn hidden_variables(warnings: &mut Vec<String>, container: &Value, path: &Path) 
     }
 }
 
-/// After this many warnings, ports are no longer compared.
+/// Ports are not compared beyond this number of warnings.
 const REPORTED: usize = 1000;
 
 fn ports(warnings: &mut Vec<String>, spec: &Value, path: &Path) {

@@ -1,16 +1,16 @@
-//! The cost of each function beyond its arguments, and the maximum size of its result.
+//! The cost of each function beyond its arguments, and the size of its result.
 
 use super::size::{Size, tenth};
 use crate::types::Type;
 
-/// A call, the receiver of a method first.
+/// The arguments of a call; the receiver of a method is the first.
 pub(super) struct Call<'c> {
     pub(super) is_member: bool,
     pub(super) kinds: &'c [&'c Type],
     pub(super) sizes: &'c [Size],
-    /// The size of the items of the first argument, if the schema says it.
+    /// Returns the size of the items of the first argument, if the schema declares it.
     pub(super) elements: Option<Size>,
-    /// The first argument that is not the receiver, if it is a whole number.
+    /// Returns the first argument that is not the receiver, if it is an integer.
     pub(super) first: Option<u64>,
     /// The second one.
     pub(super) limit: Option<u64>,
@@ -25,7 +25,7 @@ impl Call<'_> {
         self.kinds.get(index).copied().unwrap_or(&Type::Dyn)
     }
 
-    /// Returns true if the argument may be of one of these types: of an unknown type, all functions are taken together.
+    /// Returns true if the argument may have one of these types; an unknown type matches all functions.
     fn may_be(&self, index: usize, is: fn(&Type) -> bool) -> bool {
         let kind = self.kind(index);
         is(kind) || kind.is_dyn()
@@ -40,14 +40,14 @@ fn is_list(kind: &Type) -> bool {
     matches!(kind, Type::List(_))
 }
 
-/// Names of networks are compared by their bytes: up to 16, twice.
+/// IP addresses are compared by their bytes: up to 16, twice.
 const NETWORK_COMPARISON: u64 = 4;
 const NETWORK_MASK: u64 = 3;
 /// The longest pattern of a named format, at a quarter per character.
 const FORMAT_FACTOR: u64 = 32;
 const AUTHORIZATION: u64 = 350_000;
 
-/// The cost of a call without its arguments, and the size of its result if that is known.
+/// Returns the cost of a call without its arguments, and the size of its result if it is known.
 pub(super) fn estimate(function: &str, call: &Call<'_>) -> (u64, Option<Size>) {
     let (a, b) = (call.size(0), call.size(1));
     match function {
@@ -125,7 +125,7 @@ fn addition(call: &Call<'_>) -> (u64, Option<Size>) {
     }
 }
 
-/// A pattern of so many characters on a text, as if every four of them were an expression.
+/// Returns the cost of a pattern of this length on a string, where four characters count as one expression.
 fn pattern(text: Size, pattern: Size) -> u64 {
     tenth(text.max.saturating_add(1)).saturating_mul(quarter(pattern.max))
 }
@@ -134,7 +134,7 @@ fn quarter(size: u64) -> u64 {
     if size == u64::MAX { size } else { size.div_ceil(4) }
 }
 
-/// A walk over a text, and one over what is made of it.
+/// Returns the cost of traversing a string and creating one from it.
 fn twice(text: Size) -> u64 {
     if text.max == u64::MAX {
         return u64::MAX;
@@ -174,7 +174,7 @@ fn joined(call: &Call<'_>) -> (u64, Option<Size>) {
     (whole.traversal(), Some(whole))
 }
 
-/// Functions that look at every item once; texts in it are walked.
+/// Functions that visit every item once; strings in it are traversed.
 fn compared(call: &Call<'_>) -> u64 {
     let list = call.size(0);
     match call.kind(0) {
@@ -190,12 +190,12 @@ fn compared(call: &Call<'_>) -> u64 {
     }
 }
 
-/// A text against a named format.
+/// Returns a text against a named format.
 fn a_format(text: Size) -> u64 {
     text.traversal().saturating_mul(FORMAT_FACTOR)
 }
 
-/// An address that is given as a text is parsed first.
+/// A string argument is parsed as an address first.
 fn parsed(call: &Call<'_>) -> u64 {
     match call.kind(1) {
         Type::String | Type::Dyn => call.size(1).traversal(),
@@ -203,7 +203,7 @@ fn parsed(call: &Call<'_>) -> u64 {
     }
 }
 
-/// Functions of lists that make a list, which costs 10 and the call 1.
+/// Functions that create a list, which costs 10, plus 1 for the call.
 fn list_function(function: &str, call: &Call<'_>) -> (u64, Option<Size>) {
     const OWN: u64 = 11;
     let list = call.size(0);

@@ -7,7 +7,7 @@ pub(super) struct Size {
     pub(super) max: u64,
 }
 
-/// The sizes of what is in a list or map.
+/// The size ranges of the items of a list or map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) is_list: bool,
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 }
 
 impl Size {
-    /// A size of which nothing is known.
+    /// An unknown size.
     pub(super) const ANY: Self = Self {
         min: 0,
         max: u64::MAX,
@@ -47,7 +47,7 @@ impl Size {
         }
     }
 
-    /// A tenth of the largest size, rounded up: what it costs to walk a text.
+    /// Returns a tenth of the maximum size, rounded up: the cost of traversing a string.
     pub(super) fn traversal(self) -> u64 {
         tenth(self.max)
     }
@@ -64,7 +64,7 @@ impl Entry {
     }
 }
 
-/// A tenth, rounded up; what is not known stays so.
+/// Returns a tenth, rounded up; an unknown size stays unknown.
 pub(super) fn tenth(size: u64) -> u64 {
     if size == u64::MAX { size } else { size.div_ceil(10) }
 }

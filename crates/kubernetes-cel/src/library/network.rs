@@ -14,7 +14,7 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
         [Value::Opaque(opaque), rest @ ..] => match (&**opaque, rest) {
             (Opaque::Url(url), []) => {
                 let work = context.work;
-                // A query has a list for each two characters at most.
+                // A query has at most one list for every two characters.
                 let bytes = if function == "getQuery" { 64 } else { 1 };
                 let size = url.path.len().max(url.raw_query.len());
                 if !work.spend(size / 4) || !work.make(size.saturating_mul(bytes)) {
@@ -64,7 +64,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     Ok(ip)
 }
 
-/// The real server says twice where the error came up.
+/// Returns the API server's error, which contains the position twice.
 fn parse_cidr(text: &str) -> Result<ip::Cidr, String> {
     let context = |why: String| format!("network address parse error during conversion from string: {why}");
     let cidr = netip::parse_prefix(text).map_err(|why| context(context(why)))?;
@@ -98,7 +98,7 @@ fn query<'a>(raw: &str) -> Value<'a> {
     }
     let mut entries = Entries::default();
     for (key, values) in found {
-        // The keys of a map are all different.
+        // The keys of a map are unique.
         let _ = entries.insert(Value::text(key), Value::List(List::new(values)));
     }
     Value::Map(Map::new(entries))
@@ -157,7 +157,7 @@ fn of_cidr<'a>(function: &str, cidr: ip::Cidr, rest: &[Value<'a>]) -> Called<'a>
         ("ip", None, None) => Ok(opaque(Opaque::Ip(cidr.ip))),
         ("masked", None, None) => Ok(opaque(Opaque::Cidr(cidr.masked()))),
         ("prefixLength", None, None) => Ok(Value::Int(cidr.bits.into())),
-        // An invalid address is an argument of the wrong type.
+        // A string that is not an address is an argument of the wrong kind.
         ("containsIP", Some(text), _) => match parse_ip(text) {
             Ok(ip) => Ok(Value::Bool(cidr.contains_ip(ip))),
             Err(_) => return None,

@@ -42,7 +42,7 @@ fn overflow() -> String {
 fn ordered<'a>(a: &Value<'_>, b: &Value<'_>, test: fn(Ordering) -> bool) -> Result<Value<'a>, String> {
     match compare(a, b) {
         Some(order) => Ok(Value::Bool(test(order))),
-        // Nothing compares with NaN.
+        // NaN is not comparable.
         None if matches!(a, Value::Double(_)) || matches!(b, Value::Double(_)) => Ok(Value::Bool(false)),
         None => Err("no such overload".to_owned()),
     }

@@ -88,7 +88,7 @@ fn on_others<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
 
 const TOO_LARGE: &str = "result is too large";
 
-/// A new text of at most some length.
+/// Returns a new text of at most some length.
 fn copied<'a>(len: usize, work: &Work, make: impl FnOnce() -> String) -> Result<Value<'a>, String> {
     if work.make(len) {
         Ok(Value::text(make()))
@@ -97,7 +97,7 @@ fn copied<'a>(len: usize, work: &Work, make: impl FnOnce() -> String) -> Result<
     }
 }
 
-/// The parts of a text at some ranges, as a list.
+/// Returns the parts of a text at some ranges, as a list.
 fn parts<'a>(
     text: &Text<'a>,
     count: usize,
@@ -144,12 +144,12 @@ fn index_of(text: &str, part: &str, from: usize) -> i64 {
     }
 }
 
-/// The last place at or before character `to`.
+/// Returns the last place at or before character `to`.
 fn last_index_of(text: &str, part: &str, to: i64) -> i64 {
     let skipped = usize::try_from(to).unwrap_or(usize::MAX);
     let start = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
     let end = start.saturating_add(part.len()).min(text.len());
-    // The end of the last possible match may be inside of a character.
+    // The end of the last possible match may be inside a character.
     let end = (end..=text.len())
         .find(|end| text.is_char_boundary(*end))
         .unwrap_or(text.len());
@@ -231,7 +231,7 @@ fn quote(text: &str) -> String {
     out
 }
 
-/// `'%s: %d'.format([…])`
+/// Formats `'%s: %d'.format([…])`.
 fn format(text: &str, args: &List<'_>, work: &Work) -> Result<String, String> {
     let mut out = Output {
         text: String::new(),
@@ -276,7 +276,7 @@ fn format(text: &str, args: &List<'_>, work: &Work) -> Result<String, String> {
     Ok(out.text)
 }
 
-/// A text that is being made, of bounded length.
+/// A string under construction, of bounded length.
 struct Output<'w> {
     text: String,
     work: &'w Work,
@@ -400,9 +400,9 @@ fn named<'a>(name: &'static str) -> Value<'a> {
     Value::Opaque(Opaque::Format(name).into())
 }
 
-/// Validates a string against a named format; returns the violations.
+/// Validates a string against a named format; returns the first violation.
 fn validate<'a>(name: &str, text: &str) -> Value<'a> {
-    // A prefix may end with a dash: it is judged with something behind it.
+    // A prefix may end with a dash: it is validated with a suffix.
     let with_suffix = || {
         if text.ends_with('-') {
             format!("{}a", text.trim_end_matches('-'))

@@ -1,4 +1,4 @@
-//! Parts of times and durations.
+//! Accessors of times and durations.
 
 use apimachinery::time::{Timestamp, zone};
 
@@ -23,7 +23,8 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     }
 }
 
-/// Returns the offset of a time zone from UTC at a time, in seconds: a fixed offset such as `-02:00`, or a tz name.
+/// Returns the UTC offset of a zone at a time, in seconds. The zone is a fixed offset such as `-02:00`, or a name of
+/// the tz database.
 fn offset(zone: &str, seconds: i64) -> Option<i64> {
     if zone.contains(':') {
         return fixed_offset(zone);
@@ -36,7 +37,7 @@ fn offset(zone: &str, seconds: i64) -> Option<i64> {
     Some(zone.to_offset(time).seconds().into())
 }
 
-/// Hours and minutes, read as loosely as the reference implementation does.
+/// Parses hours and minutes as leniently as the reference implementation.
 fn fixed_offset(zone: &str) -> Option<i64> {
     let (hours, minutes) = zone.split_once(':')?;
     let hours: i32 = hours.parse().ok()?;

@@ -1,9 +1,9 @@
-//! Macros become comprehensions.
+//! Expands macros to comprehensions.
 
 use super::Parser;
 use crate::ast::{Comprehension, Expr, Kind, Literal};
 
-/// No name in a source can be this one.
+/// A name that no source can contain.
 pub(crate) const RESULT: &str = "@result";
 const UNUSED: &str = "#unused";
 
@@ -85,7 +85,7 @@ impl Parser {
         self.call(offset, "_+_", vec![accumulator, list])
     }
 
-    /// `if condition then step else the accumulator as it is`
+    /// Builds `if condition then step else accumulator`.
     fn guarded(&mut self, offset: usize, condition: Option<Expr>, step: Expr) -> Expr {
         let Some(condition) = condition else { return step };
         let accumulator = self.ident(offset, RESULT);
@@ -205,7 +205,7 @@ impl Parser {
         self.new_expr(offset, Kind::Comprehension(Box::new(fold)))
     }
 
-    /// `target.hasValue() ? optional.of(BODY with the value bound to the name) : optional.none()`
+    /// Builds `target.hasValue() ? optional.of(BODY with the value bound to the name) : optional.none()`.
     fn optional_macro(
         &mut self,
         offset: usize,
@@ -218,7 +218,7 @@ impl Parser {
             return self.failed();
         };
         let variable = self.name(&variable);
-        // The target is bound to a name first: it is needed twice.
+        // The target is bound to a name because it is used twice.
         let name = format!("@target{}", self.next_id);
         let method = |parser: &mut Self, function: &str| {
             let target = Some(Box::new(parser.ident(offset, &name)));
@@ -244,7 +244,8 @@ impl Parser {
         self.bind(offset, name, target, chosen)
     }
 
-    /// `target.sortBy(x, KEY)`: the target under a name, sorted by the keys that a loop over it makes.
+    /// Builds `target.sortBy(x, KEY)`: the target is bound to a name and sorted by the keys that a comprehension over
+    /// it computes.
     fn sort_by(&mut self, offset: usize, target: Option<Expr>, args: Vec<Expr>) -> Expr {
         let Some(target) = target else {
             return self.failed();
@@ -270,7 +271,7 @@ impl Parser {
         self.bind(offset, name, target, sorted)
     }
 
-    /// `body` with `value` under a name: a loop over nothing.
+    /// Binds `value` to a name in `body`: a comprehension over an empty range.
     fn bind(&mut self, offset: usize, name: String, value: Expr, body: Expr) -> Expr {
         let fold = Comprehension {
             variable: UNUSED.to_owned(),
@@ -286,13 +287,13 @@ impl Parser {
     }
 }
 
-/// The operation of a loop for each item.
+/// The step of a comprehension.
 enum Body {
     All(Expr),
     Exists(Expr),
     ExistsOne(Expr),
-    /// With a filter, append to a list.
+    /// With a filter, appends to a list.
     Collect(Option<Expr>, Expr),
-    /// With a filter, put into a map: key and value, or a map of one entry.
+    /// With a filter, inserts into a map: key and value, or a map of one entry.
     Insert(Option<Expr>, Vec<Expr>),
 }

@@ -1,4 +1,4 @@
-//! Classes of characters. Unicode's tables come from `regex-syntax`.
+//! Classes of characters, with Unicode's tables from `regex-syntax`.
 
 use regex_syntax::hir::{Class as HirClass, ClassUnicode, ClassUnicodeRange, HirKind};
 
@@ -28,13 +28,13 @@ impl Class {
         self.ranges.get(at).is_some_and(|(start, _)| *start <= c)
     }
 
-    /// The number of ranges.
+    /// Returns the number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
 }
 
-/// A class that is being read.
+/// A class under construction.
 #[derive(Clone, Debug)]
 pub(super) struct Builder(ClassUnicode);
 
@@ -68,7 +68,7 @@ impl Builder {
         Some(())
     }
 
-    /// The class, with the other cases of its characters, and negated if requested.
+    /// Returns the class, with case folding and negation applied.
     pub(super) fn build(mut self, fold: bool, negated: bool) -> Class {
         if fold && self.0.try_case_fold_simple().is_err() {
             self.0 = ClassUnicode::empty();
@@ -88,7 +88,7 @@ fn set_of(ranges: &[(char, char)]) -> ClassUnicode {
     )
 }
 
-/// A general category or a script.
+/// Returns a general category or a script.
 fn named(name: &str) -> Option<ClassUnicode> {
     if !name
         .chars()
@@ -112,7 +112,7 @@ pub(super) const SPACE: &[(char, char)] = &[('\t', '\n'), ('\u{c}', '\r'), (' ',
 /// `\w`
 pub(super) const WORD: &[(char, char)] = &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')];
 
-/// A class such as `[:alpha:]` by its name.
+/// Returns a class such as `[:alpha:]` by its name.
 pub(super) fn posix(name: &str) -> Option<&'static [(char, char)]> {
     Some(match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],

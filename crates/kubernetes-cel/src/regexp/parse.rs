@@ -7,16 +7,16 @@ use std::sync::Arc;
 use super::MAX_SIZE;
 use super::class::{Builder, Class, DIGIT, SPACE, WORD};
 
-/// The largest count of a repetition, and of nested ones together.
+/// The maximum count of a repetition, and of nested ones together.
 const MAX_REPEAT: usize = 1000;
-/// The largest height of a tree.
+/// The maximum height of a tree.
 const MAX_HEIGHT: usize = 1000;
 
 /// A part of a pattern.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) kind: Kind,
-    /// The number of instructions that it takes.
+    /// The number of its instructions.
     size: usize,
     /// The number of ranges of its classes, which all copies of a repetition share.
     ranges: usize,
@@ -28,7 +28,7 @@ pub(super) struct Tree {
 #[derive(Debug)]
 pub(super) enum Kind {
     Empty,
-    /// Matches nothing, not even the empty text.
+    /// Matches nothing, not even the empty string.
     Never,
     Char(char),
     Class(Arc<Class>),
@@ -47,7 +47,7 @@ pub(super) enum Kind {
     },
 }
 
-/// A condition on the place of a match.
+/// A condition on the position of a match.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
     TextStart,
@@ -82,15 +82,15 @@ struct Parser<'p> {
     flags: Flags,
     open: Vec<Open>,
     current: Open,
-    /// The number of open groups that capture.
+    /// The number of open capturing groups.
     captures: usize,
-    /// The source from the repetition that has just been read on.
+    /// The source from the last repetition on.
     last_repeat: Option<&'p str>,
     names: Vec<&'p str>,
 }
 
 impl Tree {
-    /// The number of instructions, and of what takes as much memory.
+    /// Returns the number of instructions, and of parts that use as much memory.
     pub(super) fn weight(&self) -> usize {
         self.size.saturating_add(self.ranges)
     }
@@ -101,7 +101,7 @@ type Parsed<T> = Result<T, String>;
 /// Parses a pattern.
 ///
 /// # Errors
-/// Those of Go, without their prefix.
+/// Go's error texts, without their prefix.
 pub(super) fn parse(pattern: &str) -> Parsed<Tree> {
     let mut parser = Parser {
         pattern,
@@ -179,7 +179,7 @@ impl<'p> Parser<'p> {
         self.current.parts.push(tree);
     }
 
-    /// The source between an earlier rest and the present one.
+    /// Returns the source between an earlier rest and the current one.
     fn since(&self, start: &'p str) -> &'p str {
         start.get(..start.len() - self.rest.len()).unwrap_or(start)
     }
@@ -200,7 +200,7 @@ impl<'p> Parser<'p> {
         Some(c)
     }
 
-    /// Reads one item of the pattern.
+    /// Parses one item of the pattern.
     fn item(&mut self) -> Parsed<()> {
         let start = self.rest;
         let last_repeat = self.last_repeat.take();
@@ -350,7 +350,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Reads the flags of `(?i)` or `(?i:`; reports whether a group begins.
+    /// Parses the flags of `(?i)` or `(?i:`; returns true if a group begins.
     fn flags(&mut self, start: &'p str) -> Parsed<bool> {
         let mut flags = self.flags;
         let (mut value, mut seen) = (true, false);
@@ -445,7 +445,7 @@ impl<'p> Parser<'p> {
         start.starts_with('{')
     }
 
-    /// An escape outside of a class.
+    /// Returns an escape outside of a class.
     fn escape(&mut self, start: &'p str) -> Parsed<()> {
         let mut after = self.rest.chars();
         let look = match after.next() {
@@ -478,7 +478,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Reads what follows a backslash if it is a class such as `d` or `p{Greek}`.
+    /// Parses a class after a backslash, such as `d` or `p{Greek}`.
     fn escaped_class(&mut self, class: &mut Builder, start: &'p str) -> Parsed<bool> {
         let before = self.rest;
         match self.next() {
@@ -518,7 +518,7 @@ impl<'p> Parser<'p> {
         Ok(true)
     }
 
-    /// The character that is written as an escape, after its backslash.
+    /// Parses an escaped character after its backslash.
     fn escaped_char(&mut self, start: &'p str) -> Parsed<char> {
         let Some(c) = self.next() else {
             return fail("trailing backslash at end of expression", "");

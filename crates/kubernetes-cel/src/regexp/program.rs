@@ -1,4 +1,5 @@
-//! Programs of patterns, and a machine that runs them: all possibilities at once, one character at a time (Pike's VM).
+//! Programs of patterns, and the machine that runs them: Pike's VM, which follows all alternatives at once, one
+//! character at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ enum Instruction {
     Class(u32),
     AnyButNewline,
     Any,
-    /// Goes on at both places; the first one is preferred.
+    /// Continues at both places; the first one is preferred.
     Split(Address, Address),
     Jump(Address),
     Look(Look),
@@ -28,7 +29,7 @@ enum Instruction {
 pub(super) struct Program {
     code: Vec<Instruction>,
     classes: Vec<Arc<Class>>,
-    /// True if matches begin at the start of the text only.
+    /// True if matches begin only at the start of the text.
     is_anchored: bool,
 }
 
@@ -148,11 +149,11 @@ impl Compiler {
     }
 }
 
-/// The instructions to be tried at one position, by preference.
+/// The instructions to try at one position, by preference.
 struct Threads {
-    /// The address of each, and where its match began.
+    /// The address of each, and the start of its match.
     list: Vec<(Address, usize)>,
-    /// The place of an address in the list, if it is there.
+    /// Returns the position of an address in the list, if it is present.
     places: Vec<u32>,
 }
 
@@ -164,7 +165,7 @@ impl Threads {
         }
     }
 
-    /// Adds an address; reports whether it was new.
+    /// Adds an address; returns true if it was new.
     fn insert(&mut self, address: Address, start: usize) -> bool {
         let Some(place) = self.places.get_mut(address as usize) else {
             return false;
@@ -182,7 +183,7 @@ impl Threads {
     }
 }
 
-/// A position in a text with the characters around it.
+/// A position in a text with the adjacent characters.
 #[derive(Clone, Copy)]
 struct Position {
     at: usize,
@@ -219,7 +220,7 @@ impl Program {
         }
     }
 
-    /// The first match at or after a position, the preferred one of those that begin there.
+    /// Returns the first match at or after a position; the preferred one of several with the same start.
     pub(super) fn search(
         &self,
         text: &str,

@@ -1,4 +1,4 @@
-//! Lists and maps, in JSON or made by an expression.
+//! Lists and maps, in JSON or created by an expression.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use super::{Key, Value, from_json, unescape};
 use crate::schema::Schema;
 use crate::work::Work;
 
-/// Concatenations nested deeper are copied into one list.
+/// Concatenations with a deeper nesting are copied into one list.
 const MAX_NESTING: usize = 16;
 
-/// A list, in JSON or made by an expression.
+/// A list, in JSON or created by an expression.
 #[derive(Clone, Debug)]
 pub enum List<'a> {
     /// Items and the schema of the list.
     Json(&'a [Json], Option<&'a dyn Schema>),
     /// Items.
     Owned(Arc<Vec<Value<'a>>>),
-    /// Two lists, one behind the other: concatenation copies nothing.
+    /// A concatenation of two lists, without copying.
     Joined(Arc<Joined<'a>>),
 }
 
-/// Two lists, one behind the other.
+/// A concatenation of two lists.
 #[derive(Clone, Debug)]
 pub struct Joined<'a> {
     left: List<'a>,
@@ -33,7 +33,7 @@ pub struct Joined<'a> {
     nesting: usize,
 }
 
-/// A map or object, in JSON or made by an expression.
+/// A map or object, in JSON or created by an expression.
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
     /// Fields and the schema of the object.
@@ -44,7 +44,7 @@ pub enum Map<'a> {
     Object(Arc<str>, Arc<Entries<'a>>),
 }
 
-/// Keys and values in the order in which they were inserted.
+/// Keys and values in insertion order.
 #[derive(Clone, Debug, Default)]
 pub struct Entries<'a> {
     list: Vec<(Value<'a>, Value<'a>)>,
@@ -52,7 +52,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Inserts an entry; `Err` if there is one of that key already, or the value can be no key.
+    /// Inserts an entry; returns an error if the key exists or is not valid as a key.
     pub(crate) fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), InsertError> {
         let found = Key::of(&key).ok_or(InsertError::NoKey)?;
         let place = self.list.len();
@@ -81,7 +81,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Why an entry cannot be inserted.
+/// The reason why an entry cannot be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InsertError {
     NoKey,
@@ -89,7 +89,7 @@ pub(crate) enum InsertError {
 }
 
 impl<'a> List<'a> {
-    /// A list made by an expression.
+    /// Returns a list made by an expression.
     pub(crate) fn new(items: Vec<Value<'a>>) -> Self {
         Self::Owned(Arc::new(items))
     }
@@ -122,7 +122,7 @@ impl<'a> List<'a> {
         (0..self.len()).map_while(|index| self.get(index))
     }
 
-    /// All items; none if that is more than an expression may make.
+    /// Returns all items; `None` if their number exceeds the limit of an expression.
     pub(crate) fn items(&self, work: &Work) -> Vec<Value<'a>> {
         if !work.spend(self.len()) || !work.make(self.len().saturating_mul(size_of::<Value<'a>>())) {
             return Vec::new();
@@ -145,7 +145,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Sets and maps take each item once; a map's later item replaces the earlier one in place.
+    /// Sets and maps keep each item once; a map's later item replaces the earlier one in place.
     pub(crate) fn concat(&self, other: &Self, work: &Work) -> Self {
         if let Some(schema) = self.is_set_or_map() {
             return self.merge(other, schema, work);
@@ -241,7 +241,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// A field by its JSON name.
+    /// Returns a field by its JSON name.
     pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Json(fields, schema) => {
@@ -254,7 +254,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// A field by the name that expressions use: escaped in objects, plain in maps.
+    /// Returns a field by the name that expressions use: escaped in objects, plain in maps.
     pub(crate) fn select(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Json(_, Some(schema)) if !schema.is_map() => self.field(&unescape(name)),
@@ -276,7 +276,7 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The items of a loop, or keys and values. Nothing is copied in advance.
+/// The range of a comprehension: items, or keys and values. It copies nothing in advance.
 #[derive(Debug)]
 pub(crate) enum Walk<'a> {
     Items(List<'a>, usize),

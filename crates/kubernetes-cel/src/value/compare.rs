@@ -8,7 +8,7 @@ use super::Value;
 use super::collection::{List, Walk};
 use crate::work::Work;
 
-/// Equality across numeric types; lists and maps by content, sets in any order. Without work left, nothing is equal.
+/// Equality across numeric types; lists and maps by content, sets in any order. Returns false if no work is left.
 pub(crate) fn equals(a: &Value<'_>, b: &Value<'_>, work: &Work) -> bool {
     if !work.spend(1) {
         return false;
@@ -46,7 +46,7 @@ fn lists_equal(a: &List<'_>, b: &List<'_>, work: &Work) -> bool {
     a.iter().zip(b.iter()).all(|(a, b)| equals(&a, &b, work))
 }
 
-/// The items of a list, found by their content.
+/// The items of a list, indexed by content.
 pub(crate) struct Members<'a> {
     pub(crate) items: Vec<Value<'a>>,
     places: HashMap<u64, Vec<usize>>,
@@ -64,7 +64,7 @@ impl<'a> Members<'a> {
         members
     }
 
-    /// Adds an item unless an equal one is there.
+    /// Adds an item unless an equal one is present.
     pub(crate) fn insert(&mut self, item: Value<'a>, work: &Work) {
         let places = self.places.entry(fingerprint(&item, work)).or_default();
         let items = &self.items;
@@ -87,7 +87,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A number that equal values share.
+/// Returns a number that equal values share.
 pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
     if !work.spend(1) {
         return 0;
@@ -103,7 +103,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
             bytes.hash(&mut hasher);
         }
         Value::Bool(flag) => flag.hash(&mut hasher),
-        // Numbers of different types can be equal: those that are equal are the same as doubles.
+        // Numbers of different types can be equal; equal numbers have the same double value.
         Value::Int(_) | Value::Uint(_) | Value::Double(_) => {
             (number(value).unwrap_or_default() + 0.0)
                 .to_bits()
@@ -111,7 +111,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
         }
         Value::Duration(nanos) => nanos.hash(&mut hasher),
         Value::Timestamp(time) => (time.seconds, time.nanos).hash(&mut hasher),
-        // A set is equal to a list of the same items in another order.
+        // A set is equal to a list with the same items in another order.
         Value::List(list) => {
             let items = list.iter().take_while(|_| !work.is_exhausted());
             return items.fold(1, |sum: u64, item| sum.wrapping_add(fingerprint(&item, work)));
@@ -130,7 +130,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
     hasher.finish()
 }
 
-/// The order of values that have one.
+/// Compares values of ordered types.
 pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),

@@ -37,7 +37,7 @@ impl<'a> Attributes<'a> {
         self.object.map(object::name).unwrap_or_default()
     }
 
-    /// The namespace of the object; a Namespace lies in itself.
+    /// Returns the namespace of the object; a Namespace lies in itself.
     pub(crate) fn namespace(&self) -> &'a str {
         if self.is_namespace() {
             return self.name();
@@ -61,7 +61,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The object or the old one in another version of its resource.
+    /// Returns the object or the old one in another version of its resource.
     pub(crate) fn versioned(&self, object: &'a Value, target: &Definition) -> Cow<'a, Value> {
         let own = &self.write.definition;
         if own.is_same_version(target) || mutation::has_own_body(&self.write.subresource) {
@@ -86,7 +86,8 @@ impl<'a> Attributes<'a> {
         conversion::prepare(&self.admission.converter, target, &objects).await
     }
 
-    /// The request as policies and webhooks see it, without the objects; `target` is the version that a rule named.
+    /// Returns the request as policies and webhooks see it, without the objects; `target` is the version that a rule
+    /// named.
     pub(crate) fn request(&self, target: &Definition) -> Map<String, Value> {
         let own = &self.write.definition;
         let mut request = Map::new();
@@ -114,7 +115,7 @@ impl<'a> Attributes<'a> {
         request
     }
 
-    /// The options of the request, as an object of `meta.k8s.io/v1`: a patch is a create or an update.
+    /// Returns the options of the request, as an object of `meta.k8s.io/v1`: a patch is a create or an update.
     fn options(&self) -> Value {
         let kind = match self.operation {
             Operation::Delete => "DeleteOptions",
@@ -132,7 +133,7 @@ impl<'a> Attributes<'a> {
         options
     }
 
-    /// A refusal in the words that admission uses.
+    /// Returns a refusal in the words that admission uses.
     pub(crate) fn forbidden(&self, why: &str) -> Status {
         let generated = || {
             self.object

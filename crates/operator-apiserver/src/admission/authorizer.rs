@@ -102,7 +102,7 @@ impl Check {
     }
 }
 
-/// The user that a service account is.
+/// Returns the user that a service account is.
 fn service_account(namespace: &str, name: &str) -> User {
     let mut groups = authn::service_account_groups(namespace);
     groups.push(authn::AUTHENTICATED.to_owned());

@@ -63,7 +63,7 @@ impl Criteria {
     /// The version of the resource that a rule is about, if the request is one of those.
     ///
     /// # Errors
-    /// If the request's namespace is needed and missing.
+    /// Returns an error if the request's namespace is needed and missing.
     pub(crate) fn matches(&self, attributes: &Attributes<'_>) -> Result<Option<Arc<Definition>>, Status> {
         if self.excludes(attributes) || !self.selects_object(attributes) {
             return Ok(None);
@@ -145,7 +145,7 @@ fn rules(value: &Value, field: &str) -> Vec<Rule> {
     rules.into_iter().flatten().map(Rule::read).collect()
 }
 
-/// The first version of the request's resource that a rule names: its own, or an equivalent one.
+/// Returns the first version of the request's resource that a rule names: its own, or an equivalent one.
 fn find(rules: &[Rule], equivalent: bool, attributes: &Attributes<'_>) -> Option<Arc<Definition>> {
     let own = &attributes.write.definition;
     if rules.iter().any(|rule| rule.covers(attributes, own)) {

@@ -25,7 +25,7 @@ pub(super) struct MutatedObject<'a> {
 }
 
 impl<'a> MutatedObject<'a> {
-    /// The object of a write, in the form in which the request carries it.
+    /// Returns the object of a write, in the form in which the request carries it.
     pub(super) fn new(
         admission: &'a Admission,
         write: &'a Write,
@@ -114,7 +114,7 @@ pub(super) fn has_own_body(subresource: &str) -> bool {
     BODIES.contains(&subresource)
 }
 
-/// The body that a request to a resource or to its scale carries.
+/// Returns the body that a request to a resource or to its scale carries.
 pub(super) fn body_of(write: &Write, object: &Value) -> Value {
     if write.subresource == "scale" {
         scale::scale_of(&write.definition, object)

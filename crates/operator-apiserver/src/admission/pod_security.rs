@@ -41,7 +41,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     }
 }
 
-/// The template of the pods of a kind that makes some, if the object has one.
+/// Returns the template of the pods of a kind that makes some, if the object has one.
 fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Value> {
     let path: &[&str] = match (group, resource) {
         ("", "podtemplates") => &["template"],

@@ -122,7 +122,7 @@ fn identity(object: &Value) -> (String, i64) {
 }
 
 impl Binding {
-    /// The consequences of failures.
+    /// Returns the consequences of failures.
     fn actions(&self) -> &[String] {
         &self.actions
     }
@@ -293,7 +293,7 @@ fn configuration_fault<'b>(binding: Option<&'b Binding>, why: &str) -> Invocatio
     }
 }
 
-/// The parameters that a binding refers to; without a kind or a reference, one that is nothing.
+/// Returns the parameters that a binding refers to; without a kind or a reference, one that is nothing.
 fn params(
     attributes: &Attributes<'_>,
     kind: Option<&Definition>,

@@ -76,7 +76,7 @@ pub(super) fn keep(pod: &mut Value, old: &Value) {
     }
 }
 
-/// The class of pods that name none: the one marked as the default, the lowest if there are several.
+/// Returns the class of pods that name none: the one marked as the default, the lowest if there are several.
 fn default_class(admission: &Admission) -> Option<std::sync::Arc<Value>> {
     let classes = admission.store.list(TABLE, "").objects;
     classes

@@ -49,8 +49,8 @@ pub(crate) struct Webhook {
     again: bool,
 }
 
-/// The webhooks of a kind, by the names of their configurations and in their order; those of configurations that did
-/// not change since `known` was read are kept, with their connections.
+/// Returns the webhooks of a kind, by the names of their configurations and in their order; those of configurations
+/// that did not change since `known` was read are kept, with their connections.
 pub(super) fn read(admission: &Admission, resource: &str, known: &[Arc<Webhook>]) -> Vec<Arc<Webhook>> {
     let table = format!("{resource}.admissionregistration.k8s.io");
     let mut webhooks = Vec::new();
@@ -225,7 +225,8 @@ impl Webhook {
     }
 }
 
-/// A failed conversion as an internal error; the real server makes it one twice for webhooks that change objects.
+/// Returns a failed conversion as an internal error; the real server makes it one twice for webhooks that change
+/// objects.
 fn unconverted(failed: &Status, mutating: bool) -> Status {
     let once = status::internal(failed.message());
     if mutating {
@@ -288,7 +289,8 @@ pub(super) async fn mutate(
     Ok(())
 }
 
-/// An object with the patch (a JSON patch in base64) of a webhook applied; nothing if the patch has no operation.
+/// Returns an object with the patch (a JSON patch in base64) of a webhook applied; nothing if the patch has no
+/// operation.
 fn patched(webhook: &str, object: Option<&Value>, patch: &str) -> Result<Option<Value>, Status> {
     let bytes = BASE64_STANDARD
         .decode(patch)

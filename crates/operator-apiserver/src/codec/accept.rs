@@ -47,7 +47,7 @@ impl Form {
         }
     }
 
-    /// The media type of a watch.
+    /// Returns the media type of a watch.
     pub(crate) fn stream_type(self) -> Result<&'static str, Status> {
         match self {
             Self { yaml: true, .. } => Err(status::not_acceptable(STREAM_TYPES)),
@@ -81,7 +81,7 @@ impl<'a> Clause<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// The weight in thousandths.
+    /// Returns the weight in thousandths.
     fn weight(&self) -> u16 {
         let weight: f64 = self.get("q").and_then(|text| text.parse().ok()).unwrap_or(1.0);
         (weight.clamp(0.0, 1.0) * 1000.0) as u16
@@ -148,7 +148,7 @@ pub(crate) enum Representations {
     Document,
 }
 
-/// The first clause of the header that the server can serve; no header means JSON.
+/// Returns the first clause of the header that the server can serve; no header means JSON.
 pub(crate) fn negotiate(
     accept: &str,
     user_agent: &str,
@@ -179,7 +179,7 @@ pub(crate) fn negotiate(
     Ok(form)
 }
 
-/// The form of an error: what the client offered for without transforms, or JSON.
+/// Returns the form of an error: what the client offered for without transforms, or JSON.
 pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> Form {
     negotiate(accept, user_agent, query, Representations::Document).unwrap_or(Form {
         pretty: true,
@@ -187,7 +187,8 @@ pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> 
     })
 }
 
-/// The router of the real server refuses unknown media types before the resource is offered about their parameters.
+/// Returns the router of the real server refuses unknown media types before the resource is offered about their
+/// parameters.
 fn refusal(clauses: &[Clause<'_>], offered: Representations) -> Status {
     let known = |clause: &Clause<'_>| {
         BUILTIN_TYPES.split(", ").any(|media| media == clause.media) || clause.media == "*/*"

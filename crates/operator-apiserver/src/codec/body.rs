@@ -76,7 +76,7 @@ fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-/// The error for a body that could not be parsed.
+/// Returns the error for a body that could not be parsed.
 ///
 /// A number out of range is found when the type of the object is known already.
 pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &str, bytes: &[u8]) -> Status {
@@ -132,7 +132,7 @@ fn mistyped(value: &Value) -> Option<String> {
     })
 }
 
-/// The error for a body whose type cannot be read.
+/// Returns the error for a body whose type cannot be read.
 pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
     status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({})",
@@ -151,7 +151,7 @@ pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &
     unrecognized(gvk, media, &why, bytes)
 }
 
-/// The error for a custom resource that does not say of what type it is.
+/// Returns the error for a custom resource that does not say of what type it is.
 pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
     let mistyped = mistyped(value).map(|why| unread(Media::Json, &why));
     let is_missing = value

@@ -193,7 +193,7 @@ fn entry<'a>(object: &'a mut Map<String, Value>, field: &Field, empty: fn() -> V
     object.entry(field.name.clone()).or_insert_with(empty)
 }
 
-/// The items of one occurrence of a repeated field: one, or several if numbers are packed.
+/// Returns the items of one occurrence of a repeated field: one, or several if numbers are packed.
 fn read_items(
     messages: &Messages,
     field: &Field,
@@ -214,7 +214,7 @@ fn read_items(
     Ok(items)
 }
 
-/// A map entry: a message of key (1) and value (2), either of which may be left out.
+/// Returns a map entry: a message of key (1) and value (2), either of which may be left out.
 fn read_entry(
     messages: &Messages,
     field: &Field,
@@ -347,7 +347,7 @@ fn either(fields: &mut Map<String, Value>, first: &str, second: &str) -> Value {
         .unwrap_or(Value::Null)
 }
 
-/// The JSON in field 1. An embedded object may be protobuf in its turn, with its own envelope.
+/// Returns the JSON in field 1. An embedded object may be protobuf in its turn, with its own envelope.
 fn raw_json(field: &Field, bytes: &[u8], depth: usize) -> Result<Value, Error> {
     let mut raw: &[u8] = &[];
     let mut reader = Reader::new(bytes);

@@ -304,7 +304,7 @@ fn is_status(value: &Value) -> bool {
     object::text(value, &["kind"]) == "Status" && object::text(value, &["apiVersion"]) == "v1"
 }
 
-/// The status of a response, without its type.
+/// Returns the status of a response, without its type.
 fn response_status(code: u16, status: Option<&Value>) -> Value {
     let mut response = match status {
         Some(Value::Object(status)) => status.clone(),
@@ -339,7 +339,7 @@ fn object_reference(call: &Call) -> Value {
     reference.into()
 }
 
-/// The addresses in `X-Forwarded-For`, followed by the address of the connection.
+/// Returns the addresses in `X-Forwarded-For`, followed by the address of the connection.
 fn sources(call: &Call) -> Value {
     let mut addresses: Vec<String> = Vec::new();
     if let Some(forwarded) = call
@@ -359,7 +359,7 @@ fn sources(call: &Call) -> Value {
     addresses.into()
 }
 
-/// The time in microseconds, as events carry it.
+/// Returns the time in microseconds, as events carry it.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

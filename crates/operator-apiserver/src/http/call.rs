@@ -91,7 +91,7 @@ impl Answer {
         }
     }
 
-    /// An object in the form that was negotiated.
+    /// Returns an object in the form that was negotiated.
     pub(crate) fn object(code: StatusCode, value: &Value, form: Form) -> Self {
         Self::new(code, form.content_type(), body::encode(value, form))
     }

@@ -33,7 +33,7 @@ pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
 }
 
 impl Deadline {
-    /// The deadline of a request under the server's limit.
+    /// Returns the deadline of a request under the server's limit.
     ///
     /// # Errors
     /// The `timeout` parameter is not a duration.

@@ -91,7 +91,7 @@ pub(crate) struct Documents {
 pub(crate) struct DocumentCache(Mutex<Option<(Arc<State>, Arc<Documents>)>>);
 
 impl DocumentCache {
-    /// The documents about all resources.
+    /// Returns the documents about all resources.
     fn of(&self, custom: &CustomCatalog) -> Arc<Documents> {
         let mut cached = self.0.lock();
         if let Some((state, documents)) = &*cached
@@ -142,7 +142,7 @@ struct GroupVersion {
     resources: Vec<Arc<Definition>>,
 }
 
-/// All groups: the built-in ones in their order, then those of CRDs.
+/// Returns all groups: the built-in ones in their order, then those of CRDs.
 fn groups(custom: &CustomCatalog) -> (Vec<Group>, HashMap<String, usize>) {
     let mut groups: Vec<Group> = Vec::new();
     let mut places = HashMap::new();

@@ -179,7 +179,7 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
 }
 
 impl Listener {
-    /// The address that the server listens on.
+    /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -195,7 +195,7 @@ impl Listener {
         &self.authority
     }
 
-    /// A kubeconfig for the administrator, as YAML, with all certificates in it.
+    /// Returns a kubeconfig for the administrator, as YAML, with all certificates in it.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig.clone()
     }

@@ -40,7 +40,7 @@ pub(crate) struct Subresource<'a> {
     pub(crate) kind: &'a str,
 }
 
-/// The v3 document of a group version: `/openapi/v3/apis/GROUP/VERSION` or `/openapi/v3/api/VERSION`.
+/// Returns the v3 document of a group version: `/openapi/v3/apis/GROUP/VERSION` or `/openapi/v3/api/VERSION`.
 ///
 /// `resources` are those of one group version, all of them built in or all of them custom.
 pub(crate) fn v3_document(resources: &[Resource<'_>]) -> Value {
@@ -64,7 +64,7 @@ pub(crate) fn v3_document(resources: &[Resource<'_>]) -> Value {
     })
 }
 
-/// The index at `/openapi/v3`: for each document its path (`apis/apps/v1`) and the hash of its bytes.
+/// Returns the index at `/openapi/v3`: for each document its path (`apis/apps/v1`) and the hash of its bytes.
 pub(crate) fn v3_index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
     let paths: Map<String, Value> = documents
         .into_iter()
@@ -76,7 +76,7 @@ pub(crate) fn v3_index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str
     json!({"paths": paths})
 }
 
-/// The path of a group version in URLs and in the index: `api/v1`, `apis/apps/v1`.
+/// Returns the path of a group version in URLs and in the index: `api/v1`, `apis/apps/v1`.
 pub(crate) fn group_version_path(group: &str, version: &str) -> String {
     if group.is_empty() {
         format!("api/{version}")

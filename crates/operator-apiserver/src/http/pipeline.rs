@@ -148,7 +148,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// The response to a request, with what every response has.
+/// Returns the response to a request, with what every response has.
 fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
@@ -317,7 +317,7 @@ pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, 
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
 }
 
-/// The form of an error.
+/// Returns the form of an error.
 fn error_form(call: &Call) -> Form {
     negotiate_error(call.header(ACCEPT), call.header(USER_AGENT), &call.query)
 }

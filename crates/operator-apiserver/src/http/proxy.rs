@@ -107,7 +107,7 @@ pub(crate) async fn serve(
     })
 }
 
-/// The headers of the client, with its user instead of its credentials.
+/// Returns the headers of the client, with its user instead of its credentials.
 fn headers(call: &Call, host: &str) -> HeaderMap {
     let mut headers: HeaderMap = call
         .headers
@@ -147,7 +147,7 @@ fn headers(call: &Call, host: &str) -> HeaderMap {
     headers
 }
 
-/// The key of an extra field as a part of the name of a header: other bytes are percent-encoded.
+/// Returns the key of an extra field as a part of the name of a header: other bytes are percent-encoded.
 fn escape(key: &str) -> String {
     let mut escaped = String::new();
     for byte in key.bytes() {

@@ -142,7 +142,7 @@ impl RequestInfo {
     }
 }
 
-/// The value that a field selector demands of a field.
+/// Returns the value that a field selector demands of a field.
 fn selected(query: &Query, field: &str) -> String {
     let selector: Result<FieldSelector, _> = query.text("fieldSelector").parse();
     let terms = selector.map(|selector| selector.terms).unwrap_or_default();
@@ -168,7 +168,7 @@ fn plain_verb(method: &Method) -> &'static str {
 }
 
 impl<'a> Attributes<'a> {
-    /// The attributes of a request, for the authorizers.
+    /// Returns the attributes of a request, for the authorizers.
     pub(crate) fn of(user: &'a User, info: &'a RequestInfo) -> Self {
         Self {
             user,

@@ -67,7 +67,7 @@ const PATHS: [&str; 10] = [
     "/version",
 ];
 
-/// The verb of a request as metrics name it.
+/// Returns the verb of a request as metrics name it.
 fn verb(call: &Call) -> &'static str {
     let info = &call.info;
     let connects = matches!(
@@ -137,7 +137,7 @@ pub(crate) fn render(handler: &Handler) -> String {
     crate::metrics::render(&handler.metrics, &objects(handler), super::discovery::GIT_VERSION)
 }
 
-/// The numbers of stored objects by group and resource.
+/// Returns the numbers of stored objects by group and resource.
 fn objects(handler: &Handler) -> Vec<(String, String, usize)> {
     let custom = handler.registry.resources.custom();
     let mut counts = Vec::new();

@@ -34,7 +34,7 @@ impl IncludeObject {
     }
 }
 
-/// A Table of objects.
+/// Returns a Table of objects.
 pub(crate) fn render<'o>(
     registry: &Registry,
     definition: &Definition,

@@ -102,7 +102,7 @@ fn has_items(definition: &Definition) -> bool {
         .any(|verb| definition.allows(verb))
 }
 
-/// The write that a request is.
+/// Returns the write that a request is.
 pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
     // The options of a delete may be in its body.
     let deletes = matches!(call.info.verb, "delete" | "deletecollection");

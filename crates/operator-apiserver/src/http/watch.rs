@@ -140,7 +140,7 @@ impl Subscription {
         !self.options.has_selector() || self.options.matches(&self.definition, &stored.value)
     }
 
-    /// The next frames, some at a time; moves the cursor. None are left if there are none.
+    /// Returns the next frames, some at a time; moves the cursor. None are left if there are none.
     async fn take(&mut self) -> Vec<Bytes> {
         loop {
             if !self.pending.is_empty() {
@@ -220,7 +220,7 @@ impl Subscription {
         frames.collect()
     }
 
-    /// An event as this client sees it: an object that begins or ceases to match comes or goes.
+    /// Returns an event as this client sees it: an object that begins or ceases to match comes or goes.
     fn event_frame(&self, event: &Event) -> Option<Bytes> {
         let before = event.old.as_ref().is_some_and(|old| self.selects(old));
         let now = event.kind != EventType::Deleted && self.selects(&event.object);
@@ -345,7 +345,7 @@ struct Stream {
     frames: VecDeque<Bytes>,
 }
 
-/// The body of a watch: frames as they come, until the timeout or the end of the server.
+/// Returns the body of a watch: frames as they come, until the timeout or the end of the server.
 pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: CancellationToken) -> Body {
     let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
     let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);

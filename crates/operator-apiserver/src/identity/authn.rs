@@ -40,7 +40,7 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 impl User {
-    /// The administrator: requests inside the process.
+    /// Returns the administrator: requests inside the process.
     pub(crate) fn admin() -> Self {
         Self {
             name: "admin".to_owned(),
@@ -60,7 +60,7 @@ impl User {
         user
     }
 
-    /// A request over the network without credentials.
+    /// Returns a request over the network without credentials.
     pub(crate) fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -69,7 +69,7 @@ impl User {
         }
     }
 
-    /// The user that a client certificate names: the common name, with the organisations as groups.
+    /// Returns the user that a client certificate names: the common name, with the organisations as groups.
     pub(crate) fn from_certificate(der: &[u8]) -> Option<Self> {
         certificate::user(der)
     }
@@ -92,7 +92,7 @@ impl User {
         }
     }
 
-    /// The user as an `authentication.k8s.io/v1` UserInfo.
+    /// Returns the user as an `authentication.k8s.io/v1` UserInfo.
     pub(crate) fn info(&self) -> Value {
         let mut info = Map::new();
         for (field, text) in [("username", &self.name), ("uid", &self.uid)] {
@@ -114,25 +114,25 @@ impl User {
     }
 }
 
-/// The name of the node whose kubelet a user is.
+/// Returns the name of the node whose kubelet a user is.
 pub(crate) fn node_name(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix("system:node:")?;
     (user.is_in("system:nodes") && !name.is_empty()).then_some(name)
 }
 
-/// The user name of a service account.
+/// Returns the user name of a service account.
 pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
 }
 
-/// The namespace and the name of the service account that a user is.
+/// Returns the namespace and the name of the service account that a user is.
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     let is_valid = names::dns1123_label(namespace).is_empty() && names::dns1123_subdomain(name).is_empty();
     is_valid.then_some((namespace, name))
 }
 
-/// The groups of every service account of a namespace.
+/// Returns the groups of every service account of a namespace.
 pub(crate) fn service_account_groups(namespace: &str) -> Vec<String> {
     vec![
         "system:serviceaccounts".to_owned(),

@@ -77,7 +77,7 @@ impl Default for Issuer {
 }
 
 impl Issuer {
-    /// The audiences of tokens for this server.
+    /// Returns the audiences of tokens for this server.
     pub(crate) fn audiences(&self) -> Vec<String> {
         if self.audiences.is_empty() {
             return self.issuers().map(str::to_owned).collect();
@@ -171,7 +171,7 @@ impl Issuer {
         is_verified.then_some(claims)
     }
 
-    /// The public keys as a JSON Web Key Set. May take a second, as [`sign`](Self::sign) does.
+    /// Returns the public keys as a JSON Web Key Set. May take a second, as [`sign`](Self::sign) does.
     pub(crate) fn key_set(&self) -> Result<Value, SigningError> {
         self.signing_key()?;
         let keys: Vec<Value> = self.public_keys().into_iter().map(PublicKey::to_jwk).collect();
@@ -206,7 +206,7 @@ impl Issuer {
             .chain(&self.given)
     }
 
-    /// Every key once.
+    /// Returns every key once.
     fn public_keys(&self) -> Vec<&PublicKey> {
         let mut keys: Vec<&PublicKey> = Vec::new();
         for key in self.known_keys() {
@@ -234,7 +234,7 @@ impl Issuer {
     }
 }
 
-/// A PKCS#1 key as PEM.
+/// Returns a PKCS#1 key as PEM.
 fn pem(der: &[u8]) -> String {
     let text = base64::prelude::BASE64_STANDARD.encode(der);
     let mut pem = String::from("-----BEGIN RSA PRIVATE KEY-----\n");

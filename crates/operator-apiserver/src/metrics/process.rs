@@ -14,7 +14,7 @@ pub(super) struct Figure {
 const TICKS: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
 
-/// The figures that can be read.
+/// Returns the figures that can be read.
 pub(super) fn figures() -> Vec<Figure> {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program may contain spaces; it ends with the last parenthesis.

@@ -125,7 +125,7 @@ fn apply_one(document: &mut Value, operation: &Value, budget: &mut Budget) -> Re
     }
 }
 
-/// The segments of a pointer, unescaped. What stands before the first `/` is dropped.
+/// Returns the segments of a pointer, unescaped. What stands before the first `/` is dropped.
 fn segments(path: &str) -> Vec<String> {
     path.split('/')
         .skip(1)
@@ -156,7 +156,7 @@ fn parent<'v, 'p>(document: &'v mut Value, path: &'p [String]) -> Result<(&'v mu
     Ok((value, last))
 }
 
-/// An index of a list of `length` items; negative ones count from the end.
+/// Returns an index of a list of `length` items; negative ones count from the end.
 fn index(segment: &str, length: usize) -> Result<usize> {
     let Ok(number) = segment.parse::<i64>() else {
         return error(format!("no index: {segment}"));

@@ -27,7 +27,7 @@ pub(crate) fn update(now: &str, write: &Write, live: Option<&Value>, object: &mu
     *object = manager.update(live, new, &write.manager, now);
 }
 
-/// The answer to a configuration that the Go struct of its kind cannot hold.
+/// Returns the answer to a configuration that the Go struct of its kind cannot hold.
 pub(crate) fn unconverted(write: &Write, config: &Value, why: &str) -> Status {
     let name = object::name(config);
     let namespace = object::text(config, &["metadata", "namespace"]);

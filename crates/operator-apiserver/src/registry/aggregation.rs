@@ -85,7 +85,7 @@ impl Aggregation {
         }
     }
 
-    /// The server that answers for a path below `/apis/GROUP/VERSION`.
+    /// Returns the server that answers for a path below `/apis/GROUP/VERSION`.
     pub(crate) fn find(&self, path: &str) -> Option<Arc<Remote>> {
         let remotes = self.remotes.read();
         if remotes.is_empty() {
@@ -96,7 +96,7 @@ impl Aggregation {
         remotes.get(&key).cloned()
     }
 
-    /// The groups that other servers answer for, with their versions.
+    /// Returns the groups that other servers answer for, with their versions.
     pub(crate) fn groups(&self) -> BTreeMap<String, Vec<String>> {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (group, version) in self.remotes.read().keys() {

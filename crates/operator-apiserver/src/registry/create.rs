@@ -97,7 +97,7 @@ impl Registry {
         Ok(definition.serve(&created))
     }
 
-    /// A PUT or an apply that creates was allowed as what it is; it needs to be allowed as a create too.
+    /// Returns a PUT or an apply that creates was allowed as what it is; it needs to be allowed as a create too.
     fn check_upsert(&self, write: &Write) -> Result<(), Status> {
         if write.name.is_empty() {
             return Ok(());

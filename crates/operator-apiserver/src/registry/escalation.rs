@@ -18,7 +18,8 @@ use crate::write::Write;
 /// Checks a role or a binding that is about to be created, or changed from `old`. Other objects pass.
 ///
 /// # Errors
-/// If the writer does not hold what the object grants and may neither `escalate` the role nor `bind` it.
+/// Returns an error if the writer does not hold what the object grants and may neither `escalate` the role nor `bind`
+/// it.
 pub(crate) fn check(
     registry: &Registry,
     write: &Write,
@@ -48,7 +49,7 @@ fn only_releases(object: &Value, old: &Value) -> bool {
     without_empty(object) == without_empty(old.clone())
 }
 
-/// An object without what Go takes for equal to nothing.
+/// Returns an object without what Go takes for equal to nothing.
 fn without_empty(mut object: Value) -> Value {
     fn prune(value: &mut Value) {
         match value {
@@ -135,7 +136,7 @@ fn about<'a>(user: &'a User, verb: &'a str, resource: &'a str) -> Attributes<'a>
     }
 }
 
-/// The real server reads the role by the path of the request, and so names the wrong resource.
+/// Returns the real server reads the role by the path of the request, and so names the wrong resource.
 fn unresolved(write: &Write, error: &Unresolved) -> Status {
     match error {
         Unresolved::Missing { name, .. } => status::not_found(&write.definition.subject, name),

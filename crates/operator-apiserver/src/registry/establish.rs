@@ -104,8 +104,8 @@ impl Established {
         !self.freed.is_empty()
     }
 
-    /// The names of the CRDs that were written since the last round, and of those that wait for names which others may
-    /// have given up.
+    /// Returns the names of the CRDs that were written since the last round, and of those that wait for names which
+    /// others may have given up.
     fn changed(&mut self, registry: &Registry) -> Vec<Arc<str>> {
         let revision = registry.store.revision();
         let mut changed: BTreeSet<Arc<str>> = match registry.store.events(TABLE, self.revision, usize::MAX) {
@@ -218,7 +218,7 @@ impl Served {
             && accepted(old) == accepted(new)
     }
 
-    /// The same with the status of a later version.
+    /// Returns the same with the status of a later version.
     fn refreshed(self, crd: &Arc<Stored>) -> Self {
         let state = |crd: &Value| (object::is_terminating(crd), is_true(crd, "Established"));
         if state(&self.crd.value) != state(&crd.value) {

@@ -143,7 +143,7 @@ impl Registry {
         Ok(exact.then_some(revision))
     }
 
-    /// The answer to a token beyond the horizon; it offers a token that goes on from the present.
+    /// Returns the answer to a token beyond the horizon; it offers a token that goes on from the present.
     fn expired_token(&self, token: &Token) -> Status {
         let mut expired = status::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",

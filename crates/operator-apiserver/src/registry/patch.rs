@@ -78,7 +78,7 @@ impl Registry {
     }
 }
 
-/// The live object with a JSON, merge or strategic patch applied.
+/// Returns the live object with a JSON, merge or strategic patch applied.
 fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, Status> {
     let mut object = live.clone();
     match &patching.patch {
@@ -232,7 +232,7 @@ fn check_name(write: &Write, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// The refusal of a patch in a form that the resource does not take.
+/// Returns the refusal of a patch in a form that the resource does not take.
 pub(crate) fn unsupported(definition: &Definition) -> Status {
     if definition.is_custom() {
         return status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH].join(", "));

@@ -99,7 +99,7 @@ pub(super) fn allocate(
 /// another one that was committed since [`allocate`].
 ///
 /// # Errors
-/// If an address or a port is taken.
+/// Returns an error if an address or a port is taken.
 pub(super) fn reserve<'r>(
     registry: &'r Registry,
     write: &Write,

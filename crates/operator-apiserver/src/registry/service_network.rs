@@ -67,7 +67,7 @@ impl ServiceNetwork {
         (u32::MAX >> self.prefix) - 1
     }
 
-    /// The address with a number, from 1 on.
+    /// Returns the address with a number, from 1 on.
     pub(crate) fn host(self, number: u32) -> Ipv4Addr {
         Ipv4Addr::from(self.base | number)
     }

@@ -17,7 +17,7 @@ use crate::write::Write;
 
 /// The change of a request: makes the new object from the live one (both in the version of the request).
 pub(crate) trait Change: Send + Sync {
-    /// The new object, before defaults of the registry.
+    /// Returns the new object, before defaults of the registry.
     fn apply(&self, live: &Value) -> Result<Value, Status>;
 }
 

@@ -64,7 +64,7 @@ impl Definition {
         matches!(self.source, Source::Custom(_))
     }
 
-    /// The type of a built-in kind.
+    /// Returns the type of a built-in kind.
     pub(crate) fn builtin_type(&self) -> Option<&'static Type> {
         match &self.source {
             Source::Builtin { gvk, .. } => types().for_kind(gvk.group, gvk.version, gvk.kind),
@@ -87,7 +87,7 @@ impl Definition {
         }
     }
 
-    /// The folder of its objects in the storage of a real server, which error texts name.
+    /// Returns the folder of its objects in the storage of a real server, which error texts name.
     pub(crate) fn storage_folder(&self) -> String {
         let NamedResource { group, resource, .. } = &self.subject;
         match (group.as_str(), resource.as_str()) {
@@ -102,7 +102,7 @@ impl Definition {
         }
     }
 
-    /// The key of an object in the table.
+    /// Returns the key of an object in the table.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
             format!("{namespace}/{name}")
@@ -194,7 +194,7 @@ fn path(group: &str, version: &str, resource: &str) -> String {
     format!("{group}/{version}/{resource}")
 }
 
-/// The built-in resources: the same table for every server.
+/// Returns the built-in resources: the same table for every server.
 pub(crate) fn builtin_catalog() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(builtin_definitions()));
     &CATALOG

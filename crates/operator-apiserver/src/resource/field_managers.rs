@@ -16,7 +16,8 @@ impl FieldManagers {
         Self(names.map(|name| (name.to_owned(), OnceLock::new())).collect())
     }
 
-    /// The manager of a subresource, or of the resource itself for the empty name; `make` makes it the first time.
+    /// Returns the manager of a subresource, or of the resource itself for the empty name; `make` makes it the first
+    /// time.
     pub(crate) fn get(
         &self,
         subresource: &str,

@@ -21,7 +21,7 @@ impl Resources {
             .or_else(|| self.custom().find(group, version, resource))
     }
 
-    /// The resources of CustomResourceDefinitions.
+    /// Returns the resources of CustomResourceDefinitions.
     pub(crate) fn custom(&self) -> Arc<CustomCatalog> {
         self.custom.read().clone()
     }

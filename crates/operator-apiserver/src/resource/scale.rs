@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Definition, Source};
 use crate::status::{self, NamedResource, Status};
 
-/// The Scale of an object.
+/// Returns the Scale of an object.
 pub(crate) fn scale_of(definition: &Definition, object: &Value) -> Value {
     ScalePaths::of(definition).scale(object)
 }
@@ -112,7 +112,7 @@ pub(crate) fn set(object: &mut Value, path: &[String], value: Value) {
     }
 }
 
-/// A label selector, or a map of labels, as one text.
+/// Returns a label selector, or a map of labels, as one text.
 fn selector_text(selector: &Value) -> String {
     let labels = match selector.get("matchLabels") {
         Some(labels) => labels,

@@ -20,7 +20,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The table of a built-in resource, and the group, version and plural that its objects are stored in.
+/// Returns the table of a built-in resource, and the group, version and plural that its objects are stored in.
 pub(super) fn of(group: &str, version: &str, resource: &str) -> (TableId, Arc<Gvr>) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("events".into(), Arc::new(Gvr::new("", "v1", "events"))),
@@ -36,7 +36,7 @@ pub(super) fn of(group: &str, version: &str, resource: &str) -> (TableId, Arc<Gv
     }
 }
 
-/// A stored object as a definition serves it.
+/// Returns a stored object as a definition serves it.
 pub(super) fn serve(definition: &Definition, stored: &Arc<Value>) -> Arc<Value> {
     let api_version = definition.api_version();
     if stored.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
@@ -55,7 +55,7 @@ pub(super) fn serve(definition: &Definition, stored: &Arc<Value>) -> Arc<Value> 
     Arc::new(object)
 }
 
-/// An object as a definition stores it.
+/// Returns an object as a definition stores it.
 pub(super) fn to_storage(definition: &Definition, mut object: Value) -> Value {
     let storage = &definition.storage;
     let api_version = super::api_version(&storage.group, &storage.version);

@@ -187,7 +187,7 @@ impl Definition {
         }
     }
 
-    /// The value of a field label; an error carries the text for a label that is not supported.
+    /// Returns the value of a field label; an error carries the text for a label that is not supported.
     pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {
         match label {
             "metadata.name" => return Ok(object::name(object).to_owned()),
@@ -230,7 +230,7 @@ impl Definition {
         }
     }
 
-    /// A stored object in this version.
+    /// Returns a stored object in this version.
     pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
         match &self.source {
             Source::Builtin { .. } => shared_storage::serve(self, stored),
@@ -243,7 +243,8 @@ impl Definition {
         self.version == other.version && self.subject.group == other.subject.group
     }
 
-    /// An object of this version in another version of the resource: as a webhook has converted it, else relabelled.
+    /// Returns an object of this version in another version of the resource: as a webhook has converted it, else
+    /// relabelled.
     pub(crate) fn in_version(&self, object: Value, other: &Self) -> Value {
         let object = match &self.source {
             Source::Builtin { .. } => self.to_storage(object),

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 /// Sorts a version name: stable before beta before alpha, newer before older, other names last.
 pub(crate) type VersionPriority = (u8, Reverse<u32>, Reverse<u32>, String);
 
-/// The sort key of a version name.
+/// Returns the sort key of a version name.
 pub(crate) fn version_priority(name: &str) -> VersionPriority {
     parse(name).unwrap_or((3, Reverse(0), Reverse(0), name.to_owned()))
 }

@@ -323,7 +323,7 @@ fn sync_directory(directory: &Path) -> Result<(), Error> {
         .map_err(io_error("sync", directory))
 }
 
-/// The checksum covers the length too, so that no record, the empty one included, is all zeros on disk.
+/// Returns the checksum covers the length too, so that no record, the empty one included, is all zeros on disk.
 fn checksum(length: [u8; 4], record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length);

@@ -34,7 +34,7 @@ type Past = BTreeMap<Arc<str>, Option<Arc<Stored>>>;
 type Bounds = (Bound<String>, Bound<String>);
 
 impl Store {
-    /// The objects whose keys begin with `prefix`, now.
+    /// Returns the objects whose keys begin with `prefix`, now.
     pub(crate) fn list(&self, table: &str, prefix: &str) -> Listing {
         let selection = Selection {
             prefix,
@@ -44,7 +44,7 @@ impl Store {
         self.select(table, selection).unwrap_or_default()
     }
 
-    /// A part of a table. What it costs depends on the part, not on the table, but for counting what remains.
+    /// Returns a part of a table. What it costs depends on the part, not on the table, but for counting what remains.
     pub(crate) fn select(&self, table: &str, selection: Selection<'_>) -> Result<Listing, Compacted> {
         let state = self.state.read();
         let revision = selection.revision.unwrap_or(state.revision);
@@ -94,7 +94,7 @@ impl Selection<'_> {
     }
 }
 
-/// The bound that ends all keys of a prefix.
+/// Returns the bound that ends all keys of a prefix.
 fn after_prefix(prefix: &str) -> Bound<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     let next = |last: char| char::from_u32(u32::from(last) + 1);
@@ -108,7 +108,7 @@ fn after_prefix(prefix: &str) -> Bound<String> {
     }
 }
 
-/// The objects of a range, those of the past in the place of the present ones.
+/// Returns the objects of a range, those of the past in the place of the present ones.
 fn merged<'a>(
     now: &'a Objects,
     past: &'a Past,
@@ -176,7 +176,7 @@ mod tests {
 
     const KEYS: [&str; 7] = ["a/x", "a/y", "a-b/x", "b/x", "b/x-y", "b/y", "c/z"];
 
-    /// The state after each revision: revision 0 is empty.
+    /// Returns the state after each revision: revision 0 is empty.
     fn play(store: &Store, table: &TableId, changes: &[(usize, bool)]) -> Vec<BTreeMap<String, u64>> {
         let gvr = Arc::new(Gvr::new("", "v1", "things"));
         let mut states = vec![BTreeMap::new()];

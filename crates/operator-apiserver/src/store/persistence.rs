@@ -59,8 +59,8 @@ pub(super) fn append(journal: &mut Journal, events: &[(TableId, Arc<Event>)]) ->
 }
 
 impl Store {
-    /// A store that keeps its commits in a data directory, with what the directory held in it. History begins anew:
-    /// a watch from before the restart gets `Expired`.
+    /// Returns a store that keeps its commits in a data directory, with what the directory held in it. History begins
+    /// anew: a watch from before the restart gets `Expired`.
     ///
     /// # Errors
     /// The directory is in use, damaged, or cannot be read or written.

@@ -41,12 +41,12 @@ impl Stored {
         })
     }
 
-    /// The object as JSON, rendered once.
+    /// Returns the object as JSON, rendered once.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.rendered().bytes
     }
 
-    /// The object as a protobuf message without envelope, rendered once.
+    /// Returns the object as a protobuf message without envelope, rendered once.
     pub(crate) fn protobuf(&self) -> &Bytes {
         self.protobuf.get_or_init(|| {
             let text = |field: &str| self.value.get(field).and_then(Value::as_str).unwrap_or_default();

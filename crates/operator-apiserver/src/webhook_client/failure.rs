@@ -8,8 +8,8 @@ use bytes::Bytes;
 use rustls::CertificateError;
 use serde_json::Value;
 
-/// The object in the answer to a review: a review of the same version and kind. A version or a kind that the answer
-/// omits is that of the review.
+/// Returns the object in the answer to a review: a review of the same version and kind. A version or a kind that the
+/// answer omits is that of the review.
 pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Value, String> {
     if !(200..=206).contains(&code) {
         return Err(refusal(code, body));
@@ -98,7 +98,7 @@ fn refusal(code: u16, body: &Bytes) -> String {
     }
 }
 
-/// A connection that was not made.
+/// Returns a connection that was not made.
 pub(super) fn of_dial(host: &str, port: u16, error: &io::Error) -> String {
     let address = if host.contains(':') {
         format!("[{host}]:{port}")
@@ -117,7 +117,7 @@ pub(super) fn of_dial(host: &str, port: u16, error: &io::Error) -> String {
     format!("dial tcp {address}: {why}")
 }
 
-/// A handshake that failed.
+/// Returns a handshake that failed.
 pub(super) fn of_tls(error: &io::Error) -> String {
     let inner = error
         .get_ref()
@@ -174,7 +174,7 @@ pub(super) fn of_http(error: &hyper::Error) -> String {
     of_body(error)
 }
 
-/// A body that ended early, or the error under another one.
+/// Returns a body that ended early, or the error under another one.
 pub(super) fn of_body(error: &(dyn Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(found) = cause {

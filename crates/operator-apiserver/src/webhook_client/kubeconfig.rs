@@ -61,7 +61,7 @@ pub(super) fn read(text: &str) -> Result<Access, String> {
     })
 }
 
-/// The entry of a name, or the only one.
+/// Returns the entry of a name, or the only one.
 fn entry<'c>(config: &'c Value, list: &str, name: &str) -> Option<&'c Value> {
     let entries = config.get(list)?.as_array()?;
     let named = entries
@@ -70,7 +70,7 @@ fn entry<'c>(config: &'c Value, list: &str, name: &str) -> Option<&'c Value> {
     named.or_else(|| entries.first().filter(|_| entries.len() == 1))
 }
 
-/// The content of `FIELD-data`, or of the file that `FIELD` names.
+/// Returns the content of `FIELD-data`, or of the file that `FIELD` names.
 fn data(value: &Value, field: &str) -> Result<Option<Vec<u8>>, String> {
     let encoded = object::text(value, &[&format!("{field}-data")]);
     if !encoded.is_empty() {

@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// The server of a kubeconfig, over HTTPS or HTTP.
+    /// Returns the server of a kubeconfig, over HTTPS or HTTP.
     pub(super) fn of_server(url: &str) -> Result<Self, String> {
         if url.starts_with("https://") {
             return Ok(Self::of_url(url).cleaned());
@@ -96,7 +96,7 @@ impl Target {
         self
     }
 
-    /// The target of a redirect from here.
+    /// Returns the target of a redirect from here.
     ///
     /// # Errors
     /// The location is not an HTTPS URL.
@@ -130,7 +130,7 @@ impl Target {
         })
     }
 
-    /// The host and port to connect to.
+    /// Returns the host and port to connect to.
     pub(super) fn resolve(&self, services: &Services) -> Result<(String, u16), String> {
         let Some((namespace, name)) = &self.service else {
             return Ok((self.host.clone(), self.port));
@@ -161,7 +161,7 @@ impl Target {
     }
 }
 
-/// An absolute path without empty, `.` and `..` segments, as client-go joins the paths of its requests.
+/// Returns an absolute path without empty, `.` and `..` segments, as client-go joins the paths of its requests.
 fn clean(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -174,7 +174,7 @@ fn clean(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// The first ready endpoint of a Service with the port of a name, from its Endpoints or its EndpointSlices.
+/// Returns the first ready endpoint of a Service with the port of a name, from its Endpoints or its EndpointSlices.
 pub(crate) fn endpoint_of(
     services: &Services,
     namespace: &str,
@@ -198,7 +198,7 @@ pub(crate) fn endpoint_of(
     Some(services.pods.resolve(SocketAddr::new(ip.parse().ok()?, port)))
 }
 
-/// The first ready endpoint of a slice, and the port of a name.
+/// Returns the first ready endpoint of a slice, and the port of a name.
 fn slice_endpoint(slice: &Value, name: &str) -> Option<(String, u16)> {
     let endpoints = slice.get("endpoints")?.as_array()?;
     let ready = |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
@@ -209,7 +209,7 @@ fn slice_endpoint(slice: &Value, name: &str) -> Option<(String, u16)> {
     Some((address.to_owned(), port))
 }
 
-/// The first ready address of Endpoints, and the port of a name.
+/// Returns the first ready address of Endpoints, and the port of a name.
 fn endpoint(endpoints: &Value, name: &str) -> Option<(String, u16)> {
     let subsets = endpoints.get("subsets")?.as_array()?;
     subsets.iter().find_map(|subset| {

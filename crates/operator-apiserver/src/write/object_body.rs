@@ -280,7 +280,7 @@ pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status>
     (!errors.is_empty()).then(|| status::invalid(&subject, object::name(value), &errors))
 }
 
-/// The fields of a custom resource whose version does not exist: no schema knows them.
+/// Returns the fields of a custom resource whose version does not exist: no schema knows them.
 fn foreign_fields(definition: &Definition, value: &Value) -> Option<Vec<String>> {
     let Source::Custom(version) = &definition.source else {
         return None;

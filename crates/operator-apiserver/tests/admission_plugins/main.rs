@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// The namespace of the tests.
 const HERE: &str = "/api/v1/namespaces/default";
 
-/// A server on which pods can be created.
+/// Returns a server on which pods can be created.
 async fn server() -> ApiServer {
     let server = ApiServer::builder().build().unwrap();
     let account = json!({"metadata": {"name": "default"}});

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use crate::asking::{get, merge, post};
 use crate::{HERE, pod, policy, server};
 
-/// A server with the pod `a`, of the containers `c` and `d`, on a node that can be reached.
+/// Returns a server with the pod `a`, of the containers `c` and `d`, on a node that can be reached.
 async fn running() -> ApiServer {
     let server = server().await;
     post(&server, "/api/v1/nodes", json!({"metadata": {"name": "n"}}))
@@ -40,7 +40,7 @@ async fn running() -> ApiServer {
     server
 }
 
-/// The code and the text of an answer.
+/// Returns the code and the text of an answer.
 async fn text(server: &ApiServer, path: &str, upgrades: bool) -> (u16, String) {
     let mut request = Request::get(path);
     if upgrades {

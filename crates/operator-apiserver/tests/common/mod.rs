@@ -8,7 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
 
-/// The administrator's way in: trusts the authority of a kubeconfig, shows its certificate, speaks one protocol.
+/// Returns the administrator's way in: trusts the authority of a kubeconfig, shows its certificate, speaks one
+/// protocol.
 pub(crate) fn connector(kubeconfig: &str, protocol: &[u8]) -> TlsConnector {
     let field = |name: &str| {
         let line = kubeconfig.lines().find_map(|line| line.trim().strip_prefix(name));

@@ -96,7 +96,7 @@ impl Hook {
         json!({"service": service, "caBundle": self.authority})
     }
 
-    /// The requests of the questions so far.
+    /// Returns the requests of the questions so far.
     pub(crate) fn requests(&self) -> Vec<Value> {
         let received = self.received.lock().unwrap();
         received
@@ -165,7 +165,7 @@ pub(crate) fn patch(operations: &Value) -> Reply {
     Reply::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
 }
 
-/// A webhook about all that happens to config maps, with further fields.
+/// Returns a webhook about all that happens to config maps, with further fields.
 pub(crate) fn webhook(name: &str, client: Value, more: Value) -> Value {
     let mut webhook = json!({
         "name": format!("{name}.example.com"), "sideEffects": "None",

@@ -12,7 +12,7 @@ use crate::selector::selects;
 
 const SELECTORS: &str = "/aggregationRule/clusterRoleSelectors";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "clusterrole-aggregation-controller",
@@ -46,7 +46,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::act(update(&CLUSTER_ROLE, gathered, None))
 }
 
-/// The rules of the selected roles by name, each rule once.
+/// Returns the rules of the selected roles by name, each rule once.
 ///
 /// A selected role that aggregates counts with what it will have, so that a change reaches a role
 /// over any number of others (`view` to `edit` to `admin`) in one step.

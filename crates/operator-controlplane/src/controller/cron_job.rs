@@ -19,7 +19,7 @@ use crate::plan::{Action, Note, Plan, World, create, delete, until, update_statu
 
 const COMPONENT: &str = "cronjob-controller";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: COMPONENT,
@@ -165,7 +165,7 @@ fn remove(cron: &Value, job: &Value) -> Action {
     )
 }
 
-/// The oldest ended Jobs beyond the history limits.
+/// Returns the oldest ended Jobs beyond the history limits.
 fn surplus(cron: &Value, jobs: &[&Arc<Value>]) -> Vec<Action> {
     let limits = [
         (

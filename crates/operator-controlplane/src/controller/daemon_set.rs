@@ -36,7 +36,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: COMPONENT,
@@ -152,7 +152,7 @@ fn fits(template: &Value, node: &Value) -> bool {
     is_selected(template, node) && hard.all(|taint| tolerates(tolerations, taint))
 }
 
-/// The template with what all DaemonSets tolerate.
+/// Returns the template with what all DaemonSets tolerate.
 fn tolerant(mut template: Value) -> Value {
     let mut tolerations = template.items("/spec/tolerations").to_vec();
     for (key, effect) in TOLERATED {

@@ -26,7 +26,7 @@ pub(crate) use rollout::scaled;
 
 pub(crate) const COMPONENT: &str = "deployment-controller";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: COMPONENT,
@@ -83,7 +83,7 @@ impl Rollout<'_> {
         self.deployment.int("/spec/replicas").unwrap_or(1)
     }
 
-    /// Every ReplicaSet, the old ones first.
+    /// Returns every ReplicaSet, the old ones first.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &Arc<Value>> {
         self.old.iter().chain(&self.new)
     }

@@ -19,7 +19,7 @@ use crate::plan::{Plan, World, update_status};
 use crate::pod;
 use crate::selector::selects;
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "disruption-controller",
@@ -99,7 +99,7 @@ fn wanted(world: &World<'_>, budget: &Value, pods: &[&Arc<Value>]) -> (i64, i64)
     }
 }
 
-/// The replicas that the controllers of the pods ask for.
+/// Returns the replicas that the controllers of the pods ask for.
 fn scale(world: &World<'_>, pods: &[&Arc<Value>]) -> i64 {
     let mut owners = BTreeSet::new();
     pods.iter()
@@ -109,7 +109,7 @@ fn scale(world: &World<'_>, pods: &[&Arc<Value>]) -> i64 {
         .sum()
 }
 
-/// The object that scales a pod: its controller, or the Deployment of its ReplicaSet.
+/// Returns the object that scales a pod: its controller, or the Deployment of its ReplicaSet.
 fn scaled_owner<'a>(world: &World<'a>, pod: &Value) -> Option<&'a Arc<Value>> {
     let (kind, owner) = scale_of(world, pod)?;
     if REPLICA_SET.is(&kind.gvr) && controller_of(owner).is_some() {

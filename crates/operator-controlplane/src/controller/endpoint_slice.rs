@@ -24,7 +24,7 @@ const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
 /// The maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "endpointslice-controller",

@@ -23,7 +23,7 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const CAPACITY: usize = 1000;
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: COMPONENT,
@@ -81,7 +81,7 @@ pub(crate) fn is_serving(service: &Value, pod: &Value) -> bool {
     pod::is_ready(pod) || service.flag("/spec/publishNotReadyAddresses")
 }
 
-/// The labels that the endpoints of a Service take from it.
+/// Returns the labels that the endpoints of a Service take from it.
 pub(crate) fn labels(service: &Value) -> Map<String, Value> {
     let labels = service.texts("/metadata/labels").into_iter();
     let mut labels: Map<String, Value> = labels

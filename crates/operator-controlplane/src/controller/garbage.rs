@@ -23,7 +23,7 @@ const COMPONENT: &str = "garbage-collector-controller";
 /// The most Events that one object causes about owners in other namespaces.
 const NOTES_MAX: usize = 10;
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "garbage-collector",
@@ -260,7 +260,7 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The owner that a reference means: of this uid, kind and name, cluster-scoped or in the object's namespace.
+/// Returns the owner that a reference means: of this uid, kind and name, cluster-scoped or in the object's namespace.
 fn find<'a>(world: &World<'a>, object: &Value, owner: &Value) -> Option<&'a Arc<Value>> {
     let (_, found) = world.objects.by_uid(owner.text("/uid"))?;
     let is_meant = found.name() == owner.text("/name")
@@ -270,7 +270,7 @@ fn find<'a>(world: &World<'a>, object: &Value, owner: &Value) -> Option<&'a Arc<
     is_meant.then_some(found)
 }
 
-/// An owner that lives in another namespace than the object.
+/// Returns an owner that lives in another namespace than the object.
 fn misplaced(world: &World<'_>, object: &Value, owner: &Value) -> Option<Value> {
     let (_, found) = world.objects.by_uid(owner.text("/uid"))?;
     let is_elsewhere = !found.namespace().is_empty() && found.namespace() != object.namespace();

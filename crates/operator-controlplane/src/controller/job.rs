@@ -38,7 +38,7 @@ const MANAGER: &str = "kubernetes.io/job-controller";
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: COMPONENT,
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         policy::judge(self.job, pod).counts && (!self.is_indexed() || index::of(self, pod).is_some())
     }
 
-    /// The successes, counted or not.
+    /// Returns the successes, counted or not.
     pub(crate) fn successes(&self) -> i64 {
         if self.is_indexed() {
             return index::completed(self).count();
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
         self.job.int("/status/succeeded").unwrap_or(0) + count_of(&told) + length(untold.count())
     }
 
-    /// The failures, counted or not.
+    /// Returns the failures, counted or not.
     pub(crate) fn failures(&self) -> i64 {
         let told = self.uncounted_uids("failed");
         let untold = self
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         self.job.int("/status/failed").unwrap_or(0) + count_of(&told) + length(untold.count())
     }
 
-    /// The pods that the status lists as ended and not yet counted.
+    /// Returns the pods that the status lists as ended and not yet counted.
     fn uncounted_uids(&self, outcome: &str) -> BTreeSet<&'a str> {
         let uids = self
             .job
@@ -210,7 +210,7 @@ fn release_orphans(world: &World<'_>, key: &Key) -> Plan {
     Plan::actions(orphans.map(release).collect())
 }
 
-/// The next of the three steps that count ended pods.
+/// Returns the next of the three steps that count ended pods.
 fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Action> {
     let (released, failed) = ended(run, verdict);
     let mut status = run.job.get("status").cloned().unwrap_or_default();
@@ -240,7 +240,7 @@ fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Act
     update_status(&JOB, run.job, status).into_iter().collect()
 }
 
-/// The pods that lose the finalizer now, and those among them that count as failures.
+/// Returns the pods that lose the finalizer now, and those among them that count as failures.
 ///
 /// Once the end of a Job is known no pod is waited for: of a Job that fails each of them is a failure.
 fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>>, Vec<&'r Arc<Value>>) {
@@ -282,7 +282,7 @@ fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>
     (released, failed)
 }
 
-/// The uncounted pods by outcome, with those that the status lists already. The successes of an indexed Job are
+/// Returns the uncounted pods by outcome, with those that the status lists already. The successes of an indexed Job are
 /// known by their indexes.
 fn tell(run: &Run<'_>, released: &[&Arc<Value>], failed: &[&Arc<Value>]) -> Value {
     let succeeded = released
@@ -495,7 +495,7 @@ fn finished_at(pod: &Value) -> Option<Timestamp> {
         .or_else(|| pod.time("/metadata/creationTimestamp"))
 }
 
-/// The time now, for a status.
+/// Returns the time now, for a status.
 pub(crate) fn now(world: &World<'_>) -> Value {
     time(world.now)
 }

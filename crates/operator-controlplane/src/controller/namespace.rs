@@ -16,7 +16,7 @@ use crate::plan::{Action, Plan, World, delete_with, update_status, update_subres
 
 const FINALIZER: &str = "kubernetes";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "namespace",

@@ -74,7 +74,7 @@ enum Stage {
     Stopping,
 }
 
-/// The controller of `count` nodes named `node-1`, `node-2`, ….
+/// Returns the controller of `count` nodes named `node-1`, `node-2`, ….
 pub(crate) fn controller(count: usize, delays: Delays, events: bool, claimed: Claimed) -> Controller {
     let names: Vec<String> = (1..=count).map(|number| format!("node-{number}")).collect();
     let initial = names.iter().map(|name| Key::new("", name)).collect();
@@ -217,7 +217,7 @@ impl Nodes {
     }
 }
 
-/// The Events of a pod whose containers start.
+/// Returns the Events of a pod whose containers start.
 fn started(pod: &Value) -> Vec<Action> {
     let record = |reason, message| Action::Record(Note::normal("kubelet", &POD, pod, reason, message));
     let containers = pod.items("/spec/containers").iter();

@@ -10,7 +10,7 @@ use crate::object::{Object, with_status};
 use crate::objects::{Key, Objects};
 use crate::plan::{Plan, World, update_subresource};
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "resourcequota-controller",

@@ -20,7 +20,7 @@ use crate::plan::{Action, Note, Plan, World, create, delete, sooner, until, upda
 use crate::pod;
 use crate::selector::{selects, selects_map};
 
-/// The controller of ReplicaSets.
+/// Returns the controller of ReplicaSets.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "replicaset-controller",
@@ -30,7 +30,7 @@ pub(crate) fn controller() -> Controller {
     }
 }
 
-/// The controller of ReplicationControllers.
+/// Returns the controller of ReplicationControllers.
 pub(crate) fn replication_controller() -> Controller {
     Controller {
         name: "replication-controller",
@@ -114,7 +114,7 @@ fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Ar
     active.iter().take(surplus).map(one).collect()
 }
 
-/// The status, and when it will change though no pod does.
+/// Returns the status, and when it will change though no pod does.
 fn status(
     owner: &Value,
     active: &[Arc<Value>],
@@ -160,7 +160,7 @@ fn next_available(active: &[Arc<Value>], min_ready: i64, now: Timestamp) -> Opti
     waits.fold(None, sooner)
 }
 
-/// The conditions: those that are there, with `ReplicaFailure` as the last refusal has it.
+/// Returns the conditions: those that are there, with `ReplicaFailure` as the last refusal has it.
 fn conditions(owner: &Value, world: &World<'_>) -> Vec<Value> {
     const KIND: &str = "ReplicaFailure";
     let conditions = owner.items("/status/conditions").iter();

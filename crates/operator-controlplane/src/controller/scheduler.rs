@@ -18,7 +18,7 @@ use crate::selector::expressions;
 
 const COMPONENT: &str = "default-scheduler";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     let mut bindings = HashMap::new();
     Controller {

@@ -23,7 +23,7 @@ use crate::selector::selects;
 
 pub(crate) const COMPONENT: &str = "statefulset-controller";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: COMPONENT,

@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::objects::{Key, Objects};
 use crate::plan::{Plan, World, delete_with, until};
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "ttl-after-finished-controller",

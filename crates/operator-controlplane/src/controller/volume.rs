@@ -25,7 +25,7 @@ const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 /// The key by which the default StorageClass is made.
 const CLASS_KEY: &str = "";
 
-/// The controller. With `has_class` it makes the default StorageClass `standard` at the start.
+/// Returns the controller. With `has_class` it makes the default StorageClass `standard` at the start.
 pub(crate) fn controller(has_class: bool) -> Controller {
     let initial = if has_class {
         vec![Key::new("", CLASS_KEY)]
@@ -65,7 +65,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// The names of the claims that a pod uses.
+/// Returns the names of the claims that a pod uses.
 fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
     let volumes = pod.items("/spec/volumes").iter();
     volumes

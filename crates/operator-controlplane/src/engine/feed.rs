@@ -55,7 +55,7 @@ fn take(cache: &Cache, subscribers: &[Subscriber], event: &Event) {
     }
 }
 
-/// The events that lead from the index to a snapshot.
+/// Returns the events that lead from the index to a snapshot.
 fn difference(objects: &Objects, revision: u64, snapshot: &[(Arc<Gvr>, Arc<Value>)]) -> Vec<Event> {
     let known: HashMap<&str, &Arc<Value>> = objects.all().map(|(_, object)| (object.uid(), object)).collect();
     let found: HashSet<&str> = snapshot.iter().map(|(_, object)| object.uid()).collect();

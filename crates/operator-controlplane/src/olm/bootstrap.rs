@@ -14,7 +14,7 @@ use crate::plan::{Action, Plan, World, create};
 /// The version of OLM whose behaviour the controllers have.
 pub const VERSION: &str = "0.46.0";
 
-/// The controller: it works once, at the start.
+/// Returns the controller: it works once, at the start.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "olm-bootstrap",
@@ -68,7 +68,7 @@ fn objects() -> Vec<(&'static Kind, Value)> {
     ]
 }
 
-/// A Deployment that stands for a controller of this process.
+/// Returns a Deployment that stands for a controller of this process.
 fn deployment(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name}},

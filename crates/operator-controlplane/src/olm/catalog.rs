@@ -73,7 +73,7 @@ impl Fault {
 pub(crate) struct Catalogs(Arc<Mutex<HashMap<String, (String, Content)>>>);
 
 impl Catalogs {
-    /// The content of a source.
+    /// Returns the content of a source.
     pub(crate) fn content(&self, objects: &Objects, source: &Value) -> Content {
         let parts = parts(objects, source);
         let mut version = format!("{};", source.generation());
@@ -94,7 +94,7 @@ impl Catalogs {
         content
     }
 
-    /// The readable catalogs that serve a namespace: its own and the global ones, by priority, then name.
+    /// Returns the readable catalogs that serve a namespace: its own and the global ones, by priority, then name.
     pub(crate) fn visible<'a>(
         &self,
         objects: &'a Objects,
@@ -111,7 +111,8 @@ impl Catalogs {
     }
 }
 
-/// The sources that serve a namespace: its own, and those of the global namespace unless its group excludes them.
+/// Returns the sources that serve a namespace: its own, and those of the global namespace unless its group excludes
+/// them.
 pub(crate) fn sources<'a>(objects: &'a Objects, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Value>> {
     let excluded = objects
         .list(&OPERATOR_GROUP, namespace)
@@ -132,7 +133,7 @@ pub(crate) fn is_part(config_map: &Value, objects: &Objects) -> bool {
             .any(|source| source.text("/spec/configMap") == config_map.name())
 }
 
-/// The ConfigMaps of a source, by name.
+/// Returns the ConfigMaps of a source, by name.
 fn parts<'a>(objects: &'a Objects, source: &'a Value) -> Vec<&'a Arc<Value>> {
     let named = source.text("/spec/configMap");
     if !named.is_empty() {
@@ -186,7 +187,7 @@ fn unreadable(part: &Value, error: &str) -> Fault {
     Fault::ConfigMap(format!("configmap {}: {error}", part.name()))
 }
 
-/// The file-based catalogs in a ConfigMap.
+/// Returns the file-based catalogs in a ConfigMap.
 fn texts(part: &Value) -> Result<Vec<String>, String> {
     let mut texts: Vec<String> = part
         .texts("/data")

@@ -16,7 +16,7 @@ use crate::plan::{Action, Plan, World, create, update_status};
 
 const PORT: u16 = 50051;
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller(catalogs: Catalogs) -> Controller {
     Controller {
         name: "olm-catalog-source",
@@ -55,7 +55,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs) -> Plan {
     }
 }
 
-/// The Service of a registry that OLM runs itself.
+/// Returns the Service of a registry that OLM runs itself.
 fn service(objects: &Objects, source: &Value) -> Option<Action> {
     if objects.get(&SERVICE, source.namespace(), source.name()).is_some() {
         return None;

@@ -14,7 +14,7 @@ use crate::object::{Object, set, unset};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, create, delete, update, update_status};
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "olm-copied-csv",
@@ -56,7 +56,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::actions(actions)
 }
 
-/// The namespaces that get a copy.
+/// Returns the namespaces that get a copy.
 fn namespaces(objects: &Objects, csv: &Value) -> BTreeSet<String> {
     let mut groups = objects.list(&OPERATOR_GROUP, csv.namespace());
     let (Some(group), None) = (groups.next(), groups.next()) else {

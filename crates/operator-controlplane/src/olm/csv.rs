@@ -36,7 +36,7 @@ const INSTALL_SECONDS: i64 = 5 * 60;
 /// The most transitions that the status keeps.
 const HISTORY_MAX: usize = 20;
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     let mut certificates = certificate::generate;
     Controller {
@@ -238,7 +238,7 @@ fn timeout(world: &World<'_>, csv: &Value, next: &Phase) -> Option<Duration> {
     Some(until(world.now, deadline))
 }
 
-/// The end of the time for an installation, which starts with the phase Installing.
+/// Returns the end of the time for an installation, which starts with the phase Installing.
 fn deadline(csv: &Value) -> Option<jiff::Timestamp> {
     let history = csv.items("/status/conditions");
     let start = history
@@ -250,7 +250,7 @@ fn deadline(csv: &Value) -> Option<jiff::Timestamp> {
     start.checked_add(SignedDuration::from_secs(INSTALL_SECONDS)).ok()
 }
 
-/// The status with a phase; the history grows if phase or reason change.
+/// Returns the status with a phase; the history grows if phase or reason change.
 fn transition(world: &World<'_>, csv: &Value, next: &Phase, requirements: Option<&Vec<Value>>) -> Value {
     let now = time(world.now);
     let mut status = csv.get("status").cloned().unwrap_or(json!({}));
@@ -283,7 +283,7 @@ fn transition(world: &World<'_>, csv: &Value, next: &Phase, requirements: Option
     status
 }
 
-/// The phase that it has, to stay in it.
+/// Returns the phase that it has, to stay in it.
 fn same(csv: &Value) -> Phase {
     let known = |text: &str, all: &[&'static str]| all.iter().find(|known| **known == text).copied();
     phase(
@@ -335,7 +335,7 @@ const REASONS: &[&str] = &[
     "CannotModifyStaticOperatorGroupProvidedAPIs",
 ];
 
-/// The phase that follows.
+/// Returns the phase that follows.
 fn next(member: &Member<'_>, requirements: Option<&requirement::Outcome>) -> Phase {
     let csv = member.csv;
     let met = requirements.is_none_or(|outcome| outcome.met);
@@ -516,7 +516,7 @@ fn failed(member: &Member<'_>, met: bool) -> Phase {
     }
 }
 
-/// The ClusterServiceVersion that replaces this one.
+/// Returns the ClusterServiceVersion that replaces this one.
 fn replacement<'a>(member: &Member<'a>) -> Option<&'a Arc<Value>> {
     let (objects, csv) = (member.world.objects, member.csv);
     originals(objects, csv.namespace())

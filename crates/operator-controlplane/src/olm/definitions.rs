@@ -17,7 +17,8 @@ struct Definition {
 
 const OPERATORS: &str = "operators.coreos.com";
 
-/// The definitions of OLM's kinds. PackageManifest is among them: OLM serves it by an extension API server instead.
+/// Returns the definitions of OLM's kinds. PackageManifest is among them: OLM serves it by an extension API server
+/// instead.
 ///
 /// ```
 /// let definitions = operator_controlplane::olm::definitions();
@@ -127,7 +128,7 @@ fn requiring(mut schema: Value, required: &[&str]) -> Value {
     schema
 }
 
-/// An object with typed fields that keeps others.
+/// Returns an object with typed fields that keeps others.
 fn loose(properties: Value) -> Value {
     let mut schema = object(properties);
     schema["x-kubernetes-preserve-unknown-fields"] = json!(true);

@@ -18,7 +18,7 @@ use crate::plan::{Action, Plan, World, until, update_subresource};
 /// The time for which failing steps are retried.
 const RETRY_SECONDS: i64 = 60;
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "olm-install-plan",
@@ -280,7 +280,7 @@ fn own(object: &mut Value, owner: &Value, namespaced: bool, known: Option<&Value
     }
 }
 
-/// The live object with the contents of a manifest, if that changes it.
+/// Returns the live object with the contents of a manifest, if that changes it.
 fn merged(known: &Value, wanted: &Value) -> Option<Value> {
     let mut changed = known.clone();
     let Value::Object(fields) = wanted else {
@@ -322,7 +322,7 @@ fn overlay(live: &mut Value, wanted: &Value, depth: usize) {
     }
 }
 
-/// A definition that exists: it is updated if no stored version goes, and must be established.
+/// Returns a definition that exists: it is updated if no stored version goes, and must be established.
 pub(super) fn definition(gvr: &Gvr, known: &Value, wanted: &Value, state: &'static str) -> Step {
     let versions: Vec<&str> = wanted
         .items("/spec/versions")

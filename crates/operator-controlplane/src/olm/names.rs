@@ -8,13 +8,13 @@ const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 /// The longest name of a role and the longest value of a label.
 const NAME_MAX: usize = 63;
 
-/// The hash of a value: base62 of the SHA-224 of its JSON and a newline.
+/// Returns the hash of a value: base62 of the SHA-224 of its JSON and a newline.
 pub(crate) fn hash(value: &Value) -> String {
     let digest = Sha224::digest(format!("{value}\n"));
     base62(digest.iter().copied().collect())
 }
 
-/// A number in base 256, most significant byte first, in base 62.
+/// Returns a number in base 256, most significant byte first, in base 62.
 fn base62(mut number: Vec<u8>) -> String {
     let mut digits = Vec::new();
     while number.iter().any(|byte| *byte != 0) {
@@ -29,7 +29,7 @@ fn base62(mut number: Vec<u8>) -> String {
     digits.iter().rev().map(|digit| char::from(*digit)).collect()
 }
 
-/// A name with a hash at its end, at most 63 characters: the base is shortened.
+/// Returns a name with a hash at its end, at most 63 characters: the base is shortened.
 pub(crate) fn hashed(base: &str, hash: &str) -> String {
     let room = NAME_MAX.saturating_sub(hash.len() + 1);
     format!("{}-{hash}", shortened(base, room))

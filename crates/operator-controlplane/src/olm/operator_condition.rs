@@ -15,7 +15,7 @@ use crate::object::{Object, set};
 use crate::objects::{Key, Objects};
 use crate::plan::{Plan, World, create, update, update_status};
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "olm-operator-condition",
@@ -32,7 +32,7 @@ fn keys(_: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// The names of the deployments and the service accounts of an install strategy.
+/// Returns the names of the deployments and the service accounts of an install strategy.
 fn parts(csv: &Value) -> (Vec<&str>, BTreeSet<&str>) {
     let deployments = csv.items("/spec/install/spec/deployments");
     let accounts = deployments

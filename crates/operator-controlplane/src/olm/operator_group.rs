@@ -22,7 +22,7 @@ use crate::selector::selects;
 pub(super) const UID_LABEL: &str = "olm.operatorgroup.uid/";
 const PROVIDED: &str = "olm.providedAPIs";
 
-/// The controller.
+/// Returns the controller.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "olm-operator-group",
@@ -68,7 +68,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::actions(actions)
 }
 
-/// The target namespaces of a group as its status says: one empty text for all.
+/// Returns the target namespaces of a group as its status says: one empty text for all.
 pub(super) fn targets(group: &Value) -> Vec<String> {
     strings(group.items("/status/namespaces"))
 }
@@ -157,7 +157,7 @@ fn labels(objects: &Objects, group: &Value, targets: &[String]) -> Vec<Action> {
         .collect()
 }
 
-/// The annotations of a member.
+/// Returns the annotations of a member.
 fn annotate(group: &Value, csv: &Value, targets: &[String]) -> Option<Action> {
     let wanted = [
         ("olm.operatorGroup", group.name().to_owned()),
@@ -177,7 +177,7 @@ fn annotate(group: &Value, csv: &Value, targets: &[String]) -> Option<Action> {
     Some(patch_metadata(&CSV.gvr, csv, json!({"annotations": annotations})))
 }
 
-/// The APIs of the members of a group, as its annotation lists them.
+/// Returns the APIs of the members of a group, as its annotation lists them.
 pub(super) fn apis(csvs: &[&Arc<Value>]) -> BTreeSet<String> {
     let apis = csvs.iter().flat_map(|csv| owned_apis(csv));
     apis.map(|(group, version, kind)| format!("{kind}.{version}.{group}"))
@@ -207,7 +207,7 @@ fn provided(group: &Value, members: &[&Arc<Value>]) -> Option<Action> {
     ))
 }
 
-/// The ClusterRoles that aggregate the roles of the APIs of a group.
+/// Returns the ClusterRoles that aggregate the roles of the APIs of a group.
 fn roles(objects: &Objects, group: &Value, members: &[&Arc<Value>]) -> Vec<Action> {
     let apis = apis(members);
     ["admin", "edit", "view"]
@@ -253,7 +253,7 @@ fn roles(objects: &Objects, group: &Value, members: &[&Arc<Value>]) -> Vec<Actio
         .collect()
 }
 
-/// The label by which the roles of an API become part of the roles of groups.
+/// Returns the label by which the roles of an API become part of the roles of groups.
 pub(super) fn aggregation(api: &str, suffix: &str) -> String {
     let hash = hash(&api.into());
     format!("olm.opgroup.permissions/aggregate-to-{:.16}-{suffix}", hash)

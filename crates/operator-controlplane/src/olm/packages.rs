@@ -202,7 +202,7 @@ fn csv_of(catalog: &Catalog, package: &Package, name: &str) -> Option<Value> {
     bundle_csv(bundle)
 }
 
-/// The ClusterServiceVersion of a bundle, or its metadata in the form of one.
+/// Returns the ClusterServiceVersion of a bundle, or its metadata in the form of one.
 pub(super) fn bundle_csv(bundle: &Bundle) -> Option<Value> {
     let objects = objects(bundle).ok()?;
     let csv = objects
@@ -230,7 +230,7 @@ fn metadata_csv(bundle: &Bundle) -> Option<Value> {
     Some(json!({"kind": "ClusterServiceVersion", "metadata": metadata, "spec": spec}))
 }
 
-/// The message of a deprecated package, channel or bundle.
+/// Returns the message of a deprecated package, channel or bundle.
 pub(super) fn deprecation<'a>(
     catalog: &'a Catalog,
     package: &str,

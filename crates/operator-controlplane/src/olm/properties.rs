@@ -114,7 +114,7 @@ pub(super) fn described(requirement: &Property) -> String {
     }
 }
 
-/// The properties of an installed operator: those of its annotation, and the APIs that it owns.
+/// Returns the properties of an installed operator: those of its annotation, and the APIs that it owns.
 pub(super) fn properties_of(csv: &Value) -> Vec<Property> {
     let mut properties = annotated(csv);
     properties.retain(|property| property.kind != "olm.gvk");
@@ -129,7 +129,7 @@ pub(super) fn properties_of(csv: &Value) -> Vec<Property> {
     properties
 }
 
-/// The APIs that a ClusterServiceVersion owns: group, version, kind.
+/// Returns the APIs that a ClusterServiceVersion owns: group, version, kind.
 pub(crate) fn owned_apis(csv: &Value) -> BTreeSet<Gvk> {
     let definitions = csv.items("/spec/customresourcedefinitions/owned").iter();
     let definitions = definitions.map(|definition| {
@@ -165,7 +165,7 @@ fn annotated(csv: &Value) -> Vec<Property> {
         .collect()
 }
 
-/// The package of an installed operator, if its properties name one.
+/// Returns the package of an installed operator, if its properties name one.
 pub(crate) fn package_of(csv: &Value) -> Option<String> {
     let properties = annotated(csv);
     let package = properties

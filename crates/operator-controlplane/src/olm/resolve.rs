@@ -51,7 +51,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// The name of the candidate in messages.
+    /// Returns the name of the candidate in messages.
     pub(crate) fn id(&self) -> String {
         let Source { namespace, name, .. } = &self.source;
         format!("{name}/{namespace}/{}/{}", self.channel, self.bundle.name)
@@ -70,7 +70,7 @@ pub(super) fn version_of(bundle: &Bundle) -> Option<Version> {
     package_version(bundle).ok().map(|(_, version)| version)
 }
 
-/// The entries of a channel from a head down the chain of replaces, without skipped ones.
+/// Returns the entries of a channel from a head down the chain of replaces, without skipped ones.
 fn chain<'a>(channel: &'a Channel, head: &str) -> Vec<&'a Entry> {
     let by_name: BTreeMap<&str, &Entry> = channel
         .entries()
@@ -98,7 +98,7 @@ fn skipped(channel: &Channel) -> BTreeSet<&str> {
         .collect()
 }
 
-/// All entries of a channel: the chain of replaces from the head, then the others.
+/// Returns all entries of a channel: the chain of replaces from the head, then the others.
 pub(super) fn ordered<'a>(channel: &'a Channel, head: &str) -> Vec<&'a str> {
     let mut names: Vec<&str> = chain(channel, head)
         .iter()
@@ -235,7 +235,7 @@ fn not_found(request: &Request, sources: &[Source]) -> String {
     format!("no operators found matching the criteria of subscription {name}")
 }
 
-/// The candidates of a request, best first; `None` keeps what is installed.
+/// Returns the candidates of a request, best first; `None` keeps what is installed.
 fn options(request: &Request, sources: &[Source]) -> Vec<Option<Candidate>> {
     let mut found = Vec::new();
     for source in sources {
@@ -253,7 +253,7 @@ fn options(request: &Request, sources: &[Source]) -> Vec<Option<Candidate>> {
     found
 }
 
-/// The channels of a package, the default one first.
+/// Returns the channels of a package, the default one first.
 fn channels<'a>(source: &'a Source, package: &str) -> Vec<&'a Channel> {
     let catalog = &source.loaded.catalog;
     let index = source.loaded.index.packages.get(package);
@@ -402,7 +402,7 @@ impl Search<'_> {
         false
     }
 
-    /// The first requirement of a pick that no pick and no installed operator meets.
+    /// Returns the first requirement of a pick that no pick and no installed operator meets.
     fn unmet(&self) -> Option<(Candidate, Property)> {
         let present: Vec<Vec<Property>> = self.present().map(|csv| properties_of(csv)).collect();
         for pick in &self.picks {
@@ -422,7 +422,7 @@ impl Search<'_> {
         None
     }
 
-    /// The bundles that meet a requirement: own catalog first, default channels first, heads first.
+    /// Returns the bundles that meet a requirement: own catalog first, default channels first, heads first.
     fn providers(&self, from: &Candidate, requirement: &Property) -> Vec<Candidate> {
         let mut sources: Vec<&Source> = self.sources.iter().collect();
         let own = |source: &Source| {
@@ -447,7 +447,7 @@ impl Search<'_> {
         found
     }
 
-    /// The installed operators that stay: those of kept requests, and those of no Subscription.
+    /// Returns the installed operators that stay: those of kept requests, and those of no Subscription.
     fn present(&self) -> impl Iterator<Item = &Arc<Value>> {
         let kept = self.requests.iter().zip(&self.kept);
         let kept = kept

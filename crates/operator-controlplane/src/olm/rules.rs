@@ -33,7 +33,7 @@ fn texts<'a>(rule: &'a Value, pointer: &str) -> Vec<&'a str> {
     rule.items(pointer).iter().filter_map(Value::as_str).collect()
 }
 
-/// The single requests of a rule.
+/// Returns the single requests of a rule.
 fn requests(rule: &Value) -> impl Iterator<Item = Request<'_>> {
     let names: Vec<Option<&str>> = match texts(rule, "/resourceNames") {
         names if names.is_empty() => vec![None],
@@ -92,7 +92,7 @@ fn covers(rule: &Value, request: &Request<'_>) -> bool {
         && (names.is_empty() || request.name.is_some_and(|name| names.contains(&name)))
 }
 
-/// The rules that bindings give a service account.
+/// Returns the rules that bindings give a service account.
 fn granted<'a>(objects: &'a Objects, account: (&str, &str), namespace: Option<&'a str>) -> Vec<&'a Value> {
     let (account_namespace, name) = account;
     let group = format!("system:serviceaccounts:{account_namespace}");

@@ -11,10 +11,10 @@ use crate::object::{Object, set};
 const PERMISSIONS: &str = "olm.permissions.hash";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The steps of a bundle in a namespace.
+/// Returns the steps of a bundle in a namespace.
 ///
 /// # Errors
-/// If the bundle has no objects, as those in images, or is not complete.
+/// Returns an error if the bundle has no objects, as those in images, or is not complete.
 pub(crate) fn steps(candidate: &Candidate, namespace: &str) -> Result<Vec<Value>, String> {
     let mut objects = objects(&candidate.bundle)?;
     let Some(at) = objects
@@ -38,7 +38,7 @@ pub(crate) fn steps(candidate: &Candidate, namespace: &str) -> Result<Vec<Value>
     Ok(all.map(|object| step(&csv, candidate, &object)).collect())
 }
 
-/// The step that creates a Subscription for a dependency.
+/// Returns the step that creates a Subscription for a dependency.
 pub(crate) fn subscription_step(csv: &str, candidate: &Candidate, namespace: &str) -> Value {
     let source = &candidate.source;
     let package = &candidate.bundle.package;
@@ -109,7 +109,7 @@ fn prepared(mut csv: Value, candidate: &Candidate, namespace: &str) -> Value {
     csv
 }
 
-/// The service accounts, roles and bindings of the permissions of a ClusterServiceVersion.
+/// Returns the service accounts, roles and bindings of the permissions of a ClusterServiceVersion.
 fn permissions(csv: &Value, namespace: &str) -> Vec<Value> {
     let mut found: Vec<Value> = Vec::new();
     let strategy = "/spec/install/spec";

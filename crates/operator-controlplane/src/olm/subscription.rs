@@ -94,7 +94,7 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// The first status to write, except for times of observation.
+    /// Returns the first status to write, except for times of observation.
     fn statuses_changed(&self) -> Option<Action> {
         let mut pairs = self.subscriptions.iter().zip(&self.statuses);
         pairs.find_map(|(subscription, status)| {
@@ -255,7 +255,7 @@ impl<'a> Scene<'a> {
         surplus.map(|plan| delete(&INSTALL_PLAN, plan, None)).collect()
     }
 
-    /// The state of the plan that a Subscription waits for.
+    /// Returns the state of the plan that a Subscription waits for.
     fn waits(&self, status: &Value) -> Wait {
         let current = status.text("/currentCSV");
         if current.is_empty() {

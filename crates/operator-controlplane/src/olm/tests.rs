@@ -196,7 +196,7 @@ fn failed_resolutions_have_a_reason() {
     }
 }
 
-/// A namespace with a group and a ClusterServiceVersion.
+/// Returns a namespace with a group and a ClusterServiceVersion.
 fn scene() -> Scene {
     let mut scene = Scene::new();
     scene.put(&NAMESPACE, json!({"metadata": {"name": "ns", "uid": "ns"}}));

@@ -42,7 +42,7 @@ impl Sources<'_> {
     /// Returns the environment of a container.
     ///
     /// # Errors
-    /// If a ConfigMap, a Secret or a key does not exist and is not optional.
+    /// Returns an error if a ConfigMap, a Secret or a key does not exist and is not optional.
     pub(super) fn environment(&self, container: &Value) -> Result<BTreeMap<String, String>, String> {
         let mut environment = BTreeMap::new();
         for source in container.items("/envFrom") {
@@ -154,7 +154,7 @@ impl Sources<'_> {
         arguments
     }
 
-    /// An address without a host means all addresses of the pod, which is one address here.
+    /// Returns an address without a host means all addresses of the pod, which is one address here.
     fn listening(&self, argument: &str) -> String {
         let (flag, value) = match argument.split_once('=') {
             Some((flag, value)) if argument.starts_with('-') => (Some(flag), value),

@@ -98,7 +98,7 @@ impl Shared {
     /// Returns how the process of a container is started.
     ///
     /// # Errors
-    /// If its environment refers to an object that does not exist.
+    /// Returns an error if its environment refers to an object that does not exist.
     pub(super) async fn prepare(&self, container: &Value) -> Result<Start, String> {
         let image = container.text("/image");
         let program = self.processes.find(image, self.pod.namespace());

@@ -42,7 +42,7 @@ impl Sandbox {
     /// Takes an address within the range of a node, and makes the directory.
     ///
     /// # Errors
-    /// If no address is free, or the directory cannot be made.
+    /// Returns an error if no address is free, or the directory cannot be made.
     pub(super) fn create(
         processes: &Processes,
         client: &Client,
@@ -69,7 +69,7 @@ impl Sandbox {
     /// container mounts them.
     ///
     /// # Errors
-    /// If the token is refused, or a file cannot be written.
+    /// Returns an error if the token is refused, or a file cannot be written.
     pub(super) async fn write_credentials(
         &self,
         processes: &Processes,

@@ -1,4 +1,4 @@
-//! `config/manifests` and `config/scorecard`: what an OLM bundle is made from.
+//! `config/manifests` and `config/scorecard`: the sources of an OLM bundle.
 
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn scorecard_test(suite: &str, test: &str) -> Value {
     })
 }
 
-/// The start of the operator's ClusterServiceVersion, which its author completes.
+/// Returns the start of the operator's ClusterServiceVersion, which its author completes.
 pub fn cluster_service_version(operator: &Operator) -> Value {
     let project = &operator.project;
     json!({
@@ -115,16 +115,16 @@ fn install_modes(namespaced: bool) -> Value {
     ])
 }
 
-/// A ClusterServiceVersion without the fields that it must have.
+/// A ClusterServiceVersion lacks a required field.
 #[derive(Debug, thiserror::Error)]
 #[error("it has no `spec`")]
 pub struct NoSpec;
 
-/// Makes the kinds of these definitions the owned ones of a ClusterServiceVersion. What its author wrote about a kind
-/// stays; what is missing is filled in from the definition.
+/// Makes the kinds of these definitions the owned ones of a ClusterServiceVersion. Descriptions that the author wrote
+/// are kept; missing ones are filled in from the definition.
 ///
 /// # Errors
-/// When the value has no `spec`.
+/// Returns an error if the value has no `spec`.
 pub fn set_owned<'a>(
     version: &mut Value,
     definitions: impl IntoIterator<Item = &'a Value>,
@@ -183,7 +183,7 @@ fn owned_versions(definition: &Value) -> Vec<Value> {
     versions.into_iter().flatten().map(entry).collect()
 }
 
-/// `MemcachedBackup` as `Memcached Backup`.
+/// Returns `MemcachedBackup` as `Memcached Backup`.
 fn spaced(kind: &str) -> String {
     let mut out = String::new();
     let mut lower = false;
@@ -197,7 +197,7 @@ fn spaced(kind: &str) -> String {
     out
 }
 
-/// `memcached-operator` as `Memcached Operator`.
+/// Returns `memcached-operator` as `Memcached Operator`.
 fn title(project: &str) -> String {
     let words: Vec<String> = project
         .split('-')

@@ -1,4 +1,4 @@
-//! `config/certmanager`: the certificates of the webhook and the metrics server, and who has to know their authority.
+//! `config/certmanager`: the certificates of the webhook server and the metrics server, and the injection of their CA.
 
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ fn configuration() -> Value {
     })
 }
 
-/// A field whose parts between delimiters come from other objects.
+/// A field whose delimited parts come from other objects.
 struct Target {
     select: Value,
     fields: &'static [&'static str],
@@ -188,7 +188,7 @@ fn certificate_target(name: &str) -> Target {
     }
 }
 
-/// The objects that need the authority of the webhooks' certificate.
+/// Returns the objects that need the authority of the webhooks' certificate.
 fn injected(operator: &Operator) -> Vec<Target> {
     let target = |select: Value| Target {
         select,
@@ -213,7 +213,7 @@ fn injected(operator: &Operator) -> Vec<Target> {
     targets
 }
 
-/// Two replacements: the first field of the source is the first part of the targets, the second the second.
+/// Returns two replacements: the first fills the first part of the targets, the second fills the second part.
 fn copies(kind: &str, name: &str, source: [&str; 2], targets: &[Target]) -> Vec<Value> {
     let part = |(index, path): (usize, &str)| {
         let targets: Vec<Value> = targets

@@ -1,4 +1,4 @@
-//! The kustomizations of the tree: how each begins, before it has entries.
+//! The kustomizations of the tree without entries.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub struct Entry {
     pub value: Value,
 }
 
-/// The head of each kustomization but that of `config/default`.
+/// The initial content of each kustomization except `config/default`.
 const HEADS: [(&str, &str); 9] = [
     (
         "config/crd/kustomization.yaml",
@@ -54,10 +54,10 @@ const HEADS: [(&str, &str); 9] = [
     ),
 ];
 
-/// A new kustomization with these entries.
+/// Returns a new kustomization with these entries.
 ///
 /// # Errors
-/// Never for entries of a tree; an entry of another form may not fit.
+/// Entries of a tree always fit; the fallback is for entries of another form.
 pub fn kustomization<'a>(
     operator: &Operator,
     path: &str,

@@ -1,4 +1,4 @@
-//! The metrics server: its port and Service, the ServiceMonitor of `config/prometheus`, its network policy.
+//! The metrics server: its port and Service, the ServiceMonitor of `config/prometheus`, and its network policy.
 
 use serde_json::{Value, json};
 

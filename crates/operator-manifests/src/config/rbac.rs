@@ -1,4 +1,5 @@
-//! `config/rbac`: the operator's account and its bindings, what the election and the metrics need, and roles for people.
+//! `config/rbac`: the operator's service account and its bindings, the roles for leader election and metrics, and roles
+//! for users.
 
 use serde_json::{Value, json};
 
@@ -40,8 +41,8 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
     }
 }
 
-/// The bindings of the operator's role. One that makes its own certificates needs a Secret of its namespace, and the
-/// configurations of webhooks, which are in none: then it has both a Role and a ClusterRole.
+/// Returns the bindings of the operator's role. An operator that issues its own certificates needs a Secret in its
+/// namespace and the cluster-scoped webhook configurations, so it has both a Role and a ClusterRole.
 fn manager_bindings(operator: &Operator) -> String {
     let mut scopes = vec![Scope::of(operator.namespaced)];
     if operator.manages_certificates() {
@@ -103,7 +104,7 @@ fn add_metrics(tree: &mut ConfigTree, operator: &Operator) {
     tree.resource(FOLDER, "metrics_reader_role.yaml", &reader, &[("", comment)]);
 }
 
-/// The permissions of a role for the objects of a kind.
+/// The user roles of a kind: admin, editor and viewer.
 struct Access {
     word: &'static str,
     sentence: &'static str,

@@ -1,4 +1,4 @@
-//! The webhook server: its Service and port, its network policy, and the conversion of definitions.
+//! The webhook server: its Service and port, its network policy, and the conversion stanza of definitions.
 
 use serde_json::{Value, json};
 

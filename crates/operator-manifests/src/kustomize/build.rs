@@ -1,11 +1,11 @@
-//! Rendering a kustomize tree: what `kubectl kustomize DIR` prints, as values.
+//! Renders a kustomize tree to the objects that `kubectl kustomize DIR` prints ([`build`]).
 //!
-//! The subset that operators are deployed with: resources (files and directories), components, patches (strategic and
-//! JSON 6902), namespace, name prefix and suffix, labels, annotations, images, replicas, replacements, and the
-//! configurations that tell of name references. Generators, Helm charts, remote bases and plugins are not part of it:
-//! they give [`BuildError::Unsupported`], and a caller may turn to another program.
+//! The supported subset: resources (files and directories), components, patches (strategic and JSON 6902), namespace,
+//! name prefix and suffix, labels, annotations, images, replicas, replacements, and the `nameReference` configurations.
+//! Generators, Helm charts, remote bases and plugins return [`BuildError::Unsupported`], so that a caller can use
+//! another program.
 //!
-//! The order of the transformations, and how references follow a changed name, are those of kustomize 5.
+//! The order of the transformations and the rules of name references are those of kustomize 5.
 
 use serde_json::{Map, Value};
 
@@ -14,19 +14,19 @@ use super::reference::References;
 use super::resource::Resource;
 use super::{order, patch, replacement, transform};
 
-/// The names that a kustomization may have, in the order in which they are looked for.
+/// The file names of a kustomization, in lookup order.
 pub const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// The maximum depth of nested directories; more is a cycle.
+/// The maximum nesting of directories; a deeper nesting is a cycle.
 const MAX_DEPTH: usize = 32;
 
-/// A tree cannot be rendered.
+/// A tree could not be rendered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BuildError {
-    /// A directory without a kustomization, or a file that is not there.
+    /// A directory without a kustomization, or a missing file.
     #[error("{0} does not exist")]
     Missing(String),
-    /// A file is not YAML, or its content has another form.
+    /// A file is not YAML, or its content has the wrong form.
     #[error("{path}: {reason}")]
     Invalid {
         /// The file, relative to the root.
@@ -34,7 +34,7 @@ pub enum BuildError {
         /// The problem.
         reason: String,
     },
-    /// A field of kustomize that is not part of the subset.
+    /// A field of kustomize that is not supported.
     #[error("{path} uses `{field}`, which is not supported")]
     Unsupported {
         /// The kustomization.
@@ -42,17 +42,18 @@ pub enum BuildError {
         /// The field, or the form of an entry.
         field: String,
     },
-    /// Directories that contain each other.
+    /// Directories include each other.
     #[error("{0} contains itself")]
     Circle(String),
 }
 
-/// Changes of the whole tree that are made without writing to it.
+/// Changes of the rendered tree that are not written to its files.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Images by the name that the manifests have, such as `controller`; they win over `images` of any kustomization.
+    /// Images by their name in the manifests, such as `controller`; they take precedence over `images` of any
+    /// kustomization.
     pub images: Vec<(String, String)>,
-    /// The namespace of everything.
+    /// The namespace of all objects.
     pub namespace: Option<String>,
 }
 
@@ -70,7 +71,7 @@ pub struct Overrides {
 /// ```
 ///
 /// # Errors
-/// When a file is missing or damaged, or uses what is not supported.
+/// Returns an error if a file is missing or invalid, or uses an unsupported field.
 pub fn build(
     directory: &str,
     read: &dyn Fn(&str) -> Option<String>,
@@ -89,7 +90,7 @@ pub fn build(
         .collect())
 }
 
-/// Replaces the images of pods in objects that are rendered already; names as in [`Overrides::images`].
+/// Replaces the images of pods in rendered objects; the names are those of [`Overrides::images`].
 pub fn set_images(objects: &mut [Value], images: &[(String, String)]) {
     let rules: Vec<ImageRule> = images.iter().map(ImageRule::of).collect();
     let mut resources: Vec<Resource> = objects.iter().cloned().map(Resource::new).collect();
@@ -99,7 +100,7 @@ pub fn set_images(objects: &mut [Value], images: &[(String, String)]) {
     }
 }
 
-/// The objects of a directory and everything below, and how they refer to each other.
+/// The objects of a directory and of everything it includes, and the references between them.
 #[derive(Default)]
 struct Layer {
     resources: Vec<Resource>,
@@ -111,7 +112,7 @@ struct Builder<'a> {
     overrides: &'a Overrides,
 }
 
-/// Tells whether an entry names a file rather than a directory; `read` cannot.
+/// Returns true if an entry names a file; `read` cannot tell files from directories.
 fn is_file_name(path: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end))
 }
@@ -175,7 +176,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A component changes what is there already, in place of bringing a layer of its own.
+    /// A component changes the existing objects instead of adding its own layer.
     fn component(&self, layer: &mut Layer, directory: &str, depth: usize) -> Result<(), BuildError> {
         let (path, kustomization) = self.kustomization(directory, depth)?;
         self.accumulate(layer, directory, &path, &kustomization.resources, depth)?;
@@ -260,7 +261,7 @@ pub(super) fn invalid(path: &str, reason: impl Into<String>) -> BuildError {
     }
 }
 
-/// The documents of a YAML file; empty ones are left out. Only `true` and `false` are booleans, as in kustomize.
+/// Returns the documents of a YAML file without the empty ones. Only `true` and `false` are booleans, as in kustomize.
 pub(super) fn documents(path: &str, text: &str) -> Result<Vec<Value>, BuildError> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
@@ -305,7 +306,7 @@ fn resources_of(path: &str, text: &str) -> Result<Vec<Resource>, BuildError> {
     Ok(resources)
 }
 
-/// `entry` seen from `directory`: without `.` and `..`.
+/// Resolves `entry` relative to `directory`, without `.` and `..`.
 pub(super) fn normalized(directory: &str, entry: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in directory.split('/').chain(entry.split('/')) {
@@ -320,7 +321,7 @@ pub(super) fn normalized(directory: &str, entry: &str) -> String {
     parts.join("/")
 }
 
-/// The map at a key, made if it is not there; `None` if something else is there.
+/// Returns the map at a key, created if missing; `None` if the key holds another type.
 pub(super) fn map_at<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
     let slot = value.as_object_mut()?.entry(key).or_insert(Value::Null);
     if slot.is_null() {
@@ -329,7 +330,7 @@ pub(super) fn map_at<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<
     slot.as_object_mut()
 }
 
-/// Calls `visit` with every value at `path` (keys with `/` between; lists are walked through), if it is there.
+/// Calls `visit` with every value at `path` (keys separated by `/`; lists are descended into).
 pub(super) fn visit(value: &mut Value, path: &[&str], visitor: &mut dyn FnMut(&mut Value)) {
     if let Value::Array(items) = value {
         for item in items {

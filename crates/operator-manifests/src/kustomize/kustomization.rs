@@ -1,4 +1,4 @@
-//! A `kustomization.yaml`, read; fields that are not known are refused by name.
+//! A parsed `kustomization.yaml`; unknown fields are rejected by name.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::build::{BuildError, documents, invalid};
 use super::replacement::Replacement;
 
-/// A parsed kustomization.
+/// The content of a kustomization.
 #[derive(Debug, Default)]
 pub(super) struct Kustomization {
     pub(super) resources: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Kustomization {
     pub(super) replacements: Vec<Entry<Replacement>>,
 }
 
-/// Something that is written here, or in a file that is named here.
+/// A patch that is inline or in a named file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Entry<T> {
     Inline(T),
@@ -39,7 +39,7 @@ pub(super) struct PatchRule {
     pub(super) target: Option<Selector>,
 }
 
-/// Which objects are meant; texts are regular expressions for the whole value where kustomize takes them so.
+/// A selector of objects; texts are regular expressions for the whole value where kustomize treats them so.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Selector {
@@ -78,7 +78,7 @@ pub(super) struct ImageRule {
     pub(super) digest: Option<String>,
 }
 
-/// A tag is often written like a number.
+/// A tag that may be written as a number.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
 pub(super) enum Scalar {
@@ -92,7 +92,7 @@ struct RawPatch {
     path: Option<String>,
     patch: Option<String>,
     target: Option<Selector>,
-    // Accepted: what they allow is not forbidden here.
+    // Accepted and ignored: nothing here forbids what these options allow.
     #[serde(default, rename = "options")]
     _options: Option<Value>,
 }
@@ -100,7 +100,7 @@ struct RawPatch {
 // === impl ImageRule ===
 
 impl ImageRule {
-    /// The rule that puts an image in the place of every image of a name.
+    /// Returns the rule that puts an image in the place of every image of a name.
     pub(super) fn of((name, image): &(String, String)) -> Self {
         let (repository, digest) = match image.split_once('@') {
             Some((repository, digest)) => (repository, Some(digest.to_owned())),
@@ -116,7 +116,7 @@ impl ImageRule {
     }
 }
 
-/// The repository and the tag of an image without digest; a colon in front of a slash is a port.
+/// Returns the repository and the tag of an image without digest; a colon before a slash is a port.
 pub(super) fn split_tag(image: &str) -> (&str, Option<&str>) {
     match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),

@@ -1,4 +1,4 @@
-//! The order in which objects are created: what others need comes first.
+//! The creation order of objects: dependencies come first.
 
 use serde_json::Value;
 
@@ -34,10 +34,10 @@ const SECOND: [&str; 8] = [
     "PodDisruptionBudget",
 ];
 
-/// Kinds that come last: they would act on the objects of this very tree.
+/// Kinds that come last, because they affect the objects of the same tree.
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// Kinds of Kubernetes without a namespace; kinds that are not known live in namespaces.
+/// Cluster-scoped kinds of Kubernetes; unknown kinds are namespace-scoped.
 const CLUSTER_SCOPED: [&str; 27] = [
     "APIService",
     "CSIDriver",
@@ -72,7 +72,7 @@ pub(super) fn is_cluster_scoped(kind: &str) -> bool {
     CLUSTER_SCOPED.contains(&kind)
 }
 
-/// The place of a kind among all: smaller is created earlier, and deleted later.
+/// Returns the place of a kind among all: smaller is created earlier, and deleted later.
 pub fn rank(kind: &str) -> usize {
     let place = |kinds: &[&str]| kinds.iter().position(|there| *there == kind);
     match (place(&FIRST), place(&SECOND), place(&LAST)) {
@@ -83,12 +83,12 @@ pub fn rank(kind: &str) -> usize {
     }
 }
 
-/// By kind, then by group, version, namespace and name.
+/// Compares by kind, then by group, version, namespace and name.
 pub(super) fn sort(resources: &mut [Resource]) {
     resources.sort_by_cached_key(|resource| key(&resource.value));
 }
 
-/// Puts objects into the order in which they are created.
+/// Sorts objects in creation order.
 pub fn sort_objects(objects: &mut [Value]) {
     objects.sort_by_cached_key(key);
 }

@@ -1,4 +1,4 @@
-//! Patches of a kustomization: strategic merges and JSON 6902, on the objects that they are for.
+//! Patches of a kustomization: strategic merges and JSON 6902 on their target objects.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::build::{BuildError, documents, invalid};
 use super::kustomization::Selector;
 use super::resource::Resource;
 
-/// Lists that are merged item by item, and the keys that say which item is which; other lists are replaced.
+/// Lists that are merged by item, with their merge keys; other lists are replaced.
 const MERGE_KEYS: [(&str, &[&str]); 19] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
@@ -29,7 +29,7 @@ const MERGE_KEYS: [(&str, &[&str]); 19] = [
     ("addresses", &["ip"]),
 ];
 
-/// Applies the patches in a text; without a target they name their object themselves.
+/// Applies the patches in a text; a patch without a target names its object itself.
 pub(super) fn apply(
     path: &str,
     resources: &mut Vec<Resource>,
@@ -93,7 +93,7 @@ fn merge_into(
     }
     for resource in resources.iter_mut().filter(|resource| is_for(resource)) {
         let mut patch = patch.clone();
-        // The name of the object is not a change.
+        // The fields that identify the object are not changed.
         if let Some(patch) = patch.as_object_mut() {
             patch.remove("apiVersion");
             patch.remove("kind");
@@ -107,7 +107,7 @@ fn merge_into(
     Ok(())
 }
 
-/// A strategic merge of `patch` into `value`.
+/// Applies `patch` to `value` as a strategic merge.
 fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *value = patch.clone();
@@ -165,7 +165,7 @@ fn merge_list(name: &str, list: &mut Value, changes: &[Value]) {
         *list = Value::Array(kept.cloned().collect());
         return;
     };
-    // Items of the patch come first, in its order, as kustomize has them.
+    // Items of the patch come first, in its order, as in kustomize.
     let mut merged = Vec::new();
     for change in changes {
         let is_same = |item: &Value| item.get(*key).is_some() && item.get(*key) == change.get(*key);
@@ -186,7 +186,7 @@ pub(super) struct Matcher {
     annotations: Vec<Requirement>,
 }
 
-/// One part of a label selector: a key, and the values that it may have.
+/// One requirement of a label selector: a key and its allowed values.
 struct Requirement {
     key: String,
     values: Option<Vec<String>>,
@@ -247,7 +247,7 @@ fn holds(requirements: &[Requirement], resource: &Resource, field: &str) -> bool
     })
 }
 
-/// `a=b,c!=d,e,!f`; sets of values are written as in `a in (b, c)`.
+/// Parses `a=b,c!=d,e,!f`; sets of values are written as `a in (b, c)`.
 fn requirements(selector: Option<&str>) -> Vec<Requirement> {
     let mut parts = Vec::new();
     let mut depth = 0_i32;

@@ -1,4 +1,4 @@
-//! Finds a top-level list in the text of a YAML document, and edits it there.
+//! The location of a top-level list in the text of a YAML document, and the edits there.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::{EditError, one_line};
 use crate::render;
 
-/// The place of a list; all positions are in bytes.
+/// The location of a list; all positions are in bytes.
 #[derive(Debug)]
 pub(super) enum Place {
     /// The document has no such key.
     Absent,
-    /// The key has no value, or an empty list, which lies here.
+    /// The key has no value, or an empty list at this position.
     Empty(Range<usize>),
-    /// One item a line or more, each from its first to its last character without the dash.
+    /// One item on one or more lines, each from its first to its last character without the dash.
     Block { key: usize, items: Vec<Range<usize>> },
     /// `[a, b]`: the items, and the closing bracket.
     Flow { items: Vec<Range<usize>>, end: usize },
@@ -36,21 +36,21 @@ pub(super) fn find(text: &str, key: &str) -> Result<Place, EditError> {
     Ok(Place::Absent)
 }
 
-/// The bytes of an event, without the line breaks that belong to a block scalar.
+/// Returns the bytes of an event, without the line breaks that belong to a block scalar.
 fn range(text: &str, span: Span) -> Range<usize> {
     let bytes = span.byte_range().unwrap_or_default();
     let content = text.get(bytes.clone()).unwrap_or_default().trim_end();
     bytes.start..bytes.start + content.len()
 }
 
-/// The state of a walk through the events of a document.
+/// The state while the events of a document are read.
 struct Walk<'a> {
     key: &'a str,
-    /// The styles of the collections that are open.
+    /// The styles of the open collections.
     open: Vec<StructureStyle>,
     /// True if the next node of the root mapping is a key.
     at_key: bool,
-    /// The offset of the requested key, once found.
+    /// The start of the wanted key, once it was found.
     found: Option<usize>,
     items: Vec<Range<usize>>,
     list: Option<Range<usize>>,
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Text that belongs to the list: a new item, or more of the last one.
+    /// Text that belongs to the list: a new item, or a continuation of the last one.
     fn touch(&mut self, at: Range<usize>, is_new: bool) {
         if self.list.is_none() {
             return;
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
 // === impl Place ===
 
 impl Place {
-    /// The text with one more entry; `None` where the place does not allow it.
+    /// Returns the text with one more entry; `None` if the form of the list does not allow it.
     pub(super) fn add(self, text: &str, key: &str, entry: &Value) -> Option<String> {
         match self {
             Place::Absent => Some(format!("{}{key}:\n{}", ended(text), item(entry, ""))),
@@ -175,7 +175,7 @@ impl Place {
         }
     }
 
-    /// The text without the item at `index`; without the list if it was the only one.
+    /// Returns the text without the item at `index`; without the list if it was the only one.
     pub(super) fn remove(self, text: &str, index: usize) -> Option<String> {
         match self {
             Place::Block { key, items } => {
@@ -200,20 +200,20 @@ impl Place {
     }
 }
 
-/// An item of a block list, each of its lines with the indent.
+/// Returns an item of a block list, each of its lines with the indent.
 fn item(entry: &Value, indent: &str) -> String {
     let list = render::yaml(&Value::Array(vec![entry.clone()]));
     list.lines().map(|line| format!("{indent}{line}\n")).collect()
 }
 
-/// Returns the indentation of the list whose key is at `key`: only comments are between the two.
+/// Returns the text before the dashes of the list whose key is at `key`; only comments may be between the two.
 fn indent_of_list(text: &str, key: usize) -> Option<&str> {
     let below = text.get(line_end(text, key)..)?;
     let first = below.lines().find(|line| line.trim_start().starts_with('-'))?;
     first.get(..first.find('-')?)
 }
 
-/// The start of the line with the dash of an item: the nearest above with a dash behind this indent.
+/// Returns the start of the line with the dash of an item: the nearest one above with a dash after this indent.
 fn dash_line(text: &str, indent: &str, item: usize) -> Option<usize> {
     let opening = format!("{indent}-");
     let mut line = line_start(text, item);
@@ -228,7 +228,7 @@ fn line_start(text: &str, at: usize) -> usize {
     before.rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// The start of the line behind the one that has the byte.
+/// Returns the start of the line after the one that contains the byte.
 fn line_end(text: &str, at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     rest.find('\n').map_or(text.len(), |newline| at + newline + 1)
@@ -248,7 +248,7 @@ fn without(text: &str, cut: Range<usize>) -> Option<String> {
     Some(format!("{}{}", text.get(..cut.start)?, text.get(cut.end..)?))
 }
 
-/// The text with a line break at its end, unless it is empty.
+/// Adds a line break at the end of a non-empty text.
 fn ended(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') {
         text.to_owned()

@@ -1,4 +1,4 @@
-//! References by name, which follow when the object that they name is renamed or moved.
+//! References by name, which are updated when their object is renamed or moved.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use super::build::{BuildError, documents, invalid, visit};
 use super::resource::Resource;
 use super::transform::template_path;
 
-/// References between objects: the kind of the target, the kind of the referrer, and the path of the name.
+/// The name references: the referenced kind, the referring kind, and the path of the name.
 ///
-/// A path that ends in a mapping with `name` (and perhaps `namespace`) is written without them and with a `/` at its end.
+/// A path to a mapping with `name` (and perhaps `namespace`) is written without them and with a trailing `/`.
 const BUILT_IN: [(&str, &str, &str); 24] = [
     ("Role", "RoleBinding", "roleRef/"),
     ("ClusterRole", "RoleBinding", "roleRef/"),
@@ -61,7 +61,7 @@ const BUILT_IN: [(&str, &str, &str); 24] = [
     ("PriorityClass", "Pod", "spec/priorityClassName"),
 ];
 
-/// The same for everything that has pods, below their `spec`.
+/// The same for every kind with pods, relative to the pod's `spec`.
 const IN_PODS: [(&str, &str); 19] = [
     ("ServiceAccount", "serviceAccountName"),
     (
@@ -90,17 +90,17 @@ const IN_PODS: [(&str, &str); 19] = [
     ),
 ];
 
-/// References beyond those of Kubernetes' own kinds, out of `configurations`.
+/// Additional references from `configurations`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct References {
     names: Vec<Field>,
     namespaces: Vec<Field>,
 }
 
-/// One place in the objects of one kind.
+/// One reference field of one kind.
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
-    /// The kind that is named; empty for a namespace.
+    /// The referenced kind; empty for a namespace.
     target: String,
     kind: String,
     group: Option<String>,
@@ -114,7 +114,7 @@ struct Configuration {
     name_reference: Vec<NameReference>,
     #[serde(default)]
     namespace: Vec<FieldSpec>,
-    // For variables, which are gone from kustomize.
+    // For variables, which kustomize has removed.
     #[serde(default, rename = "varReference")]
     _var_reference: Value,
 }
@@ -183,7 +183,7 @@ impl References {
         }
     }
 
-    /// Lets every reference follow the object that it names.
+    /// Updates every reference to the object that it names.
     pub(super) fn resolve(&self, resources: &mut [Resource]) -> Result<(), BuildError> {
         let all = resources.to_vec();
         for resource in resources {
@@ -259,7 +259,7 @@ impl Field {
     }
 }
 
-/// A mapping with a name, and perhaps a kind and a namespace: `roleRef`, a subject, a service.
+/// Updates a mapping with a name, and perhaps a kind and a namespace: `roleRef`, a subject, a service.
 fn follow_object(all: &[Resource], target: &str, at: &mut Value) -> Result<(), String> {
     if at.get("kind").is_some_and(|kind| kind != target) {
         return Ok(());
@@ -288,7 +288,7 @@ fn follow_name(all: &[Resource], target: &str, namespace: &str, at: &mut Value) 
     Ok(())
 }
 
-/// The object of a kind that has or had a name; those of the namespace are preferred.
+/// Returns the object of a kind that has or had a name; one in the same namespace is preferred.
 fn find<'a>(
     all: &'a [Resource],
     kind: &str,

@@ -1,4 +1,4 @@
-//! Replacements: a value of one object, written into others.
+//! Replacements: copy a value of one object into others.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -109,7 +109,7 @@ pub(super) fn apply(path: &str, resources: &mut [Resource], rule: &Replacement) 
     Ok(())
 }
 
-/// Without paths it is the name.
+/// The default field path is the name.
 fn paths_of(paths: &[String]) -> Vec<&str> {
     if paths.is_empty() {
         return vec!["metadata.name"];
@@ -189,7 +189,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// The keys of a path: dots separate, `\.` is a dot, and brackets hold a key or `name=value` as a whole.
+/// Returns the keys of a path: dots separate, `\.` is a dot, and brackets hold a key or `name=value` as a whole.
 fn keys(path: &str) -> Vec<String> {
     let mut keys = Vec::new();
     let mut key = String::new();
@@ -224,7 +224,7 @@ fn keys(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// `[name=value]`, as its two sides.
+/// Returns the two sides of `[name=value]`.
 fn predicate(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix('[')?.strip_suffix(']')?.split_once('=')
 }

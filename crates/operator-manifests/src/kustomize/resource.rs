@@ -1,4 +1,4 @@
-//! An object on its way through a tree, with the names that it has had.
+//! An object while a tree is rendered, with its current and previous names.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::order::is_cluster_scoped;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Resource {
     pub(super) value: Value,
-    /// Name and namespace before each change, the first ones first.
+    /// Name and namespace before each change, oldest first.
     before: Vec<(String, String)>,
 }
 
@@ -25,7 +25,7 @@ impl Resource {
         self.text("/kind")
     }
 
-    /// The group; empty for the core group.
+    /// Returns the group; empty for the core group.
     pub(super) fn group(&self) -> &str {
         let api_version = self.text("/apiVersion");
         api_version.split_once('/').map_or("", |(group, _)| group)
@@ -69,13 +69,13 @@ impl Resource {
         format!("{} {:?}", self.kind(), self.name())
     }
 
-    /// Every name that the object has or had, the newest first.
+    /// Returns the current and all previous names of the object, newest first.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let before = self.before.iter().rev().map(|(name, _)| name.as_str());
         std::iter::once(self.name()).chain(before)
     }
 
-    /// Every namespace that the object has or had, the newest first.
+    /// Returns the current and all previous namespaces of the object, newest first.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
         let before = self.before.iter().rev().map(|(_, namespace)| namespace.as_str());
         std::iter::once(self.namespace()).chain(before)

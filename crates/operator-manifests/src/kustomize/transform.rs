@@ -9,10 +9,10 @@ use super::kustomization::{ImageRule, LabelRule, ReplicaRule, split_tag};
 use super::reference::References;
 use super::resource::Resource;
 
-/// Kinds whose name means something outside, so that no prefix goes in front of it.
+/// Kinds whose name has a meaning outside the tree, so that it gets no prefix.
 const KEEP_NAME: [&str; 3] = ["CustomResourceDefinition", "APIService", "Namespace"];
 
-/// The paths of the pod template of each kind.
+/// The paths of pod templates by kind.
 const TEMPLATES: [(&str, &[&str]); 8] = [
     ("Pod", &[]),
     ("Deployment", &["spec", "template"]),
@@ -38,7 +38,7 @@ pub(super) fn namespace(resources: &mut [Resource], namespace: &str, references:
         }
         if ["RoleBinding", "ClusterRoleBinding"].contains(&resource.kind()) {
             visit(&mut resource.value, &["subjects"], &mut |subject| {
-                // The account that every namespace has.
+                // The default service account exists in every namespace.
                 if subject["kind"] == "ServiceAccount" && subject["name"] == "default" {
                     subject["namespace"] = json!(namespace);
                 }
@@ -80,7 +80,7 @@ fn selectors(value: &mut Value, kind: &str, pairs: &BTreeMap<String, String>) {
             add_pairs(value, &["spec", "selector"], "matchLabels", pairs);
         }
         "NetworkPolicy" => {
-            // Only a selector that selects: an empty one is for every pod.
+            // An empty selector matches all pods and is not extended.
             visit(value, &["spec", "podSelector", "matchLabels"], &mut |labels| {
                 for (key, text) in pairs {
                     labels[key.as_str()] = json!(text);
@@ -173,7 +173,7 @@ pub(super) fn images(resources: &mut [Resource], rules: &[ImageRule]) {
     }
 }
 
-/// The image after a rule; `None` if the rule is for another.
+/// Returns the image after a rule; `None` if the rule is for another image.
 fn replaced(image: &str, rule: &ImageRule) -> Option<String> {
     let (rest, digest) = match image.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),

@@ -1,6 +1,6 @@
-//! Compares permissions with their use: finds requests that no rule grants, and rules that no request needed.
+//! Compares permissions with their use: requests that no rule grants, and rules that no request needed.
 //!
-//! Knows no file: requests come from records of tests, rules from the operator.
+//! Requests come from the audit records of tests, rules from the operator.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Rule;
 
-/// A request to the API server, with the attributes that authorization looks at.
+/// A request to the API server with its authorization attributes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AccessRequest {
@@ -23,13 +23,13 @@ pub struct AccessRequest {
     /// The subresource, such as `status`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subresource: String,
-    /// The namespace; empty for a request about all of them, or about what is in none.
+    /// The namespace; empty for a request about all namespaces or about a cluster-scoped resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// The name of the object; empty for a list.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The path of a non-resource URL, such as `/metrics`.
+    /// The path of a non-resource request, such as `/metrics`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
 }
@@ -47,19 +47,19 @@ pub struct Unused {
     pub verbs: Vec<String>,
 }
 
-/// Permissions of every authenticated user (`system:basic-user`).
+/// The requests that every authenticated user may send (`system:basic-user`).
 const EVERYBODY: [(&str, &str); 3] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
-/// Permissions that OLM grants to the operators that it installs.
+/// The permissions that OLM grants to the operators it installs.
 const OLM: (&str, &str) = ("operators.coreos.com", "operatorconditions");
-/// Reading: an informer lists, watches, or both, as the server can.
+/// The reading verbs: an informer lists, watches, or both, depending on the server.
 const READING: [&str; 3] = ["get", "list", "watch"];
 
-/// The requests that no rule grants, sorted, each verb and resource once. Rules of a Role in `own_namespace` grant
-/// requests in every namespace: tests run the operator in another one.
+/// Returns the requests that no rule grants, sorted and without duplicates. Rules of a Role in `own_namespace` grant
+/// requests in every namespace, because tests run the operator in another namespace.
 ///
 /// ```
 /// use operator_manifests::rbac::{Rule, check::{AccessRequest, missing}};
@@ -74,8 +74,9 @@ pub fn missing(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str)
     open.into_iter().collect()
 }
 
-/// Returns the parts of the rules that no request needed, by rule, group and resource. Of the verbs that read, one stands for all; the
-/// subresource `finalizers` is never requested, since servers check it themselves.
+/// Returns the parts of the rules that no request needed, by rule, group and resource. One used reading verb counts for
+/// all reading verbs. The subresource `finalizers` is never requested, because the API server checks that permission
+/// itself.
 pub fn unused(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str) -> Vec<Unused> {
     let mut all = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -128,7 +129,7 @@ fn is_free(requested: &AccessRequest) -> bool {
 // === impl AccessRequest ===
 
 impl AccessRequest {
-    /// Returns the resource with its subresource, as rules write it, or the path of a non-resource URL.
+    /// Returns the resource with its subresource as rules write it, or the path of a non-resource request.
     pub fn target(&self) -> String {
         match (self.subresource.as_str(), self.resource.as_str()) {
             (_, "") => self.path.clone(),
@@ -163,7 +164,7 @@ impl Rule {
             Some(namespace) if namespace == own_namespace => !requested.namespace.is_empty(),
             Some(namespace) => namespace == requested.namespace,
         };
-        // A request that creates has no name yet that could be compared.
+        // A create request has no name to compare.
         let named = self.resource_names.is_empty() || self.resource_names.contains(&requested.name);
         in_scope && named && self.grants_group(&requested.group) && self.grants_resource(requested)
     }
@@ -190,7 +191,7 @@ impl Rule {
         })
     }
 
-    /// The rule, by group and resource, or by URL.
+    /// Returns the rule, by group and resource, or by URL.
     fn parts(&self) -> Vec<Self> {
         let of_groups = self.api_groups.iter().flat_map(|group| {
             self.resources.iter().map(|resource| Self {

@@ -1,36 +1,36 @@
-//! `+kubebuilder:rbac` markers: permissions in comments, as Go operators write them.
+//! `+kubebuilder:rbac` markers: permissions in comments of Go operators.
 //!
-//! The grammar is that of controller-gen: `+kubebuilder:rbac:` and arguments with commas between, lists with `;` between,
-//! values bare, in quotes or in backquotes.
+//! The grammar is that of controller-gen: `+kubebuilder:rbac:` and comma-separated arguments; the values of a list are
+//! separated by `;`, and a value may be bare, quoted or backquoted.
 
 use super::Rule;
 
 /// The prefix of a marker.
 pub const PREFIX: &str = "+kubebuilder:rbac:";
 
-/// A marker that says nothing that can be granted.
+/// An invalid marker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MarkerError {
     /// An argument is not `name=value`.
     #[error("`{0}` is not an argument: write NAME=VALUE, and values with commas in quotes")]
     NoValue(String),
-    /// Nobody knows the argument.
+    /// The argument is unknown.
     #[error(
         "unknown argument `{0}`; known are groups, resources, verbs, resourceNames, urls, namespace and roleName"
     )]
     Unknown(String),
-    /// The same argument comes twice.
+    /// The argument occurs twice.
     #[error("duplicate argument `{0}`")]
     Twice(String),
-    /// A required part of a rule is missing.
+    /// A required argument is missing.
     #[error("a rule needs verbs, and either groups and resources or urls")]
     Incomplete,
-    /// A quoted value does not end.
+    /// A quoted value is not terminated.
     #[error("the value of `{0}` has no closing quote")]
     Open(String),
 }
 
-/// Parses the rule of a comment line; `None` if the line is not such a marker.
+/// Returns the rule of a comment line; `None` if the line is not an RBAC marker.
 ///
 /// ```
 /// use operator_manifests::rbac::marker;
@@ -72,12 +72,12 @@ fn rule(text: &str) -> Result<Rule, MarkerError> {
     }
 }
 
-/// The text up to the next comma.
+/// Returns the text up to the next comma.
 fn argument(text: &str) -> String {
     text.split(',').next().unwrap_or_default().trim().to_owned()
 }
 
-/// A value and what follows the comma behind it.
+/// Returns a value and the text after the comma that follows it.
 fn value<'a>(name: &str, text: &'a str) -> Result<(&'a str, &'a str), MarkerError> {
     let text = text.trim_start();
     for quote in ['"', '`'] {

@@ -145,7 +145,7 @@ struct Directory {
 }
 
 enum Failure {
-    /// Objects are missing, but a bundle was made.
+    /// Objects are missing, but a bundle was loaded.
     Partial(LoadError),
     /// No bundle was made.
     Nothing(LoadError),

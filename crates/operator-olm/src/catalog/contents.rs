@@ -7,7 +7,7 @@ use super::{Bundle, property};
 /// Returns the objects of a bundle, from its `olm.bundle.object` properties; none if the bundle is in an image.
 ///
 /// # Errors
-/// If a property is not the base64 of a JSON object.
+/// Returns an error if a property is not the base64 of a JSON object.
 pub fn objects(bundle: &Bundle) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
     for property in &bundle.properties {

@@ -1,4 +1,4 @@
-//! Files of a catalog to values.
+//! Loads the files of a catalog.
 
 use apimachinery::{go, yaml};
 use serde_json::Value;

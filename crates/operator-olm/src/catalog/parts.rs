@@ -13,7 +13,7 @@ const PART_MAX: usize = 700 << 10;
 /// Returns a catalog as gzipped YAML streams, each small enough for a ConfigMap if no document is larger.
 ///
 /// # Errors
-/// If the compression fails.
+/// Returns an error if the compression fails.
 pub fn parts(catalog: &Catalog) -> std::io::Result<Vec<Vec<u8>>> {
     let mut parts = Vec::new();
     let mut text = String::new();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GenerateError, shapes};
 use crate::validator::SUPPORTED;
 
-/// Supported kinds that are not copied as they are, by their group: see [`Objects::add`].
+/// Supported kinds that are not copied unchanged, by their group: see [`Objects::add`].
 const PARTS: [&str; 7] = [
     "CustomResourceDefinition",
     "Service",
@@ -37,7 +37,7 @@ pub(super) struct Objects {
     pub(super) examples: Vec<Value>,
     pub(super) scorecard: Option<Value>,
     pub(super) others: Vec<Value>,
-    /// `Kind name` of objects that are in no part of a bundle.
+    /// `Kind name` of objects that no part of a bundle contains.
     pub(super) dropped: Vec<String>,
 }
 

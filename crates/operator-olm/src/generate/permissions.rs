@@ -1,4 +1,4 @@
-//! Roles and bindings: the permissions of the operator, and the objects that belong to others.
+//! Roles and bindings: the permissions of the operator, and the objects of other accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(super) struct Split {
     pub(super) permissions: Vec<Value>,
     /// Entries of `clusterPermissions`, by service account.
     pub(super) cluster_permissions: Vec<Value>,
-    /// Objects that are no part of the ClusterServiceVersion.
+    /// Objects that are not part of the ClusterServiceVersion.
     pub(super) rest: Vec<Value>,
 }
 
@@ -95,7 +95,7 @@ fn reference(binding: &Value) -> Option<(&str, &str)> {
     accepted.then_some((kind(reference), name))
 }
 
-/// Adds the rules of a binding to its accounts; returns the binding if it has subjects of others.
+/// Adds the rules of a binding to its accounts; returns the binding if it has other subjects.
 fn apply<'a>(
     binding: &'a Value,
     accounts: &BTreeSet<&str>,

@@ -214,7 +214,7 @@ const BASE: &[Field] = &[
     ("spec", One(&[("displayName", Text), ("replaces", Text)])),
 ];
 
-/// Checks the types of the fields of an object, if its kind is one that is read.
+/// Checks the types of the fields of an object, if its kind is decoded.
 pub(super) fn check(object: &Value) -> Result<(), String> {
     let (name, fields) = match kind(object) {
         "Deployment" => ("Deployment", DEPLOYMENT),

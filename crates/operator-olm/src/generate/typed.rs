@@ -45,7 +45,7 @@ pub(super) fn complete_deployment(spec: &mut Value) {
     }
 }
 
-/// Completes a manifest of a kind that the Go program reads into a type.
+/// Completes a manifest of a kind that the Go program decodes into a type.
 pub(super) fn complete_manifest(object: &mut Value) {
     match kind(object) {
         "CustomResourceDefinition" => {

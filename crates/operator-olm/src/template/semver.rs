@@ -250,7 +250,7 @@ impl Processed {
                         Stream::Minor => format!("{stability}-v{}.{}", version.major, version.minor),
                     };
                     if !channels.contains_key(&name) {
-                        // The lowest version of a channel stands for it.
+                        // The lowest version of a channel represents it.
                         let weight = (rank, version, *stream == template.preference, *stream);
                         if default.as_ref().is_none_or(|(best, _)| weight > *best) {
                             default = Some((weight, name.clone()));

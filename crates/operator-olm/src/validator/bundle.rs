@@ -113,7 +113,8 @@ fn service_accounts(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// The Go program loads the manifests without their labels, so it never knows the package and refuses every release.
+/// The Go program loads the manifests without their labels, so the package is never known and every release is
+/// rejected.
 fn release(bundle: &Bundle, findings: &mut Findings) {
     let release = bundle.csv_at("/spec/release").and_then(Value::as_str);
     let Some(release) = release.filter(|release| !release.is_empty()) else {

@@ -1,4 +1,4 @@
-//! `community`: bundles with APIs that OpenShift 4.9 no longer serves must say so.
+//! `community`: bundles with APIs that OpenShift 4.9 no longer serves must declare it.
 
 use serde_json::Value;
 

@@ -61,7 +61,8 @@ fn pointer(field: &str) -> String {
     pointer
 }
 
-/// Converts a definition of v1beta1 as the API server does. Unknown fields are preserved unless it says otherwise.
+/// Converts a definition of v1beta1 as the API server does. Unknown fields are preserved unless the definition disables
+/// it.
 pub(crate) fn converted(old: &Value) -> Value {
     let mut new = old.clone();
     if let Some(new) = new.as_object_mut() {

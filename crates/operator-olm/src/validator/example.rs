@@ -9,7 +9,7 @@ pub(crate) enum Examples {
     Objects(Vec<Value>),
     /// The text is not JSON: the number of bytes up to the invalid character, and Go's message.
     Syntax(usize, String),
-    /// The JSON is not a list of objects with a kind: Go's message, and the value.
+    /// The JSON is not a list of objects with a kind: Go's message, and the value that causes it.
     Type(String),
 }
 

@@ -253,7 +253,7 @@ fn declare_semver_compare(expression: &mut Expr) {
             args.iter_mut().for_each(declare_semver_compare);
             if function == "semver_compare" && target.is_none() && args.len() == 2 {
                 "size".clone_into(function);
-                // The list takes the place of the call's first argument, whose parts keep their numbers.
+                // The list replaces the call's first argument, whose parts keep their numbers.
                 let items: Vec<(Expr, bool)> = args.drain(..).map(|arg| (arg, false)).collect();
                 args.push(Expr {
                     id: u32::MAX - expression.id,

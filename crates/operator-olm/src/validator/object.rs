@@ -1,4 +1,4 @@
-//! `object`: objects that would hurt a cluster. The library of the Go programs has it; their commands do not run it.
+//! `object`: objects that would damage a cluster. The library of the Go programs has it; their commands do not run it.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `olmv1`: whether OLM v1 accepts the bundle.
+//! `olmv1`: checks that OLM v1 accepts the bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,7 +185,7 @@ fn check_webhooks(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// The rules of a webhook that OLM refuses.
+/// Returns the rules of a webhook that OLM refuses.
 fn forbidden(webhook: &Value) -> Vec<String> {
     let name = quote(text(webhook, "/generateName"));
     let mut details = Vec::new();
@@ -230,7 +230,7 @@ fn check_objects(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// The supported install modes.
+/// Returns the supported install modes.
 fn supported(bundle: &Bundle) -> Vec<&str> {
     let modes = bundle.csv_list("/spec/installModes").iter();
     modes

@@ -1,4 +1,4 @@
-//! `operatorhubv2`: what OperatorHub.io shows of an operator.
+//! `operatorhubv2`: the data that OperatorHub.io shows of an operator.
 
 use apimachinery::go::url;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub(super) fn validate(bundle: &Bundle, options: &Options) -> Vec<Finding> {
     findings.list
 }
 
-/// The validator `operatorhub`, which three others replace.
+/// Returns the validator `operatorhub`, which three others replace.
 pub(super) fn deprecated(bundle: &Bundle, options: &Options) -> Vec<Finding> {
     let mut findings = Findings::new("operatorhub");
     let detail = "The \"operatorhub\" validator is deprecated; for equivalent validation use \"operatorhub/v2\", \"standardcapabilities\" and \"standardcategories\" validators";
@@ -110,7 +110,7 @@ fn check_address(text: &str) -> Result<(), String> {
     }
     let is_literal = host.starts_with('[') && host.ends_with(']');
     if !is_dotted(host) && !is_literal {
-        // The Go parser reads text without `user@host` as a name and looks for the address after it.
+        // The Go parser reads anything but `user@host` as a name and looks for the address after it.
         return fail("missing '@' or angle-addr");
     }
     Ok(())

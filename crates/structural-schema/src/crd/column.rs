@@ -90,8 +90,8 @@ pub(super) fn validate_subresources(subresources: Option<&Value>, path: &Path, e
     }
 }
 
-/// The errors of selectable fields, given the schema that stands beside them in the server's internal form, or why
-/// there must be one.
+/// Returns the errors of selectable fields. Takes the schema beside them in the server's internal form, or the reason
+/// why one is required.
 pub(super) fn validate_selectable_fields(
     version: &Value,
     schema: Option<&Value>,

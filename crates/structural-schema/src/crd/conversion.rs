@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{enumeration, text_at};
 
-/// The errors of the stanza; `check_bundle` when a certificate that cannot be read is refused.
+/// Returns the errors of the stanza; `check_bundle` is true if an invalid certificate is rejected.
 pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Path, errors: &mut Vec<Error>) {
     let Some(conversion) = conversion.filter(|conversion| !conversion.is_null()) else {
         return;
@@ -63,7 +63,7 @@ fn validate_client(client: &Value, path: &Path, errors: &mut Vec<Error>) {
 
 /// Returns true if a certificate bundle cannot be read.
 pub(super) fn is_bad_bundle(bundle: &str) -> bool {
-    // `LS0tLS1CRUdJTi` is `-----BEGIN` in base64: whether the certificates are good shows when the hook is called.
+    // `LS0tLS1CRUdJTi` is `-----BEGIN` in base64: the certificates are only checked when the webhook is called.
     !bundle.is_empty() && !bundle.contains("LS0tLS1CRUdJTi")
 }
 
@@ -110,7 +110,7 @@ fn validate_url(text: &str, path: &Path, errors: &mut Vec<Error>) {
 }
 
 fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
-    // The real server hands the two over the wrong way round, and reports each at the place of the other.
+    // The API server swaps the two arguments, and reports each at the path of the other.
     for (name, reported) in [("namespace", "name"), ("name", "namespace")] {
         if text_at(service, &format!("/{name}")).is_empty() {
             errors.push(Error::required(path.child(reported), ""));

@@ -1,4 +1,4 @@
-//! Defaults must survive pruning and be valid themselves.
+//! Checks that defaults survive pruning and are valid.
 
 use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use crate::node::Node;
 use crate::rule::Rules;
 use crate::{metadata, prune, validate};
 
-/// The errors of all defaults in a schema.
+/// Returns the errors of all defaults in a schema.
 pub(super) fn validate(root: &Node, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     walk(root, path, true, None, &mut errors);
     errors
 }
 
-/// The position of a default inside `metadata`, `apiVersion` or `kind`, relative to its resource.
+/// The position of a default inside `metadata`, `apiVersion` or `kind` of its resource.
 #[derive(Clone)]
 struct InsideMeta {
     keys: Vec<String>,
@@ -83,7 +83,7 @@ fn check(default: &Value, node: &Node, is_resource: bool, path: &Path, errors: &
     errors.extend(rules.validate(default, Some(default), node, path, false).errors);
 }
 
-/// Defaults inside metadata are judged as part of a resource that has them.
+/// Validates defaults inside metadata as part of a resource that contains them.
 fn check_meta(default: &Value, node: &Node, inside: &InsideMeta, path: &Path, errors: &mut Vec<Error>) {
     let mut object = json!({"apiVersion": "validation/v1", "kind": "Validation"});
     let value = inside

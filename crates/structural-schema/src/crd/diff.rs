@@ -1,8 +1,8 @@
-//! Changes between two revisions of a definition, and their effect on existing objects and clients.
+//! The changes between two revisions of a definition, and their effect on existing objects and clients ([`diff`]).
 //!
-//! A change is *safe* when every object that the old definition accepts is accepted by the new one, keeps its fields,
-//! and is found where clients look for it; otherwise it is *breaking*. Ratcheting, which forgives unchanged values on
-//! an update, does not make a change safe: new objects and changed values are rejected all the same.
+//! A change is *safe* if every object that the old definition accepts is accepted by the new one, keeps its fields, and
+//! is served at the same paths; otherwise it is *breaking*. Ratcheting, which tolerates unchanged values on an update,
+//! does not make a change safe: new objects and changed values are still rejected.
 
 mod schema;
 
@@ -15,9 +15,9 @@ use crate::node::{self, Node};
 /// The effect of a change on existing objects and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Objects or clients that worked may stop working.
+    /// Existing objects or clients may stop working.
     Breaking,
-    /// Nothing that worked stops working.
+    /// Existing objects and clients keep working.
     Safe,
 }
 
@@ -36,16 +36,17 @@ impl Severity {
 pub struct Change {
     /// The effect.
     pub severity: Severity,
-    /// Where, in the new definition where it still exists there: `spec.scope`, `v1: spec.size`. Fields of objects are
-    /// named as an object names them, below the version.
+    /// The place, in the new definition if it exists there: `spec.scope`, `v1: spec.size`. Fields of objects have their
+    /// path in the object, below the version.
     pub path: String,
-    /// A description such as `type changed from string to integer`.
+    /// The change, such as `type changed from string to integer`.
     pub what: String,
-    /// Why that is safe or breaking.
+    /// The reason why it is safe or breaking.
     pub why: &'static str,
 }
 
-/// Returns every observable difference between two CustomResourceDefinitions (`apiextensions.k8s.io/v1` JSON).
+/// Returns every difference between two CustomResourceDefinitions (`apiextensions.k8s.io/v1` JSON) that affects objects
+/// or clients.
 ///
 /// Descriptions, titles, examples and the definition's own labels are not compared.
 ///
@@ -90,9 +91,10 @@ pub fn diff(old: &Value, new: &Value) -> Vec<Change> {
     changes.0
 }
 
-/// The changes between two schemas (`openAPIV3Schema`) of the same version; paths are those of fields of objects.
+/// Returns the changes between two schemas (`openAPIV3Schema`) of the same version; paths are those of fields of
+/// objects.
 ///
-/// A schema that cannot be read is a breaking change of its own.
+/// A schema that cannot be read is a breaking change itself.
 pub fn diff_schemas(old: &Value, new: &Value) -> Vec<Change> {
     let mut changes = Changes::default();
     schemas(old, new, "", &mut changes);
@@ -126,7 +128,7 @@ impl Changes {
         self.add(Severity::Safe, path, what, why);
     }
 
-    /// A value that any change of breaks.
+    /// Reports any change of a value as breaking.
     fn compare(&mut self, path: &str, old: &str, new: &str, why: &'static str) {
         if old != new {
             self.breaking(path, changed("", old, new), why);
@@ -134,7 +136,7 @@ impl Changes {
     }
 }
 
-/// `type changed from "a" to "b"`, or `added` and `removed` where one of them is missing.
+/// Returns `type changed from "a" to "b"`, or `added` and `removed` if one of them is missing.
 fn changed(name: &str, old: &str, new: &str) -> String {
     let space = if name.is_empty() { "" } else { " " };
     match (old, new) {
@@ -320,7 +322,7 @@ fn schemas(old: &Value, new: &Value, prefix: &str, changes: &mut Changes) {
     }
 }
 
-/// The object itself is the dot.
+/// Returns the path; the root is `.`.
 fn shown(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }

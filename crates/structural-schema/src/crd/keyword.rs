@@ -1,4 +1,4 @@
-//! Keywords of `JSONSchemaProps`: what is supported, and what must go together.
+//! Keywords of `JSONSchemaProps`: unsupported keywords, and combinations that are required or forbidden.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use crate::node::{AdditionalProperties, Node, Rule, Unsupported};
 use crate::prune::META_FIELDS;
 use crate::rule::{Problem, compile, declare};
 
-/// Restrictions of a position in the schema.
+/// The restrictions at a position in the schema.
 #[derive(Clone, Debug, Default)]
 struct Place {
     inside_resource_meta: bool,
-    /// Why defaults are forbidden here, if they are.
+    /// The reason why defaults are forbidden here, if they are.
     no_defaults: Option<String>,
-    /// The maximum number of values of this position in an object; unknown below lists and maps without limits.
+    /// The maximum number of values at this position in an object; unknown below lists and maps without limits.
     cardinality: Option<u64>,
-    /// True if rules count here.
+    /// True if rules are evaluated here.
     has_rules: bool,
-    /// The list around this place whose items have no old value.
+    /// The enclosing list whose items have no old value.
     uncorrelatable: Option<Path>,
 }
 
 impl Place {
-    /// The place of values inside a value of `node`.
+    /// Returns the place of values inside a value of `node`.
     fn below(&self, node: &Node) -> Self {
         let limit = match node.kind.as_str() {
             "array" => node.max_items,
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// The place of value validations, where rules do not count.
+    /// Returns the position of value validations, where rules are not evaluated.
     fn nested(&self) -> Self {
         Self {
             has_rules: false,
@@ -53,7 +53,8 @@ impl Place {
     }
 }
 
-/// The errors of all keywords, then those of rules; `with_rules` when the schema is structural, so that they can be judged.
+/// Returns the errors of all keywords, then those of rules; `with_rules` is true if the schema is structural, so that
+/// rules can be checked.
 pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error> {
     let place = Place {
         cardinality: Some(1),
@@ -70,7 +71,7 @@ pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error>
     errors
 }
 
-/// The schemas of a keyword that is never allowed.
+/// The schemas of a forbidden keyword.
 fn unsupported(
     node: &Node,
     part: fn(&Unsupported) -> &BTreeMap<String, Node>,
@@ -78,7 +79,7 @@ fn unsupported(
     node.unsupported.as_deref().into_iter().flat_map(part)
 }
 
-/// `items` when it is a list of schemas.
+/// `items` as a list of schemas.
 fn item_list(node: &Node) -> &[Node] {
     node.unsupported
         .as_deref()
@@ -345,7 +346,7 @@ impl Checker {
         }
     }
 
-    /// Items of sets and maps must have a value, and the keys of maps too.
+    /// Items of sets and maps, and the keys of maps, must have a value.
     fn keyed_items(&mut self, node: &Node, path: &Path) {
         let Some(items) = &node.items else { return };
         let path = path.child("items");
@@ -427,17 +428,17 @@ impl Checker {
     }
 }
 
-/// The maximum estimated cost of one rule.
+/// The cost limit of one rule.
 const RULE_COST_LIMIT: u64 = 10_000_000;
-/// The maximum estimated cost of all rules of a schema.
+/// The cost limit of all rules of a schema.
 const SCHEMA_COST_LIMIT: u64 = 100_000_000;
 
-/// Compiles rules and adds up what they may cost.
+/// Compiles rules and adds their estimated costs.
 #[derive(Default)]
 struct RuleChecker {
     errors: Vec<Error>,
     total: u64,
-    /// The dearest expressions, dearest first.
+    /// The most expensive expressions, in descending order.
     most_expensive: Vec<(Path, u64)>,
 }
 
@@ -505,7 +506,7 @@ impl RuleChecker {
             ));
         }
         self.total = self.total.saturating_add(cost);
-        // A rule below a hundredth of the limit is not reported.
+        // Rules below one percent of the limit are not reported.
         if cost < SCHEMA_COST_LIMIT / 100 {
             return;
         }

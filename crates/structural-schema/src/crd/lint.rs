@@ -1,5 +1,5 @@
-//! Findings about a definition before a server sees it: everything that a server refuses, and what is accepted but
-//! goes wrong later.
+//! Findings about a definition before a server sees it: errors of the server, and accepted definitions with problems
+//! ([`lint`]).
 
 mod hint;
 mod place;
@@ -15,9 +15,9 @@ use crate::node::{self, Node};
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// A server refuses the definition, or every object of it.
+    /// A server rejects the definition, or every object of it.
     Error,
-    /// The definition is accepted, but does not do what its author wants.
+    /// The server accepts the definition, but it does not work as intended.
     Warning,
 }
 
@@ -31,27 +31,28 @@ impl Severity {
     }
 }
 
-/// A finding about a definition.
+/// One problem of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The severity.
     pub severity: Severity,
-    /// A name for this kind of finding, such as `unknown-format`; a server's own errors are `invalid`.
+    /// The kind of finding, such as `unknown-format`; a server's own errors are `invalid`.
     pub rule: &'static str,
-    /// The place in the definition as it is written, such as `spec.versions[0].schema.openAPIV3Schema.properties[spec]`.
+    /// The path in the definition as it is written, such as `spec.versions[0].schema.openAPIV3Schema.properties[spec]`.
     pub path: Path,
-    /// The problem. Errors of the server have the server's text.
+    /// The problem. A server's errors have the server's text.
     pub message: String,
     /// The correction.
     pub fix: Option<String>,
 }
 
-/// `kubectl apply` keeps a copy of the object in an annotation, and all annotations together may have so many bytes.
+/// The size limit of all annotations of an object in bytes; `kubectl apply` stores a copy of the object in an
+/// annotation.
 const ANNOTATIONS_MAX: usize = 262_144;
-/// A request may have no more bytes by etcd's default limit.
+/// The size limit of a request in bytes, by etcd's default.
 const REQUEST_MAX: usize = 1_572_864;
 
-/// All findings about a CustomResourceDefinition in `apiextensions.k8s.io/v1` JSON, the server's errors first.
+/// Returns all findings about a CustomResourceDefinition in `apiextensions.k8s.io/v1` JSON, the server's errors first.
 ///
 /// ```
 /// use serde_json::json;
@@ -77,7 +78,7 @@ pub fn lint(crd: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Returns the errors of the server for a new definition.
+/// Returns the server's findings about a new definition.
 fn server_errors(crd: &Value) -> Vec<Finding> {
     let mut whole = crd.clone();
     super::default(&mut whole);
@@ -303,7 +304,7 @@ impl Linter {
         }
     }
 
-    /// The schema at a path; a path that leads nowhere is a finding.
+    /// Returns the schema at a path; a path that does not exist is a finding.
     fn field<'n>(
         &mut self,
         root: &'n Node,
@@ -378,7 +379,7 @@ impl Linter {
     }
 }
 
-/// `.spec.a.b` as its names; other JSON paths are not followed.
+/// Returns the names of `.spec.a.b`; other JSON paths are not followed.
 fn plain_path(json_path: &str) -> Option<Vec<&str>> {
     let rest = json_path.strip_prefix('.')?;
     let is_plain = |name: &str| {
@@ -391,7 +392,7 @@ fn plain_path(json_path: &str) -> Option<Vec<&str>> {
     names.iter().all(|name| is_plain(name)).then_some(names)
 }
 
-/// `v1`, `v1beta2`, `v3alpha1`.
+/// Returns true for version names such as `v1`, `v1beta2`, `v3alpha1`.
 fn is_kube_version(name: &str) -> bool {
     let Some(rest) = name.strip_prefix('v') else {
         return false;

@@ -1,4 +1,4 @@
-//! Checks that a schema is structural: a type everywhere, and value validations that only restrict.
+//! Checks that a schema is structural: it has types everywhere, and value validations only add restrictions.
 
 use apimachinery::field::{Error, Path};
 
@@ -11,7 +11,7 @@ enum Level {
     Item,
 }
 
-/// Why the schema is not structural; sorted, as the real server sorts them.
+/// Returns the reasons why the schema is not structural, sorted as in the API server.
 pub(super) fn validate(root: &Node, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     invariants(root, Level::Root, path, &mut errors);
@@ -293,7 +293,7 @@ fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<Error>) 
     }
 }
 
-/// `anyOf: [{type: integer}, {type: string}]`, which restates what `x-kubernetes-int-or-string` says.
+/// Returns true for `anyOf: [{type: integer}, {type: string}]`, which restates `x-kubernetes-int-or-string`.
 fn is_int_or_string_any_of(node: &Node) -> bool {
     let is_bare = |node: &Node, kind: &str| node.kind == kind && node.is_bare;
     matches!(node.any_of.as_slice(), [first, second] if is_bare(first, "integer") && is_bare(second, "string"))
@@ -303,7 +303,7 @@ fn is_int_or_string_all_of(node: &Node) -> bool {
     node.all_of.first().is_some_and(is_int_or_string_any_of)
 }
 
-/// Every field that the root's value validations mention must exist in the schema proper.
+/// Every field in the root's value validations must exist in the schema itself.
 fn completeness(value: &Node, schema: &Node, path: &Path, value_path: &Path, errors: &mut Vec<Error>) {
     let lists = [
         ("allOf", &value.all_of),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::node;
 
-/// The estimated cost of a rule on `self`.
+/// Returns the estimated cost of a rule on `self`.
 #[track_caller]
 fn cost_of(schema: serde_json::Value, rule: &str) -> u64 {
     let mut schema = schema;

@@ -1,4 +1,4 @@
-//! New values and the old values that they replace: what has not changed is forgiven.
+//! Pairs of new and old values, for ratcheting: errors of unchanged values are tolerated.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::node::Node;
 
-/// A value, the value that it replaces, and their schema.
+/// A value, its old value, and their schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Correlation<'v> {
     pub(crate) new: &'v Value,
     pub(crate) old: &'v Value,
     schema: &'v Node,
     unchanged: OnceCell<bool>,
-    /// The places of the old items, by their keys.
+    /// The positions of the old items, by their keys.
     by_keys: OnceCell<HashMap<String, usize>>,
 }
 
@@ -34,7 +34,7 @@ impl<'v> Correlation<'v> {
         *self.unchanged.get_or_init(|| self.new == self.old)
     }
 
-    /// The field `key` in both, unless the map is replaced as a whole.
+    /// Returns the field `key` in both, unless the map is replaced as a whole.
     pub(crate) fn field(&self, key: &str, value: &'v Value) -> Option<Self> {
         if self.schema.map_type.as_deref() == Some("atomic") {
             return None;
@@ -43,7 +43,7 @@ impl<'v> Correlation<'v> {
         Some(Self::new(value, old, self.schema.property(key)?))
     }
 
-    /// The item in both: only items of a list that is a map are the same item by their keys.
+    /// Returns the item in both: only items of map lists are matched, by their keys.
     pub(crate) fn item(&self, value: &'v Value) -> Option<Self> {
         if self.schema.list_type.as_deref() != Some("map") {
             return None;
@@ -55,7 +55,7 @@ impl<'v> Correlation<'v> {
         Some(Self::new(value, old, items))
     }
 
-    /// The old items by their keys; of several with the same, the first.
+    /// Returns the old items by their keys; of several with the same, the first.
     fn index(&self, items: &Node) -> HashMap<String, usize> {
         let mut found = HashMap::new();
         for (index, old) in self.old.as_array().into_iter().flatten().enumerate() {
@@ -66,7 +66,7 @@ impl<'v> Correlation<'v> {
     }
 }
 
-/// The keys of an item of a list that is a map, with their defaults; an absent key is unlike any value.
+/// Returns the keys of an item of a map list with their defaults; an absent key differs from any value.
 fn keys_of(item: &Value, keys: &[String], items: &Node) -> String {
     let shown = |key: &String| {
         let default = || items.properties.get(key)?.default.as_ref();

@@ -1,4 +1,4 @@
-//! Text → [`Types`]. The text is our own and checked by tests, so lines that make no sense are skipped.
+//! Parses the text form of [`Types`]. The text is our own and tested, so invalid lines are skipped.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ fn index(types: Vec<Type>) -> Types {
     table
 }
 
-/// The result of the first pass over the text: the position and the full name of each type.
+/// The result of the first pass: the position and the full name of each type.
 struct Names {
     /// (package alias, name) → number of the type.
     ids: HashMap<(&'static str, &'static str), TypeId>,

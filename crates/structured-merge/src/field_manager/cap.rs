@@ -1,4 +1,4 @@
-//! At most ten updaters: older ones are merged.
+//! The cap of ten updaters: older ones are merged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,10 +45,10 @@ pub(super) fn cap_updaters(mut managed: Managed) -> Managed {
     managed
 }
 
-/// The entry of one version that older updaters are merged into.
+/// The entry of one version into which older updaters are merged.
 struct Bucket {
     manager: Manager,
-    /// The field sets that make up the entry. They are united at the end, so that each is copied a few times only.
+    /// The field sets of the entry. They are united at the end, so that each is copied only a few times.
     parts: Vec<Arc<FieldSet>>,
 }
 
@@ -60,8 +60,8 @@ impl Bucket {
         }
     }
 
-    /// Merges an updater. The order of steps is the real server's: an updater that is itself the bucket disappears
-    /// with what it owned.
+    /// Merges an updater. The order of the steps is that of the API server: an updater that is itself the bucket
+    /// disappears with its fields.
     fn take(&mut self, managed: &mut Managed, first: &Manager, updater: &Manager) {
         match managed.owners.get(&self.manager) {
             Some(owned) if self.parts.is_empty() => self.parts.push(owned.fields.clone()),

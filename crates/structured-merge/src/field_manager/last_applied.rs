@@ -1,4 +1,4 @@
-//! The upgrade from client-side apply: kubectl may take over what its annotation says it applied.
+//! The upgrade from client-side apply: kubectl may take ownership of the fields in its last-applied annotation.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The limit on the size of all annotations together, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// Returns the conflicts except those about fields that client-side apply set and no other client changed since.
+/// Returns the conflicts about fields that client-side apply did not set, or that changed since.
 pub(super) fn remaining(
     manager: &FieldManager,
     live: &Value,
@@ -47,7 +47,7 @@ fn applied_and_unchanged(manager: &FieldManager, live: &Value) -> Option<FieldSe
     )
 }
 
-/// Writes what was applied into the annotation, if the object has it.
+/// Writes the applied configuration into the annotation, if the object has it.
 pub(super) fn synchronize(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;
@@ -70,7 +70,7 @@ fn annotation(object: &Value) -> Option<&str> {
         .filter(|text| !text.is_empty())
 }
 
-/// The configuration as text, without the annotation itself.
+/// Returns the configuration as text, without the annotation itself.
 fn configuration(config: &Value) -> String {
     let mut config = config.clone();
     let annotations = config

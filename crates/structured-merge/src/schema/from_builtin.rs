@@ -1,4 +1,4 @@
-//! The table of built-in types → an [`Arena`].
+//! Builds an [`Arena`] from the table of built-in types.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::{Arena, Atom, BOOLEAN, DEDUCED, Field, List, Map, NUMERIC, SCALAR, STRING, TypeId, UNTYPED};
 use crate::builtin::{self, FieldKind, ListType, MapType, Type};
 
-/// The index of each built-in type in [`arena`]: after the fixed types, in the order of the table.
+/// The position of each built-in type in the arena of [`arena`]: after the fixed types, in the order of the table.
 static IDS: LazyLock<HashMap<&'static str, TypeId>> = LazyLock::new(|| {
     let first = Arena::new().0.len();
     let number = |index: usize| TypeId(u32::try_from(first + index).unwrap_or(u32::MAX));
@@ -19,12 +19,12 @@ static IDS: LazyLock<HashMap<&'static str, TypeId>> = LazyLock::new(|| {
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The place of a built-in type in the arena of all of them.
+/// Returns the place of a built-in type in the arena of all of them.
 pub(super) fn id(entry: &Type) -> Option<TypeId> {
     IDS.get(entry.name.as_str()).copied()
 }
 
-/// Every built-in type.
+/// Returns every built-in type.
 pub(super) fn arena() -> Arena {
     let mut types = Arena::new();
     for _ in builtin::types().iter() {
@@ -43,7 +43,7 @@ pub(super) fn arena() -> Arena {
     types
 }
 
-/// Objects keep their managed fields in a `metadata` that hides them; types that merely contain metadata do not.
+/// The `metadata` of objects hides their managed fields; other types that contain metadata do not hide them.
 fn hide_managed_fields(atom: &mut Atom, metadata: TypeId) {
     let fields = atom.map.iter_mut().flat_map(|map| &mut map.fields);
     fields
@@ -51,12 +51,12 @@ fn hide_managed_fields(atom: &mut Atom, metadata: TypeId) {
         .for_each(|field| field.kind = metadata);
 }
 
-/// Finds referenced types while an arena is being filled.
+/// Resolves a referenced type while an arena is filled.
 trait Resolve {
     fn resolve(&self, types: &mut Arena, entry: &'static Type) -> TypeId;
 }
 
-/// All types have their place already.
+/// All types have their position already.
 struct Preloaded;
 
 impl Resolve for Preloaded {
@@ -65,7 +65,7 @@ impl Resolve for Preloaded {
     }
 }
 
-/// Types are copied when they are met; for arenas that need a few of them. The types must not refer to themselves.
+/// Types are copied when they are referenced, for arenas that need few types. The types must not be recursive.
 struct Copied;
 
 impl Resolve for Copied {
@@ -147,7 +147,8 @@ impl Arena {
         }))
     }
 
-    /// A map or struct whose field says how it is merged. The struct may not be in its place yet, so it is made anew.
+    /// Returns a map or struct whose field declares its merge rule. It is built anew, because the struct may not be in
+    /// its position yet.
     fn map(&mut self, kind: &FieldKind, id: TypeId, map_type: MapType, resolve: &impl Resolve) -> TypeId {
         let mut atom = match kind {
             FieldKind::Ref(entry) => self.atom(entry.resolve(), resolve),

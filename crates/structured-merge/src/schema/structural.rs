@@ -1,4 +1,4 @@
-//! The structural schema of a custom resource → a [`Schema`].
+//! Builds a [`Schema`] from the structural schema of a custom resource.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{
     Arena, Atom, BOOLEAN, DEDUCED, Field, List, Map, NUMERIC, SCALAR, STRING, Scalar, Schema, TypeId, UNTYPED,
 };
 
-/// Reads an `openAPIV3Schema`. What it does not declare of `apiVersion`, `kind` and `metadata` is added.
+/// Reads an `openAPIV3Schema`. Undeclared `apiVersion`, `kind` and `metadata` are added.
 pub(super) fn schema(open_api: &Value) -> Schema {
     let mut builder = Builder { types: Arena::new() };
     let metadata = builder.types.root_metadata();
@@ -30,7 +30,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// `preserve`: an outer schema preserves unknown fields.
+    /// `preserve`: true if an outer schema preserves unknown fields.
     fn kind(&mut self, schema: &Value, preserve: bool) -> TypeId {
         let preserve = preserves(schema, preserve);
         match schema["type"].as_str().unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! The order of a merged list: items of the patch in the patch's order, the others where they were among them.
+//! The order of a merged list: items of the patch in the patch's order, the others at their old position among them.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{StrategicError, no_merge_key};
 
-/// The identity of items: the value of this key or, if it is empty, the items themselves.
+/// The identity of items: the value of this key or, if it is empty, the item itself.
 #[derive(Clone, Copy)]
 pub(super) struct Keyed<'a>(pub(super) &'a str);
 
@@ -29,7 +29,7 @@ impl<'a> Keyed<'a> {
         Ok(left == right)
     }
 
-    /// The first position of each item, by its key.
+    /// Returns the first position of each item, by its key.
     pub(super) fn positions(self, list: &'a [Value]) -> HashMap<&'a Value, usize> {
         let mut positions = HashMap::with_capacity(list.len());
         for (position, item) in list.iter().enumerate() {
@@ -44,7 +44,7 @@ impl<'a> Keyed<'a> {
         positions.get(self.find(item)?).copied()
     }
 
-    /// Splits a list into items that `by` has, too, and the others.
+    /// Splits a list into items that are also in `by`, and the others.
     pub(super) fn partition(
         self,
         items: Vec<Value>,
@@ -60,7 +60,7 @@ impl<'a> Keyed<'a> {
     }
 
     /// Joins the items of the patch, in the order of the patch, with those that only the server has, in the order of
-    /// the server. An item of the server stands before the first item of the patch that the server has after it.
+    /// the server. An item of the server comes before the first item of the patch that follows it on the server.
     pub(super) fn normalized(
         self,
         patched: Vec<Value>,

@@ -1,4 +1,4 @@
-//! Compares two values of one type.
+//! Compares two values of one type ([`Comparison`]).
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::go;
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Scalar, Schema, TypeId};
 
-/// The fields that differ between an old and a new value. No field is in more than one of the sets.
+/// The differences between an old and a new value. No field is in more than one of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Only in the old value.
     pub removed: FieldSet,
-    /// In both, with another value.
+    /// In both, with different values.
     pub modified: FieldSet,
     /// Only in the new value.
     pub added: FieldSet,
 }
 
 impl Comparison {
-    /// Leaves out these fields and what is below them.
+    /// Removes these fields and their children.
     #[must_use]
     pub fn without(self, fields: Option<&FieldSet>) -> Self {
         let Some(fields) = fields.filter(|fields| !fields.is_empty()) else {
@@ -47,7 +47,7 @@ pub(crate) fn compare(schema: &Schema, old: &Value, new: &Value) -> Result<Compa
     Ok(found.below)
 }
 
-/// The differences at one path: the path itself, and the fields below it.
+/// The differences at one place: the place itself and its children.
 #[derive(Default)]
 struct Difference {
     removed: bool,
@@ -76,7 +76,7 @@ impl Difference {
             && added.is_empty()
     }
 
-    /// The differences found when the value is read in two forms.
+    /// Returns the differences between values that are read in two forms.
     fn or(self, other: &Self) -> Self {
         Self {
             removed: self.removed || other.removed,
@@ -138,7 +138,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The differences when the values are read in this form, and whether they are leaves.
+    /// Returns the differences between values that are read in this form; reports if they are leaves.
     fn form(&mut self, form: Form<'_>, old: Option<&Value>, new: Option<&Value>) -> (Difference, bool) {
         match form {
             Form::Scalar(scalar) => self.scalars(scalar, old, new),

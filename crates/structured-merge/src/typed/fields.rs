@@ -1,4 +1,4 @@
-//! Which fields does a value have?
+//! Lists the fields of a value.
 
 use serde_json::{Map as Object, Value};
 
@@ -7,12 +7,12 @@ use crate::field_set::{FieldSet, Node};
 use crate::path::PathElement;
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Every leaf, every list item and every map entry of a value that fits its type.
+/// Returns every leaf, every list item and every map entry of a value that fits its type.
 pub(crate) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
     fields(&schema.types, schema.root, value).1
 }
 
-/// Returns true if the value is a field by itself, and the fields below it.
+/// Returns true if the value is a field itself, with the fields below it.
 fn fields(types: &Arena, kind: TypeId, value: &Value) -> (bool, FieldSet) {
     match (form(types, kind, value), value) {
         (Form::Scalar(_), _) => (true, FieldSet::default()),
@@ -53,7 +53,7 @@ fn entries_of(types: &Arena, map: &Map, object: &Object<String, Value>) -> Field
     set.normalize()
 }
 
-/// Items that occur twice count once, and nothing below them counts.
+/// Duplicate items count once, and nothing below them counts.
 fn items_of(types: &Arena, list: &List, items: &[Value]) -> FieldSet {
     let mut elements: Vec<_> = items
         .iter()

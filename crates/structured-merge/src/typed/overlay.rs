@@ -1,4 +1,4 @@
-//! An apply configuration without a manager: what a policy puts over an object.
+//! Applies a configuration without a manager, for mutating admission policies.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use super::{Form, form};
 use crate::path::{PathElement, display};
 use crate::schema::{Arena, Schema, TypeId};
 
-/// Puts a configuration over a live object: common parts are merged by type, nothing is removed, and ownership is not
-/// checked. Follows `ApplyStructuredMergeDiff` of `k8s.io/apiserver`.
+/// Merges a configuration into a live object by type, without removing fields and without checking ownership. Follows
+/// `ApplyStructuredMergeDiff` of `k8s.io/apiserver`.
 ///
 /// # Errors
-/// If one of the two does not fit the type, or if the configuration has an atomic list, map or struct: it would remove
-/// what it does not name.
+/// Returns an error if one of the two does not match the type, or if the configuration has an atomic list, map or
+/// struct: it would remove the fields that it does not name.
 pub fn overlay(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
     validate(schema, config, Duplicates::Refused)
         .map_err(|errors| format!("failed to convert patch object to typed object: {errors}"))?;

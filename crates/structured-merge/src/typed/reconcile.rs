@@ -1,4 +1,4 @@
-//! Brings a field set in line with a type that changed since the set was written.
+//! Updates a field set after its type changed.
 
 use crate::field_set::{FieldSet, Node};
 use crate::path::PathElement;
@@ -6,8 +6,8 @@ use crate::schema::{Arena, DEDUCED, Map, Schema, TypeId};
 
 use super::Form;
 
-/// Fields below a list or map that has become atomic are replaced by the list or map itself. `None` when nothing
-/// changes. What has become granular is left as it is.
+/// Replaces fields below a list or map that has become atomic by the list or map itself. Returns `None` if nothing
+/// changes. Fields that have become granular are kept.
 pub(crate) fn reconcile(schema: &Schema, set: &FieldSet) -> Option<FieldSet> {
     let mut collapsed = Vec::new();
     below(&schema.types, schema.root, set, &mut Vec::new(), &mut collapsed);
@@ -40,7 +40,7 @@ fn below(
     }
 }
 
-/// Returns true if the set descends into something atomic; `None` if it is empty.
+/// Returns true if the set contains fields below an atomic value; `None` if there is nothing to check.
 fn is_atomic(types: &Arena, kind: TypeId, node: &Node) -> Option<bool> {
     let already = node.member && node.children.is_empty();
     match super::Deduced::Any.form(types.get(kind)) {

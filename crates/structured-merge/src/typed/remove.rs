@@ -1,4 +1,4 @@
-//! Takes fields out of a value, or keeps only them.
+//! Removes fields from a value, or keeps only some fields.
 
 use serde_json::{Map as Object, Value};
 
@@ -6,7 +6,7 @@ use super::{Form, form, list_element};
 use crate::field_set::{FieldSet, Node};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// The value without these fields. A list or map that becomes empty stays, empty.
+/// Returns the value without these fields. A list or map that becomes empty stays, empty.
 pub(crate) fn remove(schema: &Schema, value: &Value, fields: &FieldSet) -> Value {
     if fields.is_empty() {
         value.clone()
@@ -42,7 +42,7 @@ fn removed(types: &Arena, kind: TypeId, value: &Value, fields: &FieldSet) -> Val
     }
 }
 
-/// A field set cannot refer to parts of an atomic value; the real server empties the value.
+/// A field set cannot address parts of an atomic value; the API server empties the value.
 fn emptied(value: &Value) -> Value {
     match value {
         Value::Array(_) => Value::Array(Vec::new()),
@@ -51,7 +51,7 @@ fn emptied(value: &Value) -> Value {
     }
 }
 
-/// Returns the remainder of an item or entry, if any.
+/// Returns the rest of an item or entry, if any.
 fn kept(types: &Arena, kind: Option<TypeId>, node: Option<&Node>, value: &Value) -> Option<Value> {
     match (node, kind) {
         (None, _) | (_, None) => Some(value.clone()),
@@ -60,8 +60,8 @@ fn kept(types: &Arena, kind: Option<TypeId>, node: Option<&Node>, value: &Value)
     }
 }
 
-/// Only these fields of the value, the keys of the list items on the way to them included. A member that is a list or
-/// a map stands for itself, not for what is in it, unless it is atomic.
+/// Returns only these fields of the value, with the keys of the list items that contain them. A member that is a list
+/// or a map does not include its content, unless it is atomic.
 pub(crate) fn extract(schema: &Schema, value: &Value, fields: &FieldSet) -> Value {
     extracted(&schema.types, schema.root, value, fields).unwrap_or(Value::Null)
 }

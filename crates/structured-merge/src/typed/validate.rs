@@ -1,4 +1,4 @@
-//! Does a value fit its type?
+//! Validates a value against its type.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::go;
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Decides if sets and map lists may contain an item twice: stored objects may, applied ones may not.
+/// True if sets and map lists may hold an item twice: allowed in stored objects, rejected in applied ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duplicates {
     Allowed,

@@ -4,11 +4,11 @@ use super::super::class::{Builder, Class, posix};
 use super::{Parsed, Parser, fail};
 
 impl<'p> Parser<'p> {
-    /// A class in brackets, after the first of them.
+    /// Returns a class in brackets, after the first of them.
     pub(super) fn class(&mut self, start: &'p str) -> Parsed<Class> {
         let negated = self.take("^");
         let mut class = Builder::new();
-        // Single characters are added together: a union takes as long as the class is.
+        // Single characters are added together, because a union takes time proportional to the size of the class.
         let mut ranges = Vec::new();
         let mut is_first = true;
         while is_first || !self.rest.starts_with(']') {
@@ -57,7 +57,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// The name in `[:name:]`, and what follows.
+/// Returns the name in `[:name:]`, and the rest.
 fn posix_name(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix("[:")?.split_once(":]")
 }

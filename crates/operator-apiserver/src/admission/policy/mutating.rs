@@ -187,7 +187,7 @@ impl Mutation {
     }
 }
 
-/// The type of a kind, as server-side apply sees it.
+/// Returns the type of a kind, as server-side apply sees it.
 fn schema(target: &Definition, (group, version, kind): (&str, &str, &str)) -> Option<Schema> {
     match &target.source {
         Source::Custom(custom) if kind == target.subject.kind => {

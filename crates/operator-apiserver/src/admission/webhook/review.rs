@@ -50,7 +50,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The question.
+    /// Returns the question.
     pub(super) fn request(
         self,
         uid: &str,
@@ -139,7 +139,7 @@ fn no_patch(response: &Value) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// The answer to a request that a webhook refuses: its own Status with its name in front of the message.
+/// Returns the answer to a request that a webhook refuses: its own Status with its name in front of the message.
 pub(super) fn denial(webhook: &str, result: &Value) -> Status {
     let by = format!("admission webhook {webhook:?} denied the request");
     let text = |field: &str| object::text(result, &[field]);

@@ -49,7 +49,7 @@ pub(super) struct Messages {
     by_name: HashMap<&'static str, usize>,
 }
 
-/// The table, parsed at its first use.
+/// Returns the table, parsed at its first use.
 pub(super) fn messages() -> &'static Messages {
     static TABLE: LazyLock<Messages> = LazyLock::new(|| Messages::parse(include_str!("messages-1.36.txt")));
     &TABLE
@@ -63,7 +63,7 @@ impl Messages {
         Self { messages, by_name }
     }
 
-    /// The message of a kind: `("apps/v1", "Deployment")`.
+    /// Returns the message of a kind: `("apps/v1", "Deployment")`.
     pub(super) fn for_kind(&self, api_version: &str, kind: &str) -> Option<usize> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let name = match kind {
@@ -102,7 +102,7 @@ impl Messages {
     }
 }
 
-/// The protobuf package of a group: its first label, with two exceptions.
+/// Returns the protobuf package of a group: its first label, with two exceptions.
 fn package(group: &str) -> &str {
     match group {
         "" => "core",

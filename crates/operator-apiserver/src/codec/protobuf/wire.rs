@@ -13,7 +13,7 @@ pub(super) enum WireValue<'a> {
 }
 
 impl<'a> WireValue<'a> {
-    /// The value of a map entry that was left out.
+    /// Returns the value of a map entry that was left out.
     pub(super) fn empty(kind: FieldType) -> Self {
         match kind {
             FieldType::Boolean | FieldType::Integer => Self::Varint(0),
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next field's number and value, or `None` at the end of the message.
+    /// Returns the next field's number and value, or `None` at the end of the message.
     pub(super) fn next_field(&mut self) -> Result<Option<(u32, WireValue<'a>)>, Error> {
         if self.is_empty() {
             return Ok(None);
@@ -143,14 +143,14 @@ impl Writer {
         self
     }
 
-    /// An integer, or a boolean as 0 or 1.
+    /// Returns an integer, or a boolean as 0 or 1.
     pub(crate) fn integer(&mut self, field: u64, value: u64) -> &mut Self {
         self.varint(field << 3);
         self.varint(value);
         self
     }
 
-    /// A floating-point number.
+    /// Returns a floating-point number.
     pub(crate) fn double(&mut self, field: u64, value: f64) -> &mut Self {
         self.varint(field << 3 | 1);
         self.bytes.extend_from_slice(&value.to_le_bytes());

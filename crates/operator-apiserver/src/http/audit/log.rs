@@ -29,7 +29,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// A log in JSON that keeps all its files.
+    /// Returns a log in JSON that keeps all its files.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -189,14 +189,14 @@ impl Writer {
     }
 }
 
-/// The time in the name of a renamed file.
+/// Returns the time in the name of a renamed file.
 fn time_of(text: &str) -> Option<Timestamp> {
     let (date, time) = text.split_once('T')?;
     let time = time.replacen('-', ":", 2);
     format!("{date}T{time}Z").parse().ok()
 }
 
-/// An event as a line of text.
+/// Returns an event as a line of text.
 fn legacy(event: &Value) -> String {
     let text = |path: &[&str]| object::text(event, path).to_owned();
     let quoted = |path: &[&str]| quote(&text(path));

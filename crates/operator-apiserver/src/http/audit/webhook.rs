@@ -32,7 +32,7 @@ pub struct AuditWebhook {
 }
 
 impl AuditWebhook {
-    /// The webhook of a kubeconfig, with the defaults of kube-apiserver.
+    /// Returns the webhook of a kubeconfig, with the defaults of kube-apiserver.
     pub fn new(kubeconfig: impl Into<String>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
@@ -110,7 +110,7 @@ async fn run(services: Weak<Services>, options: AuditWebhook, mut events: mpsc::
     }
 }
 
-/// The next events: as many as a batch holds, or those that came until the first one has waited long enough.
+/// Returns the next events: as many as a batch holds, or those that came until the first one has waited long enough.
 async fn batch(options: &AuditWebhook, events: &mut mpsc::Receiver<Value>) -> Option<Vec<Value>> {
     let mut batch = vec![events.recv().await?];
     let end = Instant::now() + options.max_wait;

@@ -14,7 +14,7 @@ use crate::resource::Definition;
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The aggregated document of `/api` (core) or `/apis`, if that is what the client prefers.
+/// Returns the aggregated document of `/api` (core) or `/apis`, if that is what the client prefers.
 pub(super) fn serve(handler: &Handler, call: &Call, core: bool) -> Option<Answer> {
     if !wanted(call.header(ACCEPT)) {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn serve(handler: &Handler, call: &Call, core: bool) -> Option<Answer
     Some(answer)
 }
 
-/// The document, and its ETag.
+/// Returns the document, and its ETag.
 fn document(documents: &Documents, core: bool) -> (Bytes, String) {
     let items: Vec<Value> = documents
         .groups

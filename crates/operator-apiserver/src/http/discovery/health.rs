@@ -51,7 +51,7 @@ const READY_LAST: &[&str] = &["shutdown"];
 /// Checks that fail while the journal cannot be written.
 const STORAGE: [&str; 2] = ["etcd", "poststarthook/storage-readiness"];
 
-/// The checks of a path, in order.
+/// Returns the checks of a path, in order.
 fn checks(path: &str) -> impl Iterator<Item = &'static str> {
     let (first, last) = if path == "readyz" {
         (READY, READY_LAST)
@@ -61,7 +61,7 @@ fn checks(path: &str) -> impl Iterator<Item = &'static str> {
     first.iter().chain(COMMON).chain(last).copied()
 }
 
-/// Every path below `/healthz`, `/livez` and `/readyz`, for the index.
+/// Returns every path below `/healthz`, `/livez` and `/readyz`, for the index.
 pub(super) fn paths() -> Vec<String> {
     let of = |path: &'static str| {
         let named = checks(path).map(move |check| format!("/{path}/{check}"));

@@ -78,7 +78,7 @@ fn group_body(group: &Group) -> Value {
     remote_group(&group.name, &versions)
 }
 
-/// A group with the names of its versions.
+/// Returns a group with the names of its versions.
 fn remote_group(name: &str, versions: &[String]) -> Value {
     let versions: Vec<Value> = versions
         .iter()
@@ -136,7 +136,7 @@ pub(super) fn resources(
     negotiated(call, &body)
 }
 
-/// A resource and its subresources.
+/// Returns a resource and its subresources.
 fn resource_bodies(definition: &Definition) -> Vec<Value> {
     let mut body = json!({
         "name": definition.subject.resource, "singularName": definition.singular,

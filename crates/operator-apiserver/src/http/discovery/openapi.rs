@@ -127,15 +127,15 @@ fn document(handler: &Handler, call: &Call, group: &str, version: &str) -> Resul
     Ok(answer)
 }
 
-/// The document of a version.
+/// Returns the document of a version.
 fn render(version: &GroupVersion) -> Bytes {
     let definitions: Vec<&Definition> = version.resources.iter().map(|definition| &**definition).collect();
     let document: Value = with_resources(&definitions, openapi::v3_document);
     Bytes::from(document.to_string())
 }
 
-/// The hash of the document of a version, which its URL carries. It is made without the document where definitions say
-/// what is in it: an index of thousands of versions does not make thousands of documents.
+/// Returns the hash of the document of a version, which its URL carries. It is made without the document where
+/// definitions say what is in it: an index of thousands of versions does not make thousands of documents.
 fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
     version.hash.get_or_init(|| {
         let custom = version

@@ -10,7 +10,7 @@ use crate::resource::Definition;
 /// The version that the server answers as.
 pub(crate) const GIT_VERSION: &str = "v1.36.2";
 
-/// The answer of `/version`.
+/// Returns the answer of `/version`.
 pub(crate) fn info() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",

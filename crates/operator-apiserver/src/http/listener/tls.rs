@@ -166,7 +166,7 @@ impl ClientCertVerifier for ClientTrust {
     }
 }
 
-/// A server's certificate, followed by that of the authority that was made for it.
+/// Returns a server's certificate, followed by that of the authority that was made for it.
 pub(super) fn self_signed(names: &[String]) -> Result<ServerIdentity, Error> {
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let made = Certificates::make(address, names, &Keyring::default())?;
@@ -177,7 +177,7 @@ pub(super) fn self_signed(names: &[String]) -> Result<ServerIdentity, Error> {
     })
 }
 
-/// The certificate of the authority, and what signs in its name.
+/// Returns the certificate of the authority, and what signs in its name.
 fn authority(keyring: &Keyring) -> Result<(String, Issuer<'static, KeyPair>), Error> {
     let key = keyring.keep("ca.key", || {
         Ok(KeyPair::generate().map_err(failed)?.serialize_pem())
@@ -201,7 +201,7 @@ fn unusable(what: &str, error: impl std::fmt::Display) -> Error {
     Error::Certificates(format!("the {what} in PEM cannot be used: {error}"))
 }
 
-/// The certificates of a PEM text; at least one.
+/// Returns the certificates of a PEM text; at least one.
 fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = certificates.map_err(failed)?;

@@ -93,7 +93,7 @@ const SUBRESOURCE_SHAPES: &[Shape] = &[
     shape("patch", "patch", "patch", "patch", PATCH, &["200"]),
 ];
 
-/// The paths of a resource and its subresources.
+/// Returns the paths of a resource and its subresources.
 pub(super) fn paths(resource: &Resource<'_>, names: &Names) -> Map<String, Value> {
     let root = format!("/{}", group_version_path(resource.group, resource.version));
     let collection = match resource.namespaced {
@@ -318,7 +318,7 @@ fn tag(resource: &Resource<'_>) -> String {
     format!("{}_{}", group_name(resource.group), resource.version)
 }
 
-/// The group in camel case, without the suffix that Kubernetes' own groups share.
+/// Returns the group in camel case, without the suffix that Kubernetes' own groups share.
 fn group_name(group: &str) -> String {
     if group.is_empty() {
         return "core".to_owned();

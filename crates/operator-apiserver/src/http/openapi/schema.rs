@@ -25,17 +25,17 @@ pub(super) struct Names {
     pub(super) subresources: Vec<String>,
 }
 
-/// A reference to a component.
+/// Returns a reference to a component.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{REFERENCE}{name}")})
 }
 
-/// A reference to a type of `meta/v1`.
+/// Returns a reference to a type of `meta/v1`.
 pub(super) fn meta_reference(kind: &str) -> Value {
     reference(&format!("{META}.{kind}"))
 }
 
-/// The name of a kind's component: its Go package for a built-in kind, its reversed group for a custom one.
+/// Returns the name of a kind's component: its Go package for a built-in kind, its reversed group for a custom one.
 pub(super) fn component_name(group: &str, version: &str, kind: &str) -> String {
     if let Some(built_in) = builtin::types().for_kind(group, version, kind) {
         return built_in.name.clone();
@@ -120,7 +120,7 @@ impl Components {
     }
 }
 
-/// The schema of a built-in type.
+/// Returns the schema of a built-in type.
 pub(super) fn type_schema(found: &Type) -> Value {
     let mut schema = Map::new();
     match &found.special {
@@ -235,7 +235,7 @@ fn kind_schema(kind: &FieldKind) -> Value {
     }
 }
 
-/// A custom resource's schema, with the fields that every object has.
+/// Returns a custom resource's schema, with the fields that every object has.
 fn custom_object(resource: &Resource<'_>, schema: &Value) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));

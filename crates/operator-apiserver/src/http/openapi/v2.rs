@@ -112,7 +112,7 @@ fn media_types(body: &Value) -> Value {
     content.map_or_else(|| json!([]), |content| content.keys().cloned().collect())
 }
 
-/// A v3 schema in v2's words. Schemas nest at most as deep as CustomResourceDefinitions may.
+/// Returns a v3 schema in v2's words. Schemas nest at most as deep as CustomResourceDefinitions may.
 fn convert(schema: Value) -> Value {
     match schema {
         Value::Object(fields)

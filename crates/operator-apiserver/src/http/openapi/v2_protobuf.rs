@@ -159,7 +159,7 @@ static SCHEMA: Message = Message {
 /// The number of the paths in their message.
 const PATH: u64 = 2;
 
-/// The bytes of a v2 document.
+/// Returns the bytes of a v2 document.
 pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(document, &DOCUMENT).bytes
 }
@@ -192,7 +192,7 @@ fn message(value: &Value, kind: &Message) -> Writer {
     writer
 }
 
-/// A name and what it stands for.
+/// Returns a name and what it stands for.
 fn named(name: &str, value: &[u8]) -> Writer {
     let mut pair = Writer::default();
     pair.message(1, name.as_bytes()).message(2, value);

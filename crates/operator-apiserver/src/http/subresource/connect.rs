@@ -52,7 +52,8 @@ pub(super) async fn serve(
     )))
 }
 
-/// A GET connects as a POST does (WebSockets know no other method), and so it needs the right to create as well.
+/// Returns a GET connects as a POST does (WebSockets know no other method), and so it needs the right to create as
+/// well.
 fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definition) -> Result<(), Status> {
     if call.info.verb != "get" {
         return Ok(());

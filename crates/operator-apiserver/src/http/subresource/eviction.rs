@@ -208,7 +208,7 @@ fn unprocessed(budget: &Value) -> Status {
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// The one budget that selects a pod.
+/// Returns the one budget that selects a pod.
 fn budget_of(registry: &Registry, write: &Write, pod: &Value) -> Result<Option<Arc<Value>>, Status> {
     let definition = budgets(registry)?;
     let page = registry.list(&definition, &write.namespace, &ListOptions::default())?;

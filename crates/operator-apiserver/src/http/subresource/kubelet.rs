@@ -47,7 +47,7 @@ pub(super) fn container_of(pod: &Value, wanted: &str) -> Result<String, Status> 
     }
 }
 
-/// The node with a name, if it can be reached at all.
+/// Returns the node with a name, if it can be reached at all.
 pub(super) fn reachable_node(registry: &Registry, name: &str) -> Result<Arc<Value>, Status> {
     let definition = builtin_catalog()
         .find("", "v1", "nodes")

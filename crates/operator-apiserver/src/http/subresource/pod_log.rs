@@ -74,8 +74,8 @@ pub(super) fn serve(
     Ok(answer)
 }
 
-/// The log of a container that runs as a local process. A container whose process has not started has the log of the run
-/// before.
+/// Returns the log of a container that runs as a local process. A container whose process has not started has the log
+/// of the run before.
 fn log_of_process(
     registry: &Registry,
     pod: &Value,
@@ -119,7 +119,7 @@ fn answer_of_process(
     answer
 }
 
-/// The whole text of a container.
+/// Returns the whole text of a container.
 fn log_of(pod: &Value, container: &str) -> String {
     let annotation = |key: &str| {
         at(pod, &["metadata", "annotations", key])
@@ -397,7 +397,7 @@ impl FollowingProcess {
     }
 }
 
-/// A time as kubelets write it before a line.
+/// Returns a time as kubelets write it before a line.
 fn nanoseconds(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()

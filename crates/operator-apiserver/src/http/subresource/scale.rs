@@ -85,7 +85,7 @@ fn answer(
     Ok(super::transient(StatusCode::OK, scale, form))
 }
 
-/// The Scale that the request wants, with its managers, from the one that is.
+/// Returns the Scale that the request wants, with its managers, from the one that is.
 fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);
     if call.info.verb != "update" && media.starts_with(crate::patch::APPLY_PATCH) {

@@ -83,7 +83,7 @@ pub(super) async fn serve_collection(
 
 const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// The options in the body, whatever the query says; without a body, those in the query.
+/// Returns the options in the body, whatever the query says; without a body, those in the query.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
         query_options(call)?
@@ -122,7 +122,7 @@ fn check_type(body: &Value) -> Result<(), Status> {
 /// The OpenAPI name of the type of the options.
 const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
-/// The parameters of the URL in the form of a body.
+/// Returns the parameters of the URL in the form of a body.
 fn query_options(call: &Call) -> Result<Value, Status> {
     let mut body = json!({});
     let seconds = call.query.text("gracePeriodSeconds");

@@ -94,7 +94,7 @@ fn check_validation(given: &str) -> Option<Error> {
     unknown.then(|| Error::not_supported(Path::new("fieldValidation"), &given.into(), &supported))
 }
 
-/// The values of `dryRun` in the query.
+/// Returns the values of `dryRun` in the query.
 pub(crate) fn dry_runs(call: &Call) -> Vec<Value> {
     call.query.all("dryRun").map(Into::into).collect()
 }

@@ -50,7 +50,7 @@ pub(crate) fn object(
     Ok(Answer::object(code, &value, form))
 }
 
-/// The name of the type that the real server holds an object in.
+/// Returns the name of the type that the real server holds an object in.
 fn go_type(definition: &Definition, suffix: &str) -> String {
     if definition.is_custom() {
         return format!("*unstructured.Unstructured{suffix}");
@@ -59,7 +59,7 @@ fn go_type(definition: &Definition, suffix: &str) -> String {
     format!("*{group}.{}{suffix}", definition.subject.kind)
 }
 
-/// The Go package of a group's internal types.
+/// Returns the Go package of a group's internal types.
 pub(crate) fn go_package(group: &str) -> &str {
     match group.split('.').next().unwrap_or_default() {
         "" => "core",
@@ -81,7 +81,7 @@ fn forget_template_generation(metadata: &mut Value) {
     }
 }
 
-/// The metadata of an object alone.
+/// Returns the metadata of an object alone.
 pub(crate) fn partial(object: &Value, form: Form) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     if object.get("kind").is_some_and(|kind| kind == "DaemonSet") {
@@ -156,7 +156,7 @@ pub(crate) fn list(
     Ok(Answer::object(StatusCode::OK, &value, form))
 }
 
-/// The items of built-in lists do not repeat their type; those of custom resources do.
+/// Returns the items of built-in lists do not repeat their type; those of custom resources do.
 fn item(definition: &Definition, object: &Value) -> Value {
     let mut item = object.clone();
     if !definition.is_custom()
@@ -168,7 +168,8 @@ fn item(definition: &Definition, object: &Value) -> Value {
     item
 }
 
-/// The metadata of a list in another form: only lists of custom resources themselves say that nothing continues.
+/// Returns the metadata of a list in another form: only lists of custom resources themselves say that nothing
+/// continues.
 fn transformed_metadata(page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if !page.token.is_empty() {

@@ -27,7 +27,7 @@ pub(crate) struct Authenticated {
 /// The message for every rejected token.
 const INVALID: &str = "invalid bearer token";
 
-/// The token of an `Authorization` header.
+/// Returns the token of an `Authorization` header.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<String> {
     // A token with other bytes cannot be valid.
     let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());

@@ -12,7 +12,7 @@ use yasna::{ASN1Result, Tag};
 use super::{AUTHENTICATED, CREDENTIAL_ID, User};
 use builtin_kinds::certificate_request::attributes_of;
 
-/// The common name, with the organisations as groups; known by the fingerprint of the certificate.
+/// Returns the common name, with the organisations as groups; known by the fingerprint of the certificate.
 pub(super) fn user(der: &[u8]) -> Option<User> {
     let subject = subject_of(der).ok()?;
     let texts = |id: &[u64]| {
@@ -42,7 +42,7 @@ fn fingerprint(der: &[u8]) -> String {
 const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
-/// The attributes of a certificate's subject in their order: type, and text in bytes.
+/// Returns the attributes of a certificate's subject in their order: type, and text in bytes.
 fn subject_of(der: &[u8]) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     yasna::parse_der(der, |reader| {
         reader.read_sequence(|certificate| {

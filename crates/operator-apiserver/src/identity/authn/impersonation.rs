@@ -24,7 +24,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// The user that a request is carried out as; `request` has the impersonation headers.
 ///
 /// # Errors
-/// If headers name parts of a user but no user, or the requester may not impersonate it.
+/// Returns an error if headers name parts of a user but no user, or the requester may not impersonate it.
 pub(crate) fn impersonate(
     authorizer: &Authorizer,
     headers: &HeaderMap,
@@ -43,7 +43,7 @@ pub(crate) fn impersonate(
     Err(first_refusal.unwrap_or_else(|| status::plain("all impersonation modes failed")))
 }
 
-/// The user that the headers name, as they name it.
+/// Returns the user that the headers name, as they name it.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
@@ -72,7 +72,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     )))
 }
 
-/// A user as Go prints its struct.
+/// Returns a user as Go prints its struct.
 fn go_syntax(user: &User) -> String {
     let texts = |texts: &[String]| {
         let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
@@ -154,7 +154,7 @@ impl Mode {
         !self.name.is_empty()
     }
 
-    /// The user to act as, with the groups that follow from its name.
+    /// Returns the user to act as, with the groups that follow from its name.
     fn check(
         &self,
         authorizer: &Authorizer,
@@ -315,7 +315,7 @@ impl<'a> Impersonation<'a> {
         }
     }
 
-    /// The question about the name of a user: it may be that of a service account or of a node.
+    /// Returns the question about the name of a user: it may be that of a service account or of a node.
     fn name(&self, wanted: &'a User) -> Attributes<'a> {
         let group = self.mode.group();
         if let Some(node) = node_of(&wanted.name).filter(|_| self.mode.is_constrained()) {

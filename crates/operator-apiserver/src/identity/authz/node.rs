@@ -57,7 +57,7 @@ pub(super) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     }
 }
 
-/// The rules that hold for every kubelet: those of the role `system:node`.
+/// Returns the rules that hold for every kubelet: those of the role `system:node`.
 fn by_rules(asked: &Attributes<'_>) -> Decision {
     static RULES: LazyLock<Vec<Rule>> =
         LazyLock::new(|| cluster_objects::node_rules().iter().map(Rule::read).collect());
@@ -274,7 +274,7 @@ impl Graph<'_> {
     }
 }
 
-/// The claims of a pod: those it names, and those that are made for its ephemeral volumes.
+/// Returns the claims of a pod: those it names, and those that are made for its ephemeral volumes.
 fn claims(pod: &Value) -> impl Iterator<Item = String> {
     let name = text(pod, &["metadata", "name"]);
     list(pod, &["spec", "volumes"]).iter().filter_map(move |volume| {
@@ -372,7 +372,7 @@ fn refers(pod: &Value, references: &References, is_wanted: impl Fn(&str) -> bool
     in_containers || in_volumes() || pulls()
 }
 
-/// The secrets that a kubelet needs to mount a volume, with their namespaces.
+/// Returns the secrets that a kubelet needs to mount a volume, with their namespaces.
 fn secrets_of_volume(volume: &Value) -> Vec<(&str, &str)> {
     let references = [
         ["csi", "controllerPublishSecretRef"],

@@ -123,7 +123,7 @@ impl Display for Rule {
     }
 }
 
-/// A list as Go's `%q` prints it.
+/// Returns a list as Go's `%q` prints it.
 pub(crate) fn go_list(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", quoted.join(" "))

@@ -68,12 +68,12 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// The RSA key of a PKCS#1 `RSAPrivateKey`.
+    /// Returns the RSA key of a PKCS#1 `RSAPrivateKey`.
     pub(super) fn from_pkcs1(der: &[u8]) -> Result<Self, KeyError> {
         Ok(Self::rsa(rsa::KeyPair::from_der(der).map_err(rejected)?))
     }
 
-    /// The first private key of a PEM text.
+    /// Returns the first private key of a PEM text.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         for (kind, der) in sections(pem)? {
             match kind {
@@ -147,7 +147,7 @@ impl SigningKey {
     }
 }
 
-/// The private and the public part of a SEC 1 `ECPrivateKey`.
+/// Returns the private and the public part of a SEC 1 `ECPrivateKey`.
 fn sec1(reader: BERReader<'_, '_>) -> ASN1Result<(Vec<u8>, Vec<u8>)> {
     reader.read_sequence(|parts| {
         parts.next().read_u8()?;
@@ -196,7 +196,7 @@ impl PublicKey {
         }
     }
 
-    /// Every key of a PEM text: public keys, those of certificates, and the public part of private ones.
+    /// Returns every key of a PEM text: public keys, those of certificates, and the public part of private ones.
     pub(super) fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
         for (kind, der) in sections(pem)? {
@@ -279,7 +279,7 @@ impl PublicKey {
         verified.is_ok()
     }
 
-    /// The key as a JSON Web Key.
+    /// Returns the key as a JSON Web Key.
     pub(super) fn to_jwk(&self) -> Value {
         let mut jwk = json!({"use": "sig", "kid": self.id, "alg": self.algorithm.name()});
         let encode = |bytes: &[u8]| Value::from(BASE64_URL.encode(bytes));

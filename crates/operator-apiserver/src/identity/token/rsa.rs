@@ -16,11 +16,11 @@ const SIEVE_LIMIT: u32 = 8192;
 /// probability far below 2^-100.
 const BASES: [u32; 8] = [2, 3, 5, 7, 11, 13, 17, 19];
 
-/// A new key of 2048 bits, as the DER of a PKCS#1 `RSAPrivateKey`. Takes tens of milliseconds, and a second without
-/// optimisation.
+/// Returns a new key of 2048 bits, as the DER of a PKCS#1 `RSAPrivateKey`. Takes tens of milliseconds, and a second
+/// without optimisation.
 ///
 /// # Errors
-/// If the system has no randomness.
+/// Returns an error if the system has no randomness.
 pub(super) fn make() -> Result<Vec<u8>, Unspecified> {
     let random = SystemRandom::new();
     let sieve = small_primes();
@@ -36,7 +36,8 @@ pub(super) fn make() -> Result<Vec<u8>, Unspecified> {
 struct Key([UBig; 8]);
 
 impl Key {
-    /// The key of two primes, the greater first. Equal primes, and primes that do not go with the exponent, have none.
+    /// Returns the key of two primes, the greater first. Equal primes, and primes that do not go with the exponent,
+    /// have none.
     fn of(p: UBig, q: UBig) -> Option<Self> {
         let exponent = UBig::from(PUBLIC_EXPONENT);
         let (below_p, below_q) = (&p - UBig::ONE, &q - UBig::ONE);
@@ -119,7 +120,7 @@ fn is_prime(candidate: &UBig) -> bool {
     })
 }
 
-/// The odd primes below the limit of the sieve.
+/// Returns the odd primes below the limit of the sieve.
 fn small_primes() -> Vec<u32> {
     let mut primes: Vec<u32> = Vec::new();
     for number in (3..SIEVE_LIMIT).step_by(2) {

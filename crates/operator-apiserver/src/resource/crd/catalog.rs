@@ -32,7 +32,7 @@ impl CustomCatalog {
             .cloned()
     }
 
-    /// The versions of a resource.
+    /// Returns the versions of a resource.
     pub(crate) fn versions(&self, table: &str) -> &[Arc<Definition>] {
         let shard = self.shards.get(&shard_of(table));
         shard
@@ -40,12 +40,12 @@ impl CustomCatalog {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// All resources, in no particular order but for the versions of each.
+    /// Returns all resources, in no particular order but for the versions of each.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<Definition>> {
         self.shards.values().flat_map(|shard| shard.values()).flatten()
     }
 
-    /// The identity of the present state: another one after each change.
+    /// Returns the identity of the present state: another one after each change.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
     }

@@ -3,7 +3,7 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
-/// The condition of a type.
+/// Returns the condition of a type.
 pub(crate) fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
     crd.pointer("/status/conditions")?
         .as_array()?

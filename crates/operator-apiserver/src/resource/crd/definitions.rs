@@ -29,7 +29,7 @@ const ALL_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// The resources that a CRD serves: one for every served version, in the order of discovery.
+/// Returns the resources that a CRD serves: one for every served version, in the order of discovery.
 pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Definition> {
     let spec = &crd["spec"];
     let names = Names::read(&crd["status"]["acceptedNames"]);
@@ -82,14 +82,14 @@ struct Family {
     conversion: Option<Arc<Conversion>>,
 }
 
-/// The schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
+/// Returns the schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
 fn compiled(version: &Value) -> Option<structural_schema::Schema> {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&anything);
     structural_schema::Schema::compile(schema).ok()
 }
 
-/// The types of all versions, by apiVersion, for the tracking of field owners.
+/// Returns the types of all versions, by apiVersion, for the tracking of field owners.
 fn merge_schemas(group: &str, versions: &[&Value]) -> BTreeMap<String, Schema> {
     versions
         .iter()

@@ -74,7 +74,7 @@ impl Names {
         }
     }
 
-    /// All names that share one space with resources: plural, singular, short names.
+    /// Returns all names that share one space with resources: plural, singular, short names.
     fn resource_names(&self) -> impl Iterator<Item = &String> {
         [&self.plural, &self.singular]
             .into_iter()
@@ -82,7 +82,7 @@ impl Names {
             .filter(|name| !name.is_empty())
     }
 
-    /// All names, each with what it names.
+    /// Returns all names, each with what it names.
     fn all(&self) -> impl Iterator<Item = Name> {
         let resources = self.resource_names().cloned().map(Name::Resource);
         resources.chain(self.kind_names().cloned().map(Name::Kind))

@@ -59,7 +59,7 @@ fn selector(object: &Value, json_path: &str) -> Option<Error> {
     }
 }
 
-/// The value at a path such as `.spec.replicas`, or why there cannot be one.
+/// Returns the value at a path such as `.spec.replicas`, or why there cannot be one.
 fn lookup<'o>(object: &'o Value, json_path: &str) -> Result<Option<&'o Value>, String> {
     let mut found = object;
     let mut walked = String::new();
@@ -93,7 +93,7 @@ fn mismatch(json_path: &str, found: &Value, wanted: &str) -> String {
     )
 }
 
-/// A value as Go prints it.
+/// Returns a value as Go prints it.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -178,8 +178,8 @@ impl CustomVersion {
             .collect()
     }
 
-    /// A stored object in this version: the apiVersion is changed, and what the schema has become since the object
-    /// was stored is applied to it.
+    /// Returns a stored object in this version: the apiVersion is changed, and what the schema has become since the
+    /// object was stored is applied to it.
     pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
         let same_version = object::text(stored, &["apiVersion"]) == self.api_version;
         let revision: u64 = object::resource_version(stored).parse().unwrap_or_default();

@@ -98,7 +98,7 @@ fn a_file_of_another_program_is_refused() {
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
 }
 
-/// The log of a directory with some records, and where each of them begins.
+/// Returns the log of a directory with some records, and where each of them begins.
 fn log_of(directory: &Path, records: &[&[u8]]) -> (PathBuf, Vec<u8>) {
     let (mut journal, _) = open(directory);
     for record in records {

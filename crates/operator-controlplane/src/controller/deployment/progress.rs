@@ -27,7 +27,7 @@ struct Condition {
     message: String,
 }
 
-/// The last plan of a round: the status as it is now, and when it will change by itself.
+/// Returns the last plan of a round: the status as it is now, and when it will change by itself.
 pub(super) fn told(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
     let deployment = rollout.deployment;
     let mut status = counted(world, rollout);
@@ -67,7 +67,7 @@ pub(super) fn told(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
     }
 }
 
-/// The counts, the conditions as they were, and availability.
+/// Returns the counts, the conditions as they were, and availability.
 fn counted(world: &World<'_>, rollout: &Rollout<'_>) -> Map<String, Value> {
     let deployment = rollout.deployment;
     let sum = |field: &str| -> i64 { rollout.sets().filter_map(|set| set.int(field)).sum() };

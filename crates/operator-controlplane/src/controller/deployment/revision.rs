@@ -57,7 +57,7 @@ fn new_revision(rollout: &Rollout<'_>) -> i64 {
     last.unwrap_or(0) + 1
 }
 
-/// The ReplicaSet of the current template, to be created.
+/// Returns the ReplicaSet of the current template, to be created.
 pub(super) fn new_set(rollout: &Rollout<'_>, target: i64) -> Value {
     let deployment = rollout.deployment;
     let collisions = deployment.int("/status/collisionCount");
@@ -113,12 +113,12 @@ pub(super) fn annotate_replicas(replica_set: &mut Value, rollout: &Rollout<'_>) 
     );
 }
 
-/// The number of replicas that the Deployment wanted when the ReplicaSet was last looked at.
+/// Returns the number of replicas that the Deployment wanted when the ReplicaSet was last looked at.
 pub(super) fn desired(set: &Value) -> Option<i64> {
     set.annotation(DESIRED)?.parse().ok()
 }
 
-/// The number of replicas that the Deployment allowed when the ReplicaSet was last looked at.
+/// Returns the number of replicas that the Deployment allowed when the ReplicaSet was last looked at.
 pub(super) fn maximum(set: &Value) -> Option<i64> {
     set.annotation(MAXIMUM)?.parse().ok()
 }

@@ -25,8 +25,8 @@ pub(super) fn bounds(deployment: &Value, wanted: i64) -> (i64, i64) {
     (surge, unavailable.min(wanted))
 }
 
-/// A number, or a percentage of a total, rounded up or down; at most the largest number of replicas. Missing values
-/// read as 25 %.
+/// Returns a number, or a percentage of a total, rounded up or down; at most the largest number of replicas. Missing
+/// values read as 25 %.
 pub(crate) fn scaled(value: &Value, total: i64, up: bool) -> i64 {
     unlimited(value, total, up).min(i32::MAX.into())
 }
@@ -52,7 +52,7 @@ pub(super) fn allowed(rollout: &Rollout<'_>) -> i64 {
     if wanted == 0 { 0 } else { wanted + surge }
 }
 
-/// The replicas that the new ReplicaSet gets now.
+/// Returns the replicas that the new ReplicaSet gets now.
 pub(super) fn new_replicas(rollout: &Rollout<'_>) -> i64 {
     let wanted = rollout.wanted();
     let now = rollout.new.as_deref().map_or(0, replicas);
@@ -65,8 +65,8 @@ pub(super) fn new_replicas(rollout: &Rollout<'_>) -> i64 {
     now + room.min(wanted - now)
 }
 
-/// The old ReplicaSets that shrink now, with their new sizes: first those whose pods are not healthy anyway, then as
-/// far as availability allows.
+/// Returns the old ReplicaSets that shrink now, with their new sizes: first those whose pods are not healthy anyway,
+/// then as far as availability allows.
 pub(super) fn shrink(rollout: &Rollout<'_>) -> Vec<(Arc<Value>, i64)> {
     let total: i64 = rollout.sets().map(|set| replicas(set)).sum();
     let wanted = rollout.wanted();

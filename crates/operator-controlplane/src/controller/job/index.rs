@@ -56,7 +56,7 @@ pub(super) fn failed(run: &Run<'_>) -> Indexes {
     indexes
 }
 
-/// The failed pods, by index, that stay until a pod in their place knows how often the index has failed.
+/// Returns the failed pods, by index, that stay until a pod in their place knows how often the index has failed.
 pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     let mut delayed: BTreeMap<i64, &Arc<Value>> = BTreeMap::new();
     if !run.limits_each_index() {
@@ -77,7 +77,7 @@ pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     delayed
 }
 
-/// Some of the indexes that need a pod: not done, not given up, and without one.
+/// Returns some of the indexes that need a pod: not done, not given up, and without one.
 pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
     let mut busy = completed(run);
     busy.add(&failed(run));

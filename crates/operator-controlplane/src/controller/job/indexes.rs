@@ -33,7 +33,7 @@ impl Indexes {
         self.ranges.insert(first, last);
     }
 
-    /// A range that overlaps or touches another one.
+    /// Returns a range that overlaps or touches another one.
     fn touching(&self, first: i64, last: i64) -> Option<(i64, i64)> {
         let (start, end) = self.ranges.range(..=last.saturating_add(1)).next_back()?;
         (*end >= first.saturating_sub(1)).then_some((*start, *end))
@@ -59,7 +59,7 @@ impl Indexes {
         self.ranges.is_empty()
     }
 
-    /// The number of indexes.
+    /// Returns the number of indexes.
     pub(super) fn count(&self) -> i64 {
         self.ranges.iter().map(size).fold(0, i64::saturating_add)
     }

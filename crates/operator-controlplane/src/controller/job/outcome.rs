@@ -25,7 +25,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// The Event of the end.
+    /// Returns the Event of the end.
     fn note(&self, job: &Value) -> Note {
         if self.is_success {
             return Note::normal(COMPONENT, &JOB, job, "Completed", "Job completed".to_owned());
@@ -33,7 +33,7 @@ impl Verdict {
         Note::warning(COMPONENT, &JOB, job, self.reason, self.message.clone())
     }
 
-    /// The conditions that announce the end and that say that it is reached.
+    /// Returns the conditions that announce the end and that say that it is reached.
     fn kinds(&self) -> (&'static str, &'static str) {
         if self.is_success {
             ("SuccessCriteriaMet", "Complete")

@@ -26,7 +26,7 @@ const COUNTED: Judgement = Judgement {
     fails_job: None,
 };
 
-/// The first rule of the policy that the pod matches; without one it counts.
+/// Returns the first rule of the policy that the pod matches; without one it counts.
 pub(super) fn judge(job: &Value, pod: &Value) -> Judgement {
     let rules = job.items("/spec/podFailurePolicy/rules").iter().enumerate();
     let mut matches = rules.filter_map(|(at, rule)| Some((at, rule.text("/action"), evidence(rule, pod)?)));
@@ -66,7 +66,7 @@ fn evidence(rule: &Value, pod: &Value) -> Option<String> {
     found.map(|(kind, _)| format!("Pod {place} has condition {kind}"))
 }
 
-/// The first container that ended badly with one of the codes.
+/// Returns the first container that ended badly with one of the codes.
 fn exit<'p>(rule: &Value, pod: &'p Value) -> Option<(&'p str, i64)> {
     let codes: BTreeSet<i64> = rule.items("/values").iter().filter_map(Value::as_i64).collect();
     let is_among = rule.text("/operator") == "In";

@@ -9,12 +9,12 @@ use crate::plan::{Action, World, create, update_status};
 const LEASES: &str = "kube-node-lease";
 const VERSION: &str = "v1.36.2";
 
-/// The address of a node.
+/// Returns the address of a node.
 pub(crate) fn address(index: usize) -> String {
     format!("10.127.{}.{}", index / 250, index % 250 + 1)
 }
 
-/// The address of the n-th pod of a node, within the node's `podCIDR`.
+/// Returns the address of the n-th pod of a node, within the node's `podCIDR`.
 pub(crate) fn pod_address(index: usize, number: u32) -> String {
     let [_, _, high, low] = (number % 65_534 + 1).to_be_bytes();
     format!("10.{}.{high}.{low}", 128 + index % 128)

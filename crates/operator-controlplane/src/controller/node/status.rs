@@ -64,7 +64,7 @@ pub(crate) struct ContainerView {
 }
 
 impl ContainerView {
-    /// A container that runs without running anything, beside one that runs as a process.
+    /// Returns a container that runs without running anything, beside one that runs as a process.
     pub(crate) fn simulated(pod: &Value, container: &Value, now: Timestamp) -> Self {
         let mut statuses = pod.items("/status/containerStatuses").iter();
         let known = statuses.find(|status| status.text("/name") == container.text("/name"));
@@ -79,7 +79,7 @@ impl ContainerView {
     }
 }
 
-/// The status of a pod of which at least one container runs as a process.
+/// Returns the status of a pod of which at least one container runs as a process.
 pub(crate) fn of_containers(
     pod: &Value,
     host: &str,
@@ -271,7 +271,7 @@ fn readiness(pod: &Value) -> Condition<'static> {
     }
 }
 
-/// The conditions of a pod with some of them set. A transition time changes with the status only.
+/// Returns the conditions of a pod with some of them set. A transition time changes with the status only.
 fn merge(pod: &Value, set: &[Condition<'_>], now: Timestamp) -> Vec<Value> {
     let mut conditions: Vec<Value> = set.iter().map(|condition| build(pod, *condition, now)).collect();
     let others = pod.items("/status/conditions").iter();

@@ -18,7 +18,7 @@ pub(super) fn ordinal(owner: &Value, pod: &Value) -> Option<i64> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
-/// The pod of an ordinal, to be created.
+/// Returns the pod of an ordinal, to be created.
 pub(super) fn pod(owner: &Value, revision: &Value, ordinal: i64) -> Action {
     let name = format!("{}-{ordinal}", owner.name());
     let template = history::template(revision);

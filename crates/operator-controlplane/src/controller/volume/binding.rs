@@ -23,7 +23,7 @@ pub(super) fn claim_of<'a>(world: &World<'a>, volume: &Value) -> Option<&'a Arc<
     Some(claim).filter(|claim| uid.is_empty() || claim.uid() == uid)
 }
 
-/// The next write that leads to a claim being bound.
+/// Returns the next write that leads to a claim being bound.
 pub(super) fn bind(world: &World<'_>, claim: &Value) -> Vec<Action> {
     if let Some(volume) = matching(world, claim) {
         return tie(claim, volume);
@@ -48,7 +48,7 @@ pub(super) fn bind(world: &World<'_>, claim: &Value) -> Vec<Action> {
     vec![create(&PERSISTENT_VOLUME, volume(claim, class), None)]
 }
 
-/// The class of a claim; the default one if the claim names none. A claim may name none on purpose, with `""`.
+/// Returns the class of a claim; the default one if the claim names none. A claim may name none on purpose, with `""`.
 fn class<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     match claim.pointer("/spec/storageClassName") {
         Some(name) => world.objects.get(&STORAGE_CLASS, "", name.as_str()?),
@@ -128,7 +128,7 @@ fn tie(claim: &Value, volume: &Value) -> Vec<Action> {
     vec![update(&PERSISTENT_VOLUME_CLAIM, tied, None)]
 }
 
-/// A volume made for a claim.
+/// Returns a volume made for a claim.
 fn volume(claim: &Value, class: &Value) -> Value {
     let policy = match class.text("/reclaimPolicy") {
         "" => "Delete",

@@ -52,7 +52,7 @@ pub(super) fn check<'a>(objects: &'a Objects, csv: &'a Arc<Value>) -> Check<'a> 
     Check::Member(group, targets)
 }
 
-/// The install modes against the target namespaces.
+/// Returns the install modes against the target namespaces.
 pub(super) fn modes(csv: &Value, targets: &[String]) -> Option<Phase> {
     let modes = csv.items("/spec/installModes");
     let mut names = BTreeSet::new();

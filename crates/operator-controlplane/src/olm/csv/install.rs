@@ -274,7 +274,7 @@ fn edited(live: &Value, wanted: &Value) -> Option<&'static str> {
         })
 }
 
-/// The state of the Deployments and webhooks.
+/// Returns the state of the Deployments and webhooks.
 pub(super) fn health(member: &Member<'_>) -> Health {
     for wanted in deployments(member) {
         let name = wanted.name();

@@ -77,7 +77,7 @@ fn copied(role: &Value, csv: &Value, namespace: Option<&str>) -> Value {
     copy
 }
 
-/// The roles by which users work with the objects of the owned definitions.
+/// Returns the roles by which users work with the objects of the owned definitions.
 fn definitions(member: &Member<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     let owned = member.csv.items("/spec/customresourcedefinitions/owned");

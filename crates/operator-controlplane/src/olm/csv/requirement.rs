@@ -164,7 +164,7 @@ fn native(member: &Member<'_>) -> Vec<Value> {
         .collect()
 }
 
-/// Each service account with its rules.
+/// Returns each service account with its rules.
 fn accounts(member: &Member<'_>) -> Vec<Value> {
     let csv = member.csv;
     let namespace = csv.namespace();

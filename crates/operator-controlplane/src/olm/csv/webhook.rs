@@ -38,7 +38,7 @@ fn secret_name(deployment: &str) -> String {
     format!("{}-cert", service_name(deployment))
 }
 
-/// The Deployments that serve webhooks or owned API services.
+/// Returns the Deployments that serve webhooks or owned API services.
 fn served(csv: &Value) -> BTreeSet<&str> {
     let services = csv.items("/spec/apiservicedefinitions/owned").iter();
     descriptions(csv)
@@ -49,7 +49,7 @@ fn served(csv: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The first fault of the descriptions.
+/// Returns the first fault of the descriptions.
 pub(super) fn fault(csv: &Value) -> Option<&'static str> {
     let mut names = BTreeSet::new();
     if !descriptions(csv)
@@ -126,7 +126,7 @@ pub(super) fn mount(csv: &Value, deployment: &str, spec: &mut Value) {
     }
 }
 
-/// The missing Services, Secrets, roles and bindings of the Deployments that serve webhooks.
+/// Returns the missing Services, Secrets, roles and bindings of the Deployments that serve webhooks.
 pub(super) fn services(
     member: &Member<'_>,
     certificates: &mut Certificates<'_>,
@@ -268,7 +268,7 @@ fn rotation(secret: &Value) -> Option<Timestamp> {
     secret.annotation(ROTATE)?.parse().ok()
 }
 
-/// The times at which the certificates were made and will be renewed.
+/// Returns the times at which the certificates were made and will be renewed.
 pub(super) fn times(member: &Member<'_>) -> Option<(Value, Value)> {
     let csv = member.csv;
     let first = served(csv).into_iter().next()?;
@@ -298,7 +298,7 @@ pub(super) fn expired(member: &Member<'_>) -> Vec<Action> {
         .collect()
 }
 
-/// The missing or outdated webhook configurations and conversions.
+/// Returns the missing or outdated webhook configurations and conversions.
 pub(super) fn configurations(member: &Member<'_>) -> Result<Vec<Action>, String> {
     let csv = member.csv;
     let mut actions = Vec::new();

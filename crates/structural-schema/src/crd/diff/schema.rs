@@ -1,4 +1,4 @@
-//! Two schemas of one version, keyword by keyword.
+//! Compares two schemas of one version by keyword.
 
 use apimachinery::field::Path;
 use apimachinery::go;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Change, Changes, changed};
 use crate::node::{AdditionalProperties, Bound, Node};
 
-/// A schema, and the JSON that it was read from.
+/// A schema, and the JSON that it was parsed from.
 type Side<'n> = (&'n Node, &'n Value);
 
 const REFUSED: &str = "objects with other values are refused";
@@ -55,7 +55,7 @@ impl Differ {
         self.changes.safe(path.as_str(), what, why);
     }
 
-    /// A restriction that was loosened or tightened.
+    /// Reports a restriction that was loosened or tightened.
     fn limit(&mut self, path: &Path, what: String, looser: bool) {
         if looser {
             self.safe(path, what, ALLOWED);
@@ -64,7 +64,7 @@ impl Differ {
         }
     }
 
-    /// `judged`: whether something around the value (a rule, a combination of schemas) judges it as a whole.
+    /// `judged`: true if a rule or a combination of schemas around the value validates it as a whole.
     fn node(&mut self, old: Side<'_>, new: Side<'_>, path: &Path, judged: bool) {
         if old.1 == new.1 {
             return;
@@ -113,7 +113,7 @@ impl Differ {
         }
         let what = changed("format", &old.format, &new.format);
         let (before, after) = (old.checked_format(), new.checked_format());
-        // With other types, a format changes what the validator takes the type for.
+        // With other types, the validator derives the type from the format.
         let is_plain = matches!(old.kind.as_str(), "string" | "integer" | "number");
         let looser = match (before, after) {
             (before, after) if before == after => true,
@@ -389,7 +389,7 @@ impl Differ {
         }
     }
 
-    /// A default makes objects bigger, which limits and rules around it may mind.
+    /// A default makes objects larger, which may exceed limits or violate rules around it.
     fn default_added(&mut self, parent: &Node, path: &Path, judged: bool, what: &str, why: &'static str) {
         if judged || parent.max_properties.is_some() {
             let why = "rules, combinations or maxProperties around the field may refuse objects that get the default";
@@ -456,7 +456,7 @@ fn property_of<'v>(source: &'v Value, name: &str) -> &'v Value {
     child_of(child_of(source, "properties"), name)
 }
 
-/// Returns true if a schema judges its values as wholes, so that a default inside may make a difference.
+/// Returns true if a schema validates its values as a whole, so that a nested default may change the result.
 fn judges(node: &Node) -> bool {
     !node.rules.is_empty()
         || !node.all_of.is_empty()
@@ -474,9 +474,10 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// Returns true if what is beyond the new limit was beyond the old one; `sign` is 1 for a minimum and -1 for a maximum.
+/// Returns true if every value that the new limit rejects was rejected by the old one; `sign` is 1 for a minimum and -1
+/// for a maximum.
 ///
-/// Limits of integers are truncated by the server, so both the limits and what is left of them are compared.
+/// The server truncates limits of integers, so both the limits and their truncated values are compared.
 fn is_looser(before: Bound, after: Bound, sign: f64) -> bool {
     let beyond = |a: f64, b: f64| (b - a) * sign > 0.0 || !after.exclusive && a == b || before == after;
     let same_exclusive = before.exclusive == after.exclusive;

@@ -1,10 +1,10 @@
-//! Paths of the server's internal form, as paths in the definition that was written.
+//! Translates paths of the server's internal form to paths of the written definition.
 
 use apimachinery::field::Path;
 
-/// Prefixes of the server's internal form, and their names in `apiextensions.k8s.io/v1`.
+/// Prefixes of the internal form, and their equivalent in `apiextensions.k8s.io/v1`.
 ///
-/// Common parts of all versions are reported once, above the versions; they are looked up in the first version.
+/// The server reports shared parts of all versions once, above the versions; the first version has them.
 const PREFIXES: &[(&str, &str)] = &[
     ("spec.validation", "spec.versions[0].schema"),
     ("spec.subresources", "spec.versions[0].subresources"),

@@ -1,4 +1,4 @@
-//! Constructs in a schema that are accepted but do not do what the author intends.
+//! Findings about schemas that the server accepts but that do not work as intended.
 
 use apimachinery::field::Path;
 use apimachinery::go;
@@ -177,7 +177,7 @@ fn limits(schema: &Node, path: &Path, linter: &mut Linter) {
     }
 }
 
-/// Defaults that a derive makes of Rust's own: the server writes them into every object.
+/// Defaults that derive macros generate from Rust defaults: the server writes them into every object.
 fn defaults(schema: &Node, path: &Path, linter: &mut Linter) {
     let empty = match &schema.default {
         Some(Value::Array(items)) if items.is_empty() => "an empty list",
