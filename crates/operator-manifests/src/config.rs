@@ -12,6 +12,7 @@ mod certificates;
 mod kustomization;
 mod manager;
 mod metrics;
+mod monitoring;
 mod rbac;
 mod webhook;
 
@@ -188,6 +189,7 @@ impl ConfigTree {
         manager::add(&mut tree, operator);
         rbac::add(&mut tree, operator);
         metrics::add(&mut tree, operator);
+        monitoring::add(&mut tree, operator);
         webhook::add(&mut tree, operator);
         certificates::add(&mut tree, operator);
         bundle::add(&mut tree, operator);

@@ -16,8 +16,9 @@ use operator_apiserver::client::Gvr;
 use serde_json::{Value, json};
 
 /// The kinds of others that the tree has objects of.
-const FOREIGN: [(&str, &str, &str, &str); 3] = [
+const FOREIGN: [(&str, &str, &str, &str); 4] = [
     ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
+    ("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"),
     ("cert-manager.io", "v1", "Issuer", "issuers"),
     ("cert-manager.io", "v1", "Certificate", "certificates"),
 ];
@@ -133,6 +134,11 @@ fn every_combination_is_accepted() {
         let objects = accepted(&dir);
         assert_eq!(
             kinds(&objects, "ServiceMonitor"),
+            usize::from(on("prometheus")),
+            "{flags:?}"
+        );
+        assert_eq!(
+            kinds(&objects, "PrometheusRule"),
             usize::from(on("prometheus")),
             "{flags:?}"
         );

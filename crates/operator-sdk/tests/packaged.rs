@@ -139,9 +139,9 @@ fn a_project_is_built_from_the_packaged_crates() {
     assert!(passed, "{said}");
 }
 
-/// Cargo leaves directories with a manifest out of packages.
+/// Cargo leaves directories with a manifest out of packages. The pages of the book and the code that they include are links.
 #[test]
-fn every_template_is_in_the_package() {
+fn every_template_and_page_is_in_the_package() {
     let mut list = cargo();
     list.args([
         "package",
@@ -155,8 +155,11 @@ fn every_template_is_in_the_package() {
     let listed = succeeded(&["package", "--list"], output);
     let mut templates = BTreeMap::new();
     let crate_root = workspace().join("crates/operator-sdk");
-    common::collect(&crate_root, &crate_root.join("templates"), &mut templates);
-    assert!(!templates.is_empty());
+    for folder in ["templates", "book/src", "book/code/website/controller"] {
+        let before = templates.len();
+        common::collect(&crate_root, &crate_root.join(folder), &mut templates);
+        assert!(templates.len() > before, "{folder}");
+    }
     for path in templates.keys() {
         assert!(
             listed.lines().any(|line| line == path),

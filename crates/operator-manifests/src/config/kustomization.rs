@@ -34,7 +34,7 @@ const HEADS: [(&str, &str); 9] = [
     ),
     (
         "config/prometheus/kustomization.yaml",
-        "Tells Prometheus' operator where the metrics are.",
+        "The metrics and the alerts of the operator, for the Prometheus operator.",
     ),
     (
         "config/network-policy/kustomization.yaml",

@@ -71,6 +71,38 @@ fn names_types_and_labels_are_those_of_controller_runtime() {
     }
 }
 
+/// The files are written by `operator-sdk`.
+#[test]
+fn the_metrics_of_the_scaffolded_dashboard_and_alerts_exist() {
+    let metrics = Metrics::default();
+    metrics.cache().watch_live("Pod", None, true);
+    metrics.cache().quarantined("Pod", 0);
+    metrics.client().write_skipped("Pod");
+    // `up` is a metric of Prometheus, and requests are tested below.
+    let text = exposed() + &metrics.to_text() + "up 1\nrest_client_requests_total 1\n";
+    let sample =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator/config");
+    let mut names = BTreeSet::new();
+    for file in ["grafana/dashboard.json", "prometheus/rules.yaml"] {
+        let file = std::fs::read_to_string(sample.join(file)).unwrap();
+        let selected = file.split("{job=");
+        let name = |before: &str| {
+            before
+                .rsplit(|c: char| c != '_' && !c.is_alphanumeric())
+                .next()
+                .map(str::to_owned)
+        };
+        names.extend(selected.filter_map(name).filter(|name| !name.is_empty()));
+    }
+    assert!(names.len() > 12, "{names:?}");
+    for name in names {
+        let is_exported = text
+            .lines()
+            .any(|line| line.split(['{', ' ']).next() == Some(&name));
+        assert!(is_exported, "{name}");
+    }
+}
+
 #[test]
 fn buckets_of_durations_are_the_decades_from_ten_nanoseconds() {
     let text = exposed();

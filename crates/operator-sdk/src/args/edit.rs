@@ -27,7 +27,7 @@ pub(crate) struct EditArgs {
     /// Serve metrics.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) metrics: Option<bool>,
-    /// Add a ServiceMonitor for the Prometheus operator.
+    /// Add a ServiceMonitor and alert rules for the Prometheus operator.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub(crate) prometheus: Option<bool>,
     /// Restrict access to the operator's servers with network policies.

@@ -59,6 +59,7 @@ impl<D: Dns> Reconciler<Website> for Sites<D> {
         ctx.apply_owned_set(ingress_for(&site)).await?;
         self.dns.set(&owner, site.spec.host.as_deref()).await?;
 
+        // ANCHOR: status
         ctx.update_status(|status| {
             status.url = site
                 .spec
@@ -68,6 +69,7 @@ impl<D: Dns> Reconciler<Website> for Sites<D> {
             status.conditions.set_all(rollout::conditions(&*deployment));
         })
         .await?;
+        // ANCHOR_END: status
         Ok(Action::done())
     }
 }

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::run::prompt;
 
 /// Kinds of deployed objects; objects of other kinds are found if the rendered tree has one of the kind.
-const KINDS: [(&str, &str); 21] = [
+const KINDS: [(&str, &str); 22] = [
     ("v1", "Namespace"),
     ("v1", "ServiceAccount"),
     ("v1", "Service"),
@@ -35,6 +35,7 @@ const KINDS: [(&str, &str); 21] = [
         "ValidatingWebhookConfiguration",
     ),
     ("monitoring.coreos.com/v1", "ServiceMonitor"),
+    ("monitoring.coreos.com/v1", "PrometheusRule"),
     ("cert-manager.io/v1", "Issuer"),
     ("cert-manager.io/v1", "Certificate"),
     ("scheduling.k8s.io/v1", "PriorityClass"),
