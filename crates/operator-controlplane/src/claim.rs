@@ -16,11 +16,11 @@ use crate::plan::{Action, patch_metadata};
 pub(crate) struct Claim {
     /// Its own, by name.
     pub(crate) owned: Vec<Arc<Value>>,
-    /// Adoptions and releases to be done first.
+    /// Adoptions and releases that must be done first.
     pub(crate) actions: Vec<Action>,
 }
 
-/// Looks for the objects of `kind` that `owner` manages.
+/// Finds the objects of `kind` that `owner` manages.
 pub(crate) fn claim(
     objects: &Objects,
     owner_kind: &Kind,

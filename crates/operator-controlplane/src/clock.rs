@@ -1,11 +1,11 @@
-//! The time, as it is handed to controllers.
+//! The clock of controllers.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Tells the time. The default is the system's clock; a simulation hands in its own.
+/// Returns the current time. The default is the system clock; a simulation uses its own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! The controllers, one a file: each is a pure function from what is known to what is to be done.
+//! The controllers, one per file. Each is a pure function from the index to a plan.
 
 pub(crate) mod cluster_role;
 pub(crate) mod cron_job;
@@ -27,14 +27,14 @@ use crate::object::Object;
 use crate::objects::Key;
 use crate::owner::controller_of;
 
-/// The key of the object itself, if it is of a kind.
+/// Returns the key of the object itself, if it is of a kind.
 pub(crate) fn key_of(kind: &Kind, event: &Event, keys: &mut Vec<Key>) {
     if kind.is(&event.gvr) {
         keys.push(Key::of(&event.object));
     }
 }
 
-/// The keys of the objects of `owner` that control the object of the event, before or after it.
+/// Returns the keys of the objects of `owner` that control the object of the event, before or after it.
 pub(crate) fn keys_of_controller(owner: &Kind, event: &Event, keys: &mut Vec<Key>) {
     for object in std::iter::once(&event.object).chain(&event.old) {
         let controller = controller_of(object).filter(|controller| controller.text("/kind") == owner.name);

@@ -1,9 +1,9 @@
-//! Cron schedules: five fields, names, steps, ranges, and the `@` forms, as CronJobs have them.
+//! Cron schedules as in CronJobs: five fields, names, steps, ranges, and the `@` forms ([`Schedule`]).
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// A schedule that has been read.
+/// A parsed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Schedule {
     /// `@every DURATION`, in seconds.
@@ -12,7 +12,7 @@ pub(crate) enum Schedule {
     Fields(Fields),
 }
 
-/// The minutes, hours, days, months and weekdays that are meant, as bits.
+/// The selected minutes, hours, days, months and weekdays, as bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     minutes: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Fields {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// With both days and weekdays given, either is enough.
+    /// If both days and weekdays are restricted, one match is sufficient.
     is_any_day: bool,
     is_any_weekday: bool,
 }
@@ -72,7 +72,7 @@ impl Schedule {
     }
 }
 
-/// The periods before now in which the last time of a schedule is looked for, in hours.
+/// The periods in which the last time of a schedule is searched, in hours before now.
 const WINDOWS: [i64; 5] = [1, 24, 31 * 24, 366 * 24, 9 * 366 * 24];
 
 impl Schedule {
@@ -109,7 +109,7 @@ impl Fields {
         let mut day = start.date();
         for passed in 0..DAYS_MAX {
             if self.is_day(&day) {
-                // Clocks are put back by less than three hours.
+                // Clocks are set back by less than three hours.
                 let first = if passed == 0 { start.hour() - 3 } else { 0 };
                 let times = self.times().skip_while(|(hour, _)| *hour < first);
                 let found = times.into_iter().find_map(|(hour, minute)| {
@@ -146,7 +146,7 @@ impl Fields {
     }
 }
 
-/// Returns true if a time of the day exists on that day: clocks that are put forward skip an hour.
+/// Returns true if a time of the day exists on that day: clocks that are set forward skip an hour.
 fn is_exact(at: &Zoned, hour: i8, minute: i8) -> bool {
     at.hour() == hour && at.minute() == minute
 }

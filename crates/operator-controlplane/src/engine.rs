@@ -1,4 +1,5 @@
-//! Runs controllers: one feed keeps the shared index, one task a controller takes its keys and carries out its plans.
+//! Runs controllers: one feed maintains the shared index, and one task for each controller processes its keys and
+//! executes its plans.
 
 mod execute;
 mod feed;
@@ -30,16 +31,16 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 /// Plans the actions for a key, as a function of the known state.
 type Decide = dyn FnMut(&World<'_>, &Key) -> Plan + Send;
 
-/// A controller: which keys an event concerns, and what to do for a key.
+/// A controller: maps events to keys, and keys to plans.
 pub(crate) struct Controller {
     pub(crate) name: &'static str,
     pub(crate) keys: fn(&Objects, &Event, &mut Vec<Key>),
     pub(crate) plan: Box<Decide>,
-    /// Keys that are looked at once at the start, whatever the events say.
+    /// Keys that are reconciled once at the start.
     pub(crate) initial: Vec<Key>,
 }
 
-/// The shared index and the revision that it has reached.
+/// The shared index and its revision.
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) objects: RwLock<Objects>,
@@ -54,7 +55,7 @@ impl Cache {
         })
     }
 
-    /// Waits until the index shows what `seen` looks for.
+    /// Waits until `seen` returns true for the index.
     async fn wait(&self, seen: impl Fn(&Objects, u64) -> bool) {
         let mut revision = self.revision.subscribe();
         let reached = revision.wait_for(|revision| seen(&self.objects.read(), *revision));
@@ -130,7 +131,7 @@ impl Runner {
         (self.controller.plan)(&world, key)
     }
 
-    /// Nothing is left to do but to say so.
+    /// Nothing is left to do but to record Events.
     async fn settle(&mut self, key: &Key, plan: Plan) {
         if let Some(delay) = plan.after {
             self.queue.add_after(key.clone(), delay);
@@ -147,7 +148,7 @@ impl Runner {
         }
     }
 
-    /// An action was refused: the status says why, and the key comes back later.
+    /// An action was rejected: the status reports the reason, and the key is retried later.
     async fn refused(&mut self, key: &Key, refusal: Refusal) {
         self.log(key, &refusal);
         if let Refusal::Failed(failure) = refusal {

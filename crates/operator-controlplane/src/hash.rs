@@ -1,14 +1,13 @@
 //! A stable hash of a template: the suffix of the names of ReplicaSets and ControllerRevisions.
 //!
-//! Its value differs from the one that kube-controller-manager finds, which hashes Go's memory layout; no client can
-//! depend on it.
+//! Its value differs from that of kube-controller-manager, which hashes Go's memory layout; no client can depend on it.
 
 use serde_json::Value;
 
-/// Letters and digits that make no words and are not mistaken for each other.
+/// Letters and digits that form no words and are not ambiguous.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Returns the hash of a template; another one for each collision counted.
+/// Returns the hash of a template, which depends on the collision count.
 pub(crate) fn template_hash(template: &Value, collisions: Option<i64>) -> String {
     let mut hash = Fnv::default();
     hash.value(template);
@@ -39,7 +38,7 @@ impl Fnv {
         }
     }
 
-    /// Fields are taken in the order of their names, whatever order the tree keeps them in.
+    /// Fields are hashed in the order of their names, independent of the order of the tree.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! ControllerRevisions: the templates that a StatefulSet or a DaemonSet has had.
+//! ControllerRevisions: the template history of a StatefulSet or a DaemonSet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::owner::controller_reference;
 use crate::plan::{Action, create, delete, update, update_subresource};
 use crate::selector::selects;
 
-/// The label that says of which revision a pod is.
+/// The label with the revision of a pod.
 pub(crate) const HASH: &str = "controller-revision-hash";
 
-/// The revisions of an owner, and which of them is the one of its template.
+/// The revisions of an owner, and the one of its current template.
 pub(crate) struct History {
     /// Oldest first.
     pub(crate) revisions: Vec<Arc<Value>>,
@@ -25,7 +25,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Returns the revision of a name, or the latest one.
+    /// Returns the revision with a name, or the latest one.
     pub(crate) fn named(&self, name: &str) -> Arc<Value> {
         let found = self.revisions.iter().find(|revision| revision.name() == name);
         found.unwrap_or(&self.latest).clone()
@@ -44,7 +44,7 @@ pub(crate) fn template(revision: &Value) -> Value {
     template
 }
 
-/// The text that pods of a revision are labelled with; `hash_only` leaves the owner's name out, as DaemonSets do.
+/// Returns the revision label of pods; `hash_only` omits the owner's name, as for DaemonSets.
 pub(crate) fn label(revision: &Value, owner: &Value, hash_only: bool) -> String {
     let name = revision.name();
     let hash = name.strip_prefix(&format!("{}-", owner.name())).unwrap_or(name);
@@ -55,7 +55,7 @@ pub(crate) fn label(revision: &Value, owner: &Value, hash_only: bool) -> String 
     }
 }
 
-/// The revisions of an owner, or what has to be done first for its template to have one.
+/// Returns the revisions of an owner, or the actions that create the one of its template.
 pub(crate) fn history(objects: &Objects, kind: &Kind, owner: &Value) -> Result<History, Vec<Action>> {
     let selector = owner.pointer("/spec/selector");
     let claim = claim(objects, kind, owner, &CONTROLLER_REVISION, |revision| {
@@ -127,7 +127,7 @@ fn make(objects: &Objects, kind: &Kind, owner: &Value, template: &Value, number:
     create(&CONTROLLER_REVISION, revision, None)
 }
 
-/// Deletes the oldest revisions beyond the history limit of which nothing is left.
+/// Deletes the oldest unused revisions beyond the history limit.
 pub(crate) fn surplus(history: &History, owner: &Value, live: &BTreeSet<String>) -> Vec<Action> {
     let limit = owner.int("/spec/revisionHistoryLimit").unwrap_or(10);
     let limit = usize::try_from(limit).unwrap_or(0);

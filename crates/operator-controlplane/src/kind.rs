@@ -22,7 +22,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if a resource is the one of this kind, in any version.
+    /// Returns true if a resource is that of this kind, in any version.
     pub(crate) fn is(&self, gvr: &Gvr) -> bool {
         self.gvr.resource == gvr.resource && self.gvr.group == gvr.group
     }

@@ -1,12 +1,11 @@
 //! Controllers and simulated nodes for the embedded Kubernetes API server.
 //!
-//! The crate does the work of kube-controller-manager, kube-scheduler and kubelets, as far as operators can see it:
-//! terminating namespaces are emptied, garbage is collected, Deployments get ReplicaSets and Pods, and Pods become Ready
-//! without running anything.
+//! The crate implements kube-controller-manager, kube-scheduler and kubelets, as far as operators can observe them: it
+//! empties terminating namespaces, collects garbage, creates ReplicaSets and Pods for Deployments, and reports Pods as
+//! Ready without running them.
 //!
-//! Every controller is a pure function from a shared index of all objects to a plan of writes; one
-//! engine feeds the index, calls the functions and carries the plans out. Nothing polls: an idle control plane uses no
-//! CPU.
+//! Every controller is a pure function from a shared index of all objects to a plan of writes; one engine feeds the
+//! index, calls the functions and executes the plans. Nothing polls: an idle control plane uses no CPU.
 //! ```
 //! use operator_apiserver::ApiServer;
 //! use operator_controlplane::{ControlPlane, Options};
@@ -57,21 +56,21 @@ use crate::process::Agent;
 use crate::queue::Queue;
 use crate::recorder::Recorder;
 
-/// Which controllers run.
+/// The controllers to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controllers {
     /// All of them.
     #[default]
     All,
-    /// None but the one that gathers the rules of aggregated ClusterRoles, without which the default roles are empty:
-    /// the API server alone otherwise, as controller-runtime's envtest has it.
+    /// Only ClusterRole aggregation, without which the default roles are empty: otherwise the API server alone, as with
+    /// controller-runtime's envtest.
     None,
 }
 
 /// The parts of the control plane besides the API server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which controllers run. Default: all.
+    /// The controllers to run. Default: all.
     pub controllers: Controllers,
     /// The number of simulated nodes, named `node-1` and so on; with nodes, a scheduler runs too. Without
     /// nodes, pods stay Pending until a test assigns them. Default: 1. At most 128 nodes have addresses of their own.
@@ -84,16 +83,16 @@ pub struct Options {
     pub max_pods: usize,
     /// True if nodes record the Events Pulled, Created and Started for each container. Default: no.
     pub container_events: bool,
-    /// The certificate of the server's authority in PEM, published in each namespace. Default: empty.
+    /// The server's CA certificate in PEM, published in each namespace. Default: empty.
     pub root_ca: String,
     /// True if Operator Lifecycle Manager runs: its definitions are installed at the start. Needs all controllers.
     /// Default: no.
     #[cfg(feature = "olm")]
     pub olm: bool,
-    /// Runs pods as processes of this machine, as far as programs are registered for their images. Needs nodes. Default:
-    /// every pod is simulated.
+    /// Runs pods as local processes if programs are registered for their images. Needs nodes. Default: every pod is
+    /// simulated.
     pub processes: Option<Processes>,
-    /// The clock of the controllers. Default: the system's.
+    /// The clock of the controllers. Default: the system clock.
     pub clock: Clock,
 }
 
@@ -114,7 +113,7 @@ impl Default for Options {
     }
 }
 
-/// The running controllers. They stop when it is dropped.
+/// The running controllers. They stop when the value is dropped.
 #[derive(Debug)]
 #[must_use = "the controllers stop when this is dropped"]
 pub struct ControlPlane {
@@ -153,8 +152,8 @@ impl ControlPlane {
         Self { tasks, processes }
     }
 
-    /// Stops everything, and returns when it has stopped. Stop it before the server. Processes of pods get SIGTERM, and
-    /// SIGKILL after ten seconds; if the value is dropped instead, they are killed at once.
+    /// Stops all controllers, and returns when they have stopped. Call it before the server stops. Processes of pods
+    /// get SIGTERM, and SIGKILL after ten seconds; if the value is dropped instead, they are killed at once.
     pub async fn shutdown(mut self) {
         if let Some(processes) = &self.processes {
             processes.stop().await;

@@ -1,6 +1,6 @@
-//! Kubernetes objects as JSON trees: the reads and the comparisons that every controller needs.
+//! Kubernetes objects as JSON trees: the accessors and comparisons of controllers.
 //!
-//! Knows no client and no clock. Missing fields read as empty, since a controller treats them alike.
+//! Missing fields read as empty, because controllers treat them alike.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -9,22 +9,22 @@ use serde_json::{Map, Value, json};
 pub(crate) trait Object {
     /// Returns the text at a pointer, or `""`.
     fn text(&self, pointer: &str) -> &str;
-    /// The integer at a pointer, if there is one.
+    /// Returns the integer at a pointer, if it is one.
     fn int(&self, pointer: &str) -> Option<i64>;
     /// Returns true if the value at a pointer is `true`.
     fn flag(&self, pointer: &str) -> bool;
     /// Returns the list at a pointer, or an empty one.
     fn items(&self, pointer: &str) -> &[Value];
-    /// The entries of the object at a pointer whose values are texts.
+    /// Returns the string entries of the object at a pointer.
     fn texts(&self, pointer: &str) -> Vec<(&str, &str)>;
-    /// The time at a pointer, if it is one.
+    /// Returns the time at a pointer, if it is one.
     fn time(&self, pointer: &str) -> Option<Timestamp>;
 
     /// `metadata.name`.
     fn name(&self) -> &str {
         self.text("/metadata/name")
     }
-    /// `metadata.namespace`; empty if cluster-scoped.
+    /// Returns `metadata.namespace`; empty if cluster-scoped.
     fn namespace(&self) -> &str {
         self.text("/metadata/namespace")
     }
@@ -36,13 +36,13 @@ pub(crate) trait Object {
     fn version(&self) -> &str {
         self.text("/metadata/resourceVersion")
     }
-    /// `metadata.generation`, or 0.
+    /// Returns `metadata.generation`, or 0.
     fn generation(&self) -> i64 {
         self.int("/metadata/generation").unwrap_or(0)
     }
-    /// A label, if it is set.
+    /// Returns a label, if it is set.
     fn label(&self, name: &str) -> Option<&str>;
-    /// An annotation, if it is set.
+    /// Returns an annotation, if it is set.
     fn annotation(&self, name: &str) -> Option<&str>;
     /// Returns true if the object waits for its finalizers or its grace period to end.
     fn is_terminating(&self) -> bool {
@@ -67,8 +67,8 @@ pub(crate) trait Object {
     }
 }
 
-/// Returns the value at a JSON pointer without escapes. `Value::pointer` makes two texts for each field on the way, and
-/// controllers read more than anything else.
+/// Returns the value at a JSON pointer without escapes. `Value::pointer` allocates two strings for each field on the
+/// way, and this is the most frequent operation of controllers.
 fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     let fields = pointer.split('/').skip(1);
     fields.into_iter().try_fold(value, |value, field| match value {

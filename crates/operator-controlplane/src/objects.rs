@@ -1,6 +1,6 @@
-//! The shared index: every object of every resource, by name, by uid and by owner, as of one revision.
+//! The shared index: every object of every resource at one revision, by name, by uid and by owner ([`Objects`]).
 //!
-//! Knows no client: the engine feeds it with events, and controllers read it.
+//! The engine updates it from events; controllers read it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -48,14 +48,14 @@ struct Resource {
     uncontrolled: BTreeSet<Key>,
 }
 
-/// All objects. Every read is a lookup or a range.
+/// All objects. Every read is a lookup or a range query.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    /// Group, then plural: an object is in one version at a time.
+    /// By group, then plural: an object is in one version at a time.
     resources: HashMap<String, HashMap<String, Resource>>,
     uids: HashMap<String, Id>,
     dependents: HashMap<String, BTreeSet<Id>>,
-    /// The number of pods, and the memory that they take.
+    /// The number of pods, and their memory.
     pods: (usize, usize),
 }
 
@@ -70,7 +70,7 @@ impl Objects {
         self.resource(gvr)?.objects.get(key).map(|(_, object)| object)
     }
 
-    /// Returns the objects of a kind in a namespace, or in all of them if it is empty, by namespace and name.
+    /// Returns the objects of a kind in a namespace (in all namespaces if empty), by namespace and name.
     pub(crate) fn list<'a>(
         &'a self,
         kind: &Kind,
@@ -139,7 +139,7 @@ impl Objects {
         found
     }
 
-    /// Objects that name an owner which is not there.
+    /// Returns the objects that name a missing owner.
     pub(crate) fn with_missing_owners(&self) -> impl Iterator<Item = &Arc<Value>> {
         let missing = self
             .dependents
@@ -173,7 +173,7 @@ impl Objects {
         }
     }
 
-    /// Puts an object in, in the place of an earlier state of it.
+    /// Inserts an object, or replaces its earlier state.
     pub(crate) fn insert(&mut self, gvr: &Arc<Gvr>, object: &Arc<Value>) {
         let key = Key::of(object);
         self.remove(gvr, &key);

@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager (OLM v0) as its users see it through the API.
+//! Operator Lifecycle Manager (OLM v0), as far as its API shows it.
 //!
 //! Catalogs are read from ConfigMaps; no registry image runs. Each controller is a pure function from the shared index to
 //! a plan, like the others of this crate:
@@ -135,7 +135,7 @@ pub(crate) fn strings(items: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// The condition of a type with new contents, in a list; the transition time changes with the status alone.
+/// Replaces the condition of a type in a list; the transition time changes only with the status.
 pub(crate) fn set_condition(conditions: &mut Vec<Value>, mut condition: Value, now: &Value) {
     let kind = condition.text("/type").to_owned();
     let known = conditions.iter_mut().find(|known| known.text("/type") == kind);

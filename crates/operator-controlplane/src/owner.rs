@@ -1,11 +1,11 @@
-//! Owner references: who owns and who controls an object.
+//! Owner references: the owners and the controller of an object.
 
 use serde_json::{Value, json};
 
 use crate::kind::Kind;
 use crate::object::Object;
 
-/// Returns the owner reference that says `controller: true`, if there is one.
+/// Returns the owner reference with `controller: true`, if there is one.
 pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     let owners = object.items("/metadata/ownerReferences");
     owners.iter().find(|owner| owner.flag("/controller"))
@@ -23,7 +23,7 @@ pub(crate) fn controller_reference(kind: &Kind, owner: &Value) -> Value {
     })
 }
 
-/// The owner references that are left without some, or null if none is.
+/// Returns the owner references without some of them, or null if none are left.
 pub(crate) fn owners_without(object: &Value, dropped: impl Fn(&Value) -> bool) -> Value {
     let owners = object.items("/metadata/ownerReferences");
     let left: Vec<&Value> = owners.iter().filter(|owner| !dropped(owner)).collect();

@@ -1,6 +1,6 @@
 //! The decision of a controller: a plan of actions for one key, computed from the current state.
 //!
-//! Controllers are functions from a [`World`] to a [`Plan`]; the engine carries the plan out.
+//! Controllers are functions from a [`World`] to a [`Plan`]; the engine executes the plan.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::kind::Kind;
 use crate::object::Object;
 use crate::objects::Objects;
 
-/// Everything that a decision may depend on.
+/// The inputs of a decision.
 pub(crate) struct World<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) now: Timestamp,
-    /// Why the last creation or deletion for this key was refused, if it was.
+    /// The reason why the last creation or deletion for this key was rejected, if it was.
     pub(crate) failure: Option<&'a Failure>,
     /// The served resources; requested only if needed, since the answer is long.
     pub(crate) resources: &'a dyn Fn() -> Vec<ServedResource>,
 }
 
-/// A creation or deletion that the server refused.
+/// A creation or deletion that the server rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// `FailedCreate`, `FailedUpdate` or `FailedDelete`.
@@ -35,9 +35,9 @@ pub(crate) struct Failure {
 pub(crate) struct Plan {
     /// Carried out in order; then the controller plans again, with their effects in view.
     pub(crate) actions: Vec<Action>,
-    /// Carried out when there is nothing else to do, or when an action was refused.
+    /// Executed when there are no other actions, or when an action was rejected.
     pub(crate) status: Option<Action>,
-    /// Asks again after this time, though nothing may have changed.
+    /// Plans again after this time, even without an event.
     pub(crate) after: Option<Duration>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Action {
         object: Box<Value>,
         note: Option<Note>,
     },
-    /// Replaces an object; a refusal is a failure that the status reports.
+    /// Replaces an object; the status reports a failure.
     #[cfg(feature = "olm")]
     Put { gvr: Gvr, object: Box<Value> },
     /// A JSON merge patch.
@@ -99,7 +99,7 @@ pub(crate) enum Action {
         node: String,
         note: Option<Note>,
     },
-    /// Records an Event and nothing else.
+    /// Records only an Event.
     Record(Note),
 }
 
@@ -143,7 +143,7 @@ impl From<Delete> for DeleteOptions {
     }
 }
 
-/// An Event to record once the action has succeeded. `{name}` in the message is the name of the written object.
+/// An Event to record after the action has succeeded. `{name}` in the message is the name of the written object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
     pub(crate) about: Value,
@@ -152,7 +152,7 @@ pub(crate) struct Note {
     pub(crate) message: String,
     /// The component that reports it.
     pub(crate) component: &'static str,
-    /// The reason of the warning that is recorded if the action is refused.
+    /// The reason of the warning that is recorded if the action is rejected.
     pub(crate) refused: &'static str,
 }
 
@@ -189,7 +189,7 @@ impl Note {
         }
     }
 
-    /// With the reason that stands in the place of this one if the action is refused.
+    /// Sets the reason of the warning that is recorded if the action is rejected.
     pub(crate) fn or(self, refused: &'static str) -> Self {
         Self { refused, ..self }
     }
@@ -210,7 +210,7 @@ pub(crate) fn reference(api_version: &str, kind: &str, object: &Value) -> Value 
     reference
 }
 
-/// Creates an object of a kind; its `apiVersion` and `kind` are filled in.
+/// Creates an object of a kind; sets its `apiVersion` and `kind`.
 pub(crate) fn create(kind: &Kind, mut object: Value, note: Option<Note>) -> Action {
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = kind.name.into();
@@ -242,7 +242,7 @@ fn write(kind: &Kind, subresource: Option<&'static str>, mut object: Value, note
     }
 }
 
-/// Replaces the status of an object, unless it already is that one.
+/// Replaces the status of an object, unless it is equal.
 pub(crate) fn update_status(kind: &Kind, object: &Value, status: Value) -> Option<Action> {
     if object.get("status") == Some(&status) {
         return None;
@@ -254,7 +254,7 @@ pub(crate) fn update_status(kind: &Kind, object: &Value, status: Value) -> Optio
     ))
 }
 
-/// Patches metadata of an object, provided that it is still the version that was read.
+/// Patches metadata of an object, if its version has not changed since it was read.
 pub(crate) fn patch_metadata(gvr: &Gvr, object: &Value, mut metadata: Value) -> Action {
     metadata["uid"] = object.uid().into();
     metadata["resourceVersion"] = object.version().into();

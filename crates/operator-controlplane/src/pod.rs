@@ -71,9 +71,9 @@ pub(crate) fn from_template(kind: &Kind, owner: &Value, template: &Value, genera
     json!({"metadata": metadata, "spec": template.get("spec").cloned().unwrap_or_default()})
 }
 
-/// The most pods that a controller creates or deletes in one plan.
+/// The maximum number of pods that a controller creates or deletes in one plan.
 pub(crate) const BURST: usize = 500;
-/// The most memory that the pods of one plan take, as counted by [`memory`](json::memory).
+/// The memory limit of the pods of one plan, as counted by [`memory`](json::memory).
 const BURST_WEIGHT: usize = 32 << 20;
 
 /// Returns the number of pods of a template that a controller creates in one plan. The next plan creates the others.
@@ -81,8 +81,8 @@ pub(crate) fn burst(template: &Value) -> usize {
     (BURST_WEIGHT / json::memory(template).max(1)).clamp(1, BURST)
 }
 
-/// The order in which pods are given up, the first first: not scheduled, not running, not ready, cheap to delete,
-/// crowded on one node, ready for a shorter time, restarted more often, younger.
+/// Compares pods by the order of their deletion: not scheduled, not running, not ready, low deletion cost, many on one
+/// node, ready for a shorter time, restarted more often, younger.
 pub(crate) fn by_usefulness(pods: &mut [std::sync::Arc<Value>]) {
     let mut by_node: HashMap<&str, usize> = HashMap::new();
     for pod in pods.iter() {

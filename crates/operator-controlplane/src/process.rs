@@ -1,9 +1,9 @@
 //! Pods that run as local processes.
 //!
-//! A registry connects the name of an image with a program of this machine. A pod with such an image on a simulated node
-//! runs the program with the arguments, the environment, the service account and the probes of its container. Containers
-//! with other images stay simulated. Nothing runs as long as the registry is empty, and no request to the API server
-//! adds to it.
+//! A registry maps image names to programs of this machine. A pod with such an image on a simulated node runs the
+//! program with the arguments, the environment, the service account and the probes of its container. Containers with
+//! other images stay simulated. Nothing runs while the registry is empty, and no request to the API server can add an
+//! entry.
 
 mod agent;
 mod container;
@@ -112,7 +112,7 @@ pub struct ProcessesError {
     source: io::Error,
 }
 
-/// The registry of local programs, and where their processes find the API server.
+/// The registry of local programs, and the addresses at which their processes reach the API server.
 ///
 /// Clones share everything. A registry in a directory can be changed by other processes of the same user, with
 /// [`register`].
@@ -149,7 +149,7 @@ impl Processes {
         }))
     }
 
-    /// Adds a program, in place of the one that the image had.
+    /// Adds a program; replaces an existing one for the image.
     pub fn add(&self, image: impl Into<String>, program: impl Into<Program>) {
         self.0.programs.write().insert(image.into(), program.into());
     }

@@ -1,4 +1,4 @@
-//! The work queue of a controller: keys once each, delays, and a backoff per key.
+//! The work queue of a controller: deduplicated keys, delays, and a backoff per key ([`Queue`]).
 //!
 //! [`State`] takes the time as an argument and does no I/O; [`Queue`] drives it with tokio.
 
@@ -18,7 +18,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 struct State {
     ready: VecDeque<Key>,
     queued: BTreeSet<Key>,
-    /// The instant each waiting key becomes ready, and the same by instant.
+    /// The time at which each waiting key becomes ready, and the reverse index.
     due: HashMap<Key, Instant>,
     waiting: BTreeMap<Instant, BTreeSet<Key>>,
     failures: HashMap<Key, u32>,
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// The earlier of two delays of a key counts.
+    /// The earlier one of two delays of a key applies.
     fn add_at(&mut self, key: Key, at: Instant) {
         if self.queued.contains(&key) || self.due.get(&key).is_some_and(|due| *due <= at) {
             return;
@@ -59,7 +59,7 @@ impl State {
         BACKOFF_FIRST.saturating_mul(factor).min(BACKOFF_MAX)
     }
 
-    /// The next key, or the instant at which there may be one.
+    /// The next key, or the time of the next one.
     fn pop(&mut self, now: Instant) -> Result<Key, Option<Instant>> {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= now) {
             for key in entry.remove() {
@@ -106,7 +106,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Ends the backoff of a key.
+    /// Resets the backoff of a key.
     pub(crate) fn forget(&self, key: &Key) {
         self.state.lock().failures.remove(key);
     }

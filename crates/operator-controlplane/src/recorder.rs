@@ -1,4 +1,4 @@
-//! Events about objects: `kubectl describe` shows them. Repeated ones are counted, not repeated.
+//! Events about objects, as `kubectl describe` shows them. Repeated ones increment a count.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ impl Recorder {
         }
     }
 
-    /// Records an Event. A refusal is logged and nothing more: no controller depends on Events.
+    /// Records an Event. An error is only logged: no controller depends on Events.
     pub(crate) async fn record(&self, note: &Note) {
         let id = format!(
             "{}/{}/{}/{}",
@@ -96,7 +96,7 @@ impl Recorder {
     }
 }
 
-/// Returns the Event of a note. Its name is the object's with the time in hexadecimal, as client-go names them.
+/// Returns the Event of a note. Its name is the object's with the time in hexadecimal, as in client-go.
 fn event(note: &Note, now: jiff::Timestamp) -> Value {
     let about = &note.about;
     let namespace = match about.text("/namespace") {

@@ -5,17 +5,18 @@ use serde_json::Value;
 
 use crate::object::Object;
 
-/// Reports whether a `metav1.LabelSelector` selects labels. An empty selector selects everything, a missing one nothing.
+/// Returns true if a `metav1.LabelSelector` matches labels. An empty selector matches everything, a missing one
+/// nothing.
 pub(crate) fn selects(selector: Option<&Value>, labels: &[(&str, &str)]) -> bool {
     selector.is_some_and(|selector| selector::selects(selector, |name| value_of(labels, name)))
 }
 
-/// Reports whether a plain map of labels, as Services have it, selects labels; an empty map selects nothing.
+/// Returns true if a plain label map, as in Services, matches labels; an empty map matches nothing.
 pub(crate) fn selects_map(wanted: &[(&str, &str)], labels: &[(&str, &str)]) -> bool {
     !wanted.is_empty() && wanted.iter().all(|pair| labels.contains(pair))
 }
 
-/// Reports whether every expression of a list holds.
+/// Returns true if every expression of a list matches.
 pub(crate) fn expressions(expressions: &[Value], labels: &[(&str, &str)]) -> bool {
     expressions
         .iter()

@@ -18,7 +18,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Nothing, in the first minute of 2024.
+    /// Returns an empty environment, in the first minute of 2024.
     pub(crate) fn new() -> Self {
         Self {
             objects: Objects::default(),
@@ -88,7 +88,7 @@ fn served() -> Vec<ServedResource> {
         .collect()
 }
 
-/// Actions in short: verb, resource, name.
+/// Returns actions in short form: verb, resource, name.
 pub(crate) fn names(actions: &[Action]) -> Vec<String> {
     actions.iter().map(short).collect()
 }

@@ -1,4 +1,4 @@
-//! Replays what kube-apiserver and kube-controller-manager 1.36.2 were recorded to do, without nodes.
+//! Replays the recorded behaviour of kube-apiserver and kube-controller-manager 1.36.2, without nodes.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager on the embedded control plane, as its users see it through the API.
+//! Operator Lifecycle Manager on the embedded control plane, as its API shows it.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -39,7 +39,7 @@ fn install_plans() -> Gvr {
 }
 
 impl Stage {
-    /// A control plane on which OLM is installed.
+    /// A control plane with OLM.
     async fn start() -> Self {
         let server = ApiServer::builder().build().unwrap();
         let client = server.client();
@@ -108,7 +108,7 @@ impl Stage {
         self.client.delete(gvr, NAMESPACE, name, options).await.unwrap();
     }
 
-    /// A CatalogSource whose content is in a ConfigMap.
+    /// Returns a CatalogSource with its content in a ConfigMap.
     async fn catalog(&self, documents: &[Value]) {
         let text = documents
             .iter()

@@ -1,4 +1,4 @@
-//! The walk of the tutorial: a Deployment comes up on a simulated node, is scaled, rolled and deleted.
+//! The steps of the tutorial: a Deployment starts on a simulated node, is scaled, updated and deleted.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -51,7 +51,7 @@ impl Stage {
         self.eventually_in(NAMESPACE, gvr, wanted).await
     }
 
-    /// As [`Stage::eventually`], in a namespace, or in the cluster (`""`).
+    /// Like [`Stage::eventually`], in a namespace, or in the cluster (`""`).
     async fn eventually_in(
         &self,
         namespace: &str,
@@ -389,7 +389,7 @@ async fn without_controllers_only_the_rules_of_roles_are_gathered() {
             .is_some_and(|role| role["rules"] == rules)
     };
     stage.eventually_in("", &roles, is_gathered).await;
-    // The Deployment was there before: a controller of it would have acted by now.
+    // The Deployment existed before: a controller would have acted by now.
     let replica_sets = client
         .list(&gvr("apps", "replicasets"), NAMESPACE, "")
         .await

@@ -1,4 +1,4 @@
-//! ClusterRoles with an aggregation rule have the rules of all roles that it selects.
+//! ClusterRole aggregation: a role with an aggregation rule gets the rules of all selected roles.
 
 use operator_apiserver::client::Event;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(crate) fn controller() -> Controller {
     }
 }
 
-/// Any role may be part of any that aggregates.
+/// Any role may be selected by any aggregated role.
 fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     if CLUSTER_ROLE.is(&event.gvr) {
         let aggregating = objects
@@ -48,15 +48,15 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
 
 /// Returns the rules of the selected roles by name, each rule once.
 ///
-/// A selected role that aggregates counts with what it will have, so that a change reaches a role
-/// over any number of others (`view` to `edit` to `admin`) in one step.
+/// A selected role that is aggregated itself counts with its new rules, so that a change reaches all roles of a chain
+/// (`view` to `edit` to `admin`) in one step.
 fn gathered(objects: &Objects, role: &Value) -> Vec<Value> {
     let mut rules = Vec::new();
     gather(objects, role, &mut rules, &mut vec![role.name()]);
     rules
 }
 
-/// Adds the rules of what `role` selects; `path` names the roles that are being gathered for.
+/// Adds the rules of the roles that `role` selects; `path` has the roles on the current path.
 fn gather<'a>(objects: &'a Objects, role: &'a Value, rules: &mut Vec<Value>, path: &mut Vec<&'a str>) {
     for selector in role.items(SELECTORS) {
         let parts = objects

@@ -1,4 +1,4 @@
-//! CronJob: Jobs at the times of a schedule, and not too many of those that have ended.
+//! CronJob: creates Jobs on a schedule, and deletes finished Jobs beyond the history limits.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     plan
 }
 
-/// The last time that has come and was not served, unless it is too late for it.
+/// Returns the last scheduled time without a Job, unless its deadline has passed.
 fn due(world: &World<'_>, cron: &Value, schedule: &Schedule, zone: &TimeZone) -> Option<Timestamp> {
     let created = cron.time("/metadata/creationTimestamp")?;
     let mut since = cron.time("/status/lastScheduleTime").unwrap_or(created);
@@ -99,7 +99,7 @@ fn is_made(world: &World<'_>, cron: &Value, at: Timestamp) -> bool {
         .is_some()
 }
 
-/// Starts the Job of a time, as far as the concurrency policy has it.
+/// Creates the Job of a scheduled time, subject to the concurrency policy.
 fn run(world: &World<'_>, cron: &Value, active: &[&Arc<Value>], at: Timestamp) -> Vec<Action> {
     if is_made(world, cron, at) {
         return Vec::new();
@@ -255,7 +255,7 @@ mod tests {
         scene
     }
 
-    /// Plans once and takes the writes over.
+    /// Plans once and applies the writes.
     fn step(scene: &mut Scene) -> Plan {
         let plan = scene.plan(plan, "a", "tick");
         for action in plan.actions.iter().chain(&plan.status) {

@@ -1,7 +1,7 @@
-//! DaemonSet: one pod on each node that it fits on.
+//! DaemonSet: one pod on each matching node.
 //!
-//! Rolling updates replace old pods within `maxUnavailable`. `maxSurge` is read as more `maxUnavailable`: on simulated
-//! nodes an old pod and a new one side by side show nothing that replacing does not.
+//! Rolling updates replace old pods within `maxUnavailable`. `maxSurge` is treated as additional `maxUnavailable`: on
+//! simulated nodes, a surge pod has no visible advantage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,11 +54,11 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// A DaemonSet with the nodes that it wants and the pods that it has.
+/// A DaemonSet with its nodes and pods.
 struct Run<'a> {
     set: &'a Value,
     history: History,
-    /// The pods of each node that should have one.
+    /// Returns the pods of each node that should have one.
     wanted: BTreeMap<String, Vec<Arc<Value>>>,
     /// Pods on other nodes.
     misplaced: Vec<Arc<Value>>,
@@ -128,7 +128,7 @@ fn sort<'a>(world: &World<'_>, set: &'a Value, history: History, pods: Vec<Arc<V
     }
 }
 
-/// The node that a pod is on, or is meant for.
+/// Returns the node of a pod, or its target node.
 fn node_of(pod: &Value) -> Option<&str> {
     const TERMS: &str =
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
@@ -152,7 +152,7 @@ fn fits(template: &Value, node: &Value) -> bool {
     is_selected(template, node) && hard.all(|taint| tolerates(tolerations, taint))
 }
 
-/// Returns the template with what all DaemonSets tolerate.
+/// Returns the template with the tolerations of all DaemonSets.
 fn tolerant(mut template: Value) -> Value {
     let mut tolerations = template.items("/spec/tolerations").to_vec();
     for (key, effect) in TOLERATED {
@@ -202,7 +202,7 @@ fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     actions
 }
 
-/// Deletes old pods as far as `maxUnavailable` allows; those that do not work count for nothing.
+/// Deletes old pods within `maxUnavailable`; unavailable pods are deleted first.
 fn replace(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let nodes = i64::try_from(run.wanted.len()).unwrap_or(i64::MAX);
     let bound = |field: &str| {
@@ -330,7 +330,7 @@ mod tests {
         scene
     }
 
-    /// Carries plans out until nothing is left; pods become ready at once.
+    /// Applies plans until nothing is left; pods become ready at once.
     fn settle(scene: &mut Scene) -> Vec<String> {
         let mut done = Vec::new();
         for round in 0..20 {

@@ -1,4 +1,4 @@
-//! Deployment: a ReplicaSet for each version of the template, and a rollout from one to the next.
+//! Deployment: a ReplicaSet for each version of the template, and the rollout between them.
 //!
 //! [`revision`] says which ReplicaSet is the new one and what it is annotated with, [`rollout`] how many replicas each
 //! should have, [`progress`] what the status tells.
@@ -52,7 +52,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// A Deployment that recreates its pods waits for the last old pod to end.
+/// With the strategy Recreate, waits until the last old pod has terminated.
 fn keys_of_recreation(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     let pod = &event.object;
     let set = controller_of(pod).filter(|controller| controller.text("/kind") == REPLICA_SET.name);
@@ -72,7 +72,7 @@ fn is_recreate(deployment: &Value) -> bool {
 /// A Deployment with its ReplicaSets, oldest first.
 pub(crate) struct Rollout<'a> {
     pub(crate) deployment: &'a Value,
-    /// The one of the current template.
+    /// The ReplicaSet of the current template.
     pub(crate) new: Option<Arc<Value>>,
     pub(crate) old: Vec<Arc<Value>>,
 }
@@ -89,7 +89,7 @@ impl Rollout<'_> {
     }
 }
 
-/// `spec.replicas` of a ReplicaSet.
+/// Returns `spec.replicas` of a ReplicaSet.
 pub(crate) fn replicas(set: &Value) -> i64 {
     set.int("/spec/replicas").unwrap_or(1)
 }
@@ -115,7 +115,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     progress::told(world, &rollout)
 }
 
-/// The first of the steps of a rollout that has something to do.
+/// Returns the first pending step of a rollout.
 fn steps(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let paused = progress::pause(world, rollout);
     if !paused.is_empty() {
@@ -178,7 +178,7 @@ fn has_pods(world: &World<'_>, set: &Value) -> bool {
     pods.any(|pod| !crate::pod::is_finished(pod))
 }
 
-/// Creates the ReplicaSet of the current template, or counts a collision if its name is taken.
+/// Creates the ReplicaSet of the current template, or counts a collision if its name exists.
 fn make(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let deployment = rollout.deployment;
     let target = rollout::new_replicas(rollout);
@@ -202,7 +202,7 @@ fn make(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     actions
 }
 
-/// Gives a ReplicaSet another number of replicas.
+/// Scales a ReplicaSet.
 fn resize(rollout: &Rollout<'_>, replica_set: &Value, target: i64) -> Action {
     let before = replicas(replica_set);
     let mut resized = replica_set.clone();

@@ -1,4 +1,4 @@
-//! PodDisruptionBudget: how many pods may be evicted now.
+//! PodDisruptionBudget: the number of pods that may be evicted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ fn scaled_owner<'a>(world: &World<'a>, pod: &Value) -> Option<&'a Arc<Value>> {
     Some(owner)
 }
 
-/// The controller of an object, if it has a scale.
+/// Returns the controller of an object, if it has a scale.
 fn scale_of<'a>(world: &World<'a>, object: &Value) -> Option<(&'static Kind, &'a Arc<Value>)> {
     let owner = controller_of(object)?;
     let kinds: [&'static Kind; 4] = [
@@ -132,7 +132,7 @@ fn scale_of<'a>(world: &World<'a>, object: &Value) -> Option<(&'static Kind, &'a
     Some((kind, found))
 }
 
-/// The pods that an eviction has been granted for and that are still there.
+/// Returns the pods with a granted eviction that still exist.
 fn disrupted(budget: &Value, pods: &[&Arc<Value>]) -> Option<Value> {
     let granted = budget.pointer("/status/disruptedPods")?.as_object()?;
     let there: BTreeSet<&str> = pods

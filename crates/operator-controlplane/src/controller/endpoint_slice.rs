@@ -43,7 +43,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// One slice as it should be, apart from its metadata.
+/// One desired slice without its metadata.
 type Slice = (Vec<Value>, Vec<Value>);
 
 fn plan(world: &World<'_>, key: &Key) -> Plan {
@@ -150,7 +150,7 @@ fn mirrored(address: &Value, is_ready: bool) -> Value {
     endpoint
 }
 
-/// Makes the slices of an owner those that are wanted: changed ones are updated, missing ones created, others deleted.
+/// Makes the slices of an owner equal to the desired ones: updates changed ones, creates missing ones, deletes others.
 fn reconcile(
     world: &World<'_>,
     kind: &Kind,

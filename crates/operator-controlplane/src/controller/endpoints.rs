@@ -17,7 +17,7 @@ use crate::selector::selects_map;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const COMPONENT: &str = "endpoint-controller";
-/// The annotation of Endpoints that do not have all addresses.
+/// The annotation of truncated Endpoints.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// The limit of addresses in Endpoints. EndpointSlices have all of them.
 const CAPACITY: usize = 1000;
@@ -38,7 +38,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     keys_of_services(objects, event, keys);
 }
 
-/// The keys of the Services that an event concerns.
+/// Returns the keys of the Services that an event concerns.
 pub(crate) fn keys_of_services(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     key_of(&SERVICE, event, keys);
     if POD.is(&event.gvr) {
@@ -54,7 +54,7 @@ pub(crate) fn keys_of_services(objects: &Objects, event: &Event, keys: &mut Vec<
     }
 }
 
-/// The Service of a key, if its endpoints are ours to keep.
+/// Returns the Service of a key, if this controller maintains its endpoints.
 pub(crate) fn selecting<'a>(world: &World<'a>, key: &Key) -> Option<&'a Arc<Value>> {
     let service = world.objects.get(&SERVICE, &key.namespace, &key.name)?;
     let is_selecting =
@@ -62,7 +62,7 @@ pub(crate) fn selecting<'a>(world: &World<'a>, key: &Key) -> Option<&'a Arc<Valu
     is_selecting.then_some(service)
 }
 
-/// The pods of a Service that have an address on a node that exists.
+/// Returns the pods of a Service that have an address on an existing node.
 pub(crate) fn pods<'a>(world: &World<'a>, service: &'a Value) -> Vec<&'a Arc<Value>> {
     let selector = service.texts("/spec/selector");
     let mut pods: Vec<_> = world
@@ -94,7 +94,7 @@ pub(crate) fn labels(service: &Value) -> Map<String, Value> {
     labels
 }
 
-/// The ports of a Service as a pod has them; those that the pod does not name are left out.
+/// Returns the ports of a Service for a pod; named ports that the pod does not have are omitted.
 pub(crate) fn ports(service: &Value, pod: &Value) -> Vec<Value> {
     let ports = service.items("/spec/ports").iter();
     ports
@@ -127,7 +127,7 @@ fn target(port: &Value, pod: &Value) -> Option<i64> {
     }
 }
 
-/// A reference to a pod as endpoints have it.
+/// Returns a reference to a pod for endpoints.
 pub(crate) fn target_reference(pod: &Value) -> Value {
     json!({"kind": "Pod", "namespace": pod.namespace(), "name": pod.name(), "uid": pod.uid()})
 }
@@ -180,11 +180,11 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::act(update(&ENDPOINTS, changed, None))
 }
 
-/// The ports of a subset, and its ready and its other addresses.
+/// The ports of a subset, with its ready and its other addresses.
 type Subset = (Vec<Value>, Vec<Value>, Vec<Value>);
 
-/// Groups the pods by their ports, with ready and other pods apart. Returns the subsets, and true if addresses were left
-/// out because there are too many.
+/// Groups the pods by their ports, with ready and other pods separate. Returns the subsets, and true if addresses were
+/// omitted because of the limit.
 fn subsets(world: &World<'_>, service: &Value) -> (Vec<Value>, bool) {
     let mut subsets: Vec<Subset> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -279,7 +279,7 @@ fn address(service: &Value, pod: &Value) -> Value {
     address
 }
 
-/// The name that a pod has within a headless Service.
+/// Returns the name of a pod within a headless Service.
 pub(crate) fn host_name<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
     let is_within = pod.text("/spec/subdomain") == service.name();
     Some(pod.text("/spec/hostname")).filter(|name| is_within && !name.is_empty())

@@ -1,4 +1,4 @@
-//! Garbage collection: objects whose owners are all gone go too; foreground and orphan deletion are carried out.
+//! Garbage collection: deletes objects whose owners are all gone, and completes foreground and orphan deletion.
 //!
 //! A key is a uid. Semantics: kubernetes.io/docs/concepts/architecture/garbage-collection and the behaviour of
 //! kube-controller-manager 1.36.
@@ -20,7 +20,7 @@ use crate::plan::{Action, Delete, Note, Plan, World, patch_metadata, reference, 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 const COMPONENT: &str = "garbage-collector-controller";
-/// The most Events that one object causes about owners in other namespaces.
+/// The maximum number of Events of one object about owners in other namespaces.
 const NOTES_MAX: usize = 10;
 
 /// Returns the controller.
@@ -47,7 +47,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     if event.kind != EventType::Deleted && concerns(object, old) {
         keys.push(key(object.uid()));
     }
-    // An owner in foreground deletion waits for this object to go, or to stop blocking it.
+    // An owner in foreground deletion waits until this object is gone, or no longer blocks it.
     let owners = object.items("/metadata/ownerReferences").iter();
     let owners = owners.chain(old.map_or(&[][..], |old| old.items("/metadata/ownerReferences")));
     for owner in owners {
@@ -61,7 +61,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// Returns true if a change is one that garbage collection looks at.
+/// Returns true if garbage collection depends on a change.
 fn concerns(object: &Value, old: Option<&Value>) -> bool {
     const FIELDS: [&str; 3] = [
         "/metadata/ownerReferences",
@@ -98,7 +98,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     collect(world, id, object)
 }
 
-/// Carries out what the finalizers of a terminating object ask for.
+/// Processes the deletion finalizers of a terminating object.
 fn terminate(world: &World<'_>, gvr: &Gvr, object: &Value) -> Plan {
     let dependents = || world.objects.dependents(object.uid());
     if object.has_finalizer(ORPHAN) {
@@ -123,16 +123,16 @@ fn blocks(dependent: &Value, owner: &str) -> bool {
         .any(|reference| reference.text("/uid") == owner && reference.flag("/blockOwnerDeletion"))
 }
 
-/// An owner reference, weighed.
+/// The state of an owner reference.
 #[derive(Debug, PartialEq, Eq)]
 enum Owner {
     /// It is there.
     Solid,
-    /// It is there, and waits for its dependents to go.
+    /// The owner exists, and waits for the deletion of its dependents.
     Waiting,
-    /// It is not there; the note says so if it is in another namespace.
+    /// The owner does not exist; the Event reports it if it is in another namespace.
     Dangling,
-    /// Nobody can tell: its kind is not served, or cannot own this object.
+    /// The state is unknown: the kind is not served, or cannot own this object.
     Unknown,
 }
 
@@ -176,7 +176,7 @@ fn decide(world: &World<'_>, gvr: &Gvr, object: &Value, weighed: &[Owner]) -> Pl
     }
     let mut dependents = world.objects.dependents(object.uid()).peekable();
     if weighed.contains(&Owner::Waiting) && dependents.peek().is_some() {
-        // A cycle of foreground deletions would wait for itself for ever.
+        // A cycle of foreground deletions would never complete.
         let in_cycle = dependents.any(|(_, dependent)| is_waiting(dependent));
         let mut actions = Vec::new();
         if in_cycle && owners.iter().any(|owner| owner.flag("/blockOwnerDeletion")) {
@@ -211,7 +211,7 @@ fn delete(gvr: &Gvr, object: &Value, policy: &'static str) -> Action {
     }
 }
 
-/// Takes owners away from an object.
+/// Removes owner references from an object.
 fn disown(gvr: &Gvr, object: &Value, uids: &HashSet<&str>) -> Action {
     let left = owners_without(object, |owner| uids.contains(owner.text("/uid")));
     patch_metadata(gvr, object, json!({"ownerReferences": left}))
@@ -225,7 +225,7 @@ fn unblock(gvr: &Gvr, object: &Value) -> Action {
     patch_metadata(gvr, object, json!({"ownerReferences": owners}))
 }
 
-/// Lists the served resources. The list is long, and made once per plan.
+/// Returns the served resources. The list is long, and computed once for each plan.
 type Served<'a> = dyn Fn() -> &'a Vec<ServedResource> + 'a;
 
 fn weigh<'a>(world: &World<'_>, served: &Served<'a>, object: &Value, owner: &Value) -> Owner {
@@ -242,7 +242,7 @@ fn weigh<'a>(world: &World<'_>, served: &Served<'a>, object: &Value, owner: &Val
     }
 }
 
-/// Reports whether the kind of an owner is namespaced; `None` if it is not served.
+/// Returns true if the kind of an owner is namespaced; `None` if it is not served.
 fn scope<'a>(world: &World<'_>, served: &Served<'a>, owner: &Value) -> Option<bool> {
     if let Some((_, found)) = world.objects.by_uid(owner.text("/uid"))
         && found.text("/kind") == owner.text("/kind")
@@ -260,7 +260,7 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Returns the owner that a reference means: of this uid, kind and name, cluster-scoped or in the object's namespace.
+/// Returns the owner of a reference: with this uid, kind and name, cluster-scoped or in the object's namespace.
 fn find<'a>(world: &World<'a>, object: &Value, owner: &Value) -> Option<&'a Arc<Value>> {
     let (_, found) = world.objects.by_uid(owner.text("/uid"))?;
     let is_meant = found.name() == owner.text("/name")

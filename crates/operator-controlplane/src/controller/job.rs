@@ -1,7 +1,7 @@
-//! Job: pods until enough of them have succeeded, or too many have failed.
+//! Job: runs pods until enough of them have succeeded, or too many have failed.
 //!
-//! Pods carry a finalizer until they are counted: first the status lists them as uncounted, then the finalizer goes,
-//! then they are counted. A crash between any two steps counts none twice.
+//! Pods have a finalizer until they are counted: first the status lists them as uncounted, then the finalizer is
+//! removed, then they are counted. A crash between any two steps counts no pod twice.
 
 mod index;
 mod indexes;
@@ -34,7 +34,7 @@ const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// The value of `managedBy` for Jobs of this controller; it may also be absent.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
-/// The first wait before a failed pod is replaced; it doubles with each failure.
+/// The initial backoff before a failed pod is replaced; it doubles with each failure.
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
 
@@ -55,11 +55,11 @@ fn keys(_: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// A Job with its pods, sorted by what has become of them.
+/// A Job with its pods, by their state.
 pub(crate) struct Run<'a> {
     pub(crate) job: &'a Value,
     pub(crate) active: Vec<Arc<Value>>,
-    /// Told to end, and still running.
+    /// Terminating, but still running.
     pub(crate) ending: Vec<Arc<Value>>,
     pub(crate) succeeded: Vec<Arc<Value>>,
     /// Failed; also terminating ones, unless only failed pods are replaced.
@@ -181,7 +181,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     decide(world, &run, verdict.as_ref())
 }
 
-/// A finished Job has no running pods, and holds none back.
+/// A finished Job has no running pods and no pods with finalizers.
 fn leftovers(run: &Run<'_>) -> Vec<Action> {
     let running = run.active.iter().map(|pod| delete(&POD, pod, None));
     let all = run
@@ -201,7 +201,7 @@ fn release(pod: &Arc<Value>) -> Action {
     remove_finalizer(&POD.gvr, pod, TRACKING)
 }
 
-/// Pods of a Job that is gone keep no finalizer of it.
+/// Removes the finalizer from the pods of a deleted Job.
 fn release_orphans(world: &World<'_>, key: &Key) -> Plan {
     let pods = world.objects.list(&POD, &key.namespace);
     let orphans = pods.filter(|pod| {
@@ -240,9 +240,9 @@ fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Act
     update_status(&JOB, run.job, status).into_iter().collect()
 }
 
-/// Returns the pods that lose the finalizer now, and those among them that count as failures.
+/// Returns the pods whose finalizer is removed now, and those among them that count as failures.
 ///
-/// Once the end of a Job is known no pod is waited for: of a Job that fails each of them is a failure.
+/// Once the outcome of a Job is known, no pod is waited for: each pod of a failed Job counts as a failure.
 fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>>, Vec<&'r Arc<Value>>) {
     let verdict = verdict.filter(|verdict| verdict.is_told);
     let held = |pod: &&Arc<Value>| pod.has_finalizer(TRACKING);
@@ -341,14 +341,14 @@ fn stop(job: &Value, pod: &Value) -> Action {
     )
 }
 
-/// Stops pods that are not wanted any more: they are neither successes nor failures.
+/// Stops surplus pods: they are neither successes nor failures.
 fn withdraw(job: &Value, pods: &[Arc<Value>]) -> Vec<Action> {
     let (held, free): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.has_finalizer(TRACKING));
     let held = held.into_iter().flat_map(|pod| [release(pod), stop(job, pod)]);
     held.chain(free.into_iter().map(|pod| stop(job, pod))).collect()
 }
 
-/// Starts pods up to the parallelism, or stops those that are too many.
+/// Starts pods up to the parallelism, or stops surplus ones.
 fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
     let parallelism = run.job.int("/spec/parallelism").unwrap_or(1);
     let active = length(run.active.len());
@@ -403,7 +403,7 @@ fn surplus(run: &Run<'_>, count: usize) -> Vec<Arc<Value>> {
     surplus
 }
 
-/// Starts pods of indexes that need one; with a limit for each index, each index waits for itself.
+/// Starts pods of indexes that need one; with a backoff limit per index, each index has its own backoff.
 fn start_indexes(world: &World<'_>, run: &Run<'_>, missing: usize) -> Plan {
     let delayed = index::delayed(run);
     let free = index::free(run, missing);
@@ -432,7 +432,7 @@ fn start_indexes(world: &World<'_>, run: &Run<'_>, missing: usize) -> Plan {
     plan
 }
 
-/// Creates a pod; of an indexed Job it is the pod of one index, maybe in the place of one that has failed.
+/// Creates a pod; in an indexed Job, the pod of one index, perhaps as the replacement of a failed one.
 fn start(run: &Run<'_>, index: Option<(i64, Option<&Arc<Value>>)>) -> Action {
     let job = run.job;
     let template = job.pointer("/spec/template").cloned().unwrap_or_default();

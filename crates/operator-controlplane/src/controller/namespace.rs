@@ -1,4 +1,4 @@
-//! Namespace life cycle: a terminating namespace loses its contents, pods first, and then its finalizer.
+//! Namespace life cycle: deletes the content of a terminating namespace, pods first, and then removes its finalizer.
 //!
 //! Contents that wait for finalizers of their own are reported in five status conditions.
 
@@ -78,7 +78,7 @@ fn is_same(served: &ServedResource, id: &Id) -> bool {
     served.gvr.group == id.gvr.group && served.gvr.resource == id.gvr.resource
 }
 
-/// Deletes what is not being deleted yet: the pods, and once they are gone the rest.
+/// Deletes the objects that are not terminating yet: first the pods, then the others.
 fn deletions(contents: &[(Id, &Arc<Value>)]) -> Vec<Action> {
     let pods_left = contents.iter().any(|(id, _)| POD.is(&id.gvr));
     contents

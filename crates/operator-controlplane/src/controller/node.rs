@@ -1,10 +1,10 @@
-//! Simulated nodes: they register themselves, and their pods run without running anything.
+//! Simulated nodes: they register themselves, and report pods as running without running containers.
 //!
-//! Pods with programs of their own run as processes instead: see [`process`](crate::process).
+//! Pods with registered programs run as processes instead: see [`process`](crate::process).
 //!
 //! A pod on a simulated node becomes ContainerCreating, then Running and Ready; pods of a Job succeed; a deleted pod is
-//! gone after its grace, or sooner. Probes are ignored, readiness gates are honoured. Nodes send no heartbeats: nothing
-//! watches for them, and an idle control plane stays idle.
+//! removed after its grace period, or sooner. Probes are ignored, readiness gates are respected. Nodes send no
+//! heartbeats, so that an idle control plane uses no CPU.
 
 mod machine;
 mod status;
@@ -32,16 +32,16 @@ pub(crate) use status::{ContainerView, of_containers};
 /// The default is no delay, for tests. [`Delays::lifelike`] makes the stages visible to a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// From the binding to a node until the pod is Running and Ready.
+    /// The time from the binding to a node until the pod is Running and Ready.
     pub start: Duration,
-    /// From Running until a pod of a Job has succeeded.
+    /// The time from Running until a pod of a Job has succeeded.
     pub job: Duration,
-    /// From the deletion until the pod is gone, if its grace period is not shorter.
+    /// The time from the deletion until the pod is removed, if its grace period is not shorter.
     pub stop: Duration,
 }
 
 impl Delays {
-    /// Short delays that `kubectl get --watch` shows: 0.3 s to start, 1 s for a Job, 0.2 s to stop.
+    /// Returns short delays that `kubectl get --watch` shows: 0.3 s to start, 1 s for a Job, 0.2 s to stop.
     pub fn lifelike() -> Self {
         Self {
             start: Duration::from_millis(300),
@@ -54,13 +54,13 @@ impl Delays {
 /// Returns true for a pod that runs as local processes, and is left to these.
 pub(crate) type Claimed = Box<dyn Fn(&Value) -> bool + Send>;
 
-/// The nodes, and what they remember of their pods.
+/// The nodes, and their state of the pods.
 struct Nodes {
     names: Vec<String>,
     delays: Delays,
     events: bool,
     claimed: Claimed,
-    /// When the current stage of a pod was first seen.
+    /// The time when the current phase of a pod was first seen.
     since: HashMap<Key, (Stage, Timestamp)>,
     /// The number of addresses that each node has assigned.
     addresses: HashMap<String, u32>,
@@ -202,7 +202,7 @@ impl Nodes {
                 };
             }
         }
-        // Whoever holds the pod by a finalizer, as Jobs do, wants to know how it ended.
+        // A controller that holds the pod with a finalizer, such as that of Jobs, needs its outcome.
         if !pod.items("/metadata/finalizers").is_empty() && !pod::is_finished(pod) {
             return Plan::actions(
                 update_status(&POD, pod, status::ended(pod, 137, world.now))
@@ -266,7 +266,7 @@ mod tests {
         })
     }
 
-    /// Plans once, and takes the new status of the pod over.
+    /// Plans once, and applies the new status of the pod.
     fn step(scene: &mut Scene, nodes: &mut Nodes) -> Plan {
         let plan = scene.plan(|world, key| nodes.plan(world, key), "a", "p");
         for action in plan.actions.iter().chain(&plan.status) {

@@ -1,7 +1,8 @@
-//! Node lifecycle: taints say what a node's conditions say, and pods that do not tolerate them are deleted.
+//! Node lifecycle: taints follow the conditions of a node, and pods that do not tolerate them are deleted.
 //!
 //! Semantics: kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration, and the node lifecycle and taint
-//! eviction controllers of kube-controller-manager. Heartbeats are not watched: a condition is what was last written.
+//! eviction controllers of kube-controller-manager. Heartbeats are not checked: a condition has its last written
+//! status.
 
 use jiff::{SignedDuration, Timestamp};
 use operator_apiserver::client::Event;
@@ -19,7 +20,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Condition, status, and the taint that they stand for.
+/// Condition, status, and the corresponding taint.
 const CONDITIONS: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -43,7 +44,7 @@ pub(crate) fn controller() -> Controller {
     }
 }
 
-/// A pod is looked at when it gets a node, and when its node changes.
+/// A pod is reconciled when it is bound, and when its node changes.
 fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     if NODE.is(&event.gvr) {
         let name = event.object.name();
@@ -68,7 +69,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
         .map_or_else(Plan::done, |pod| evict(world, pod))
 }
 
-/// Returns true if a taint is one that this controller gives and takes.
+/// Returns true if this controller manages a taint.
 fn is_own(taint: &Value) -> bool {
     let key = taint.text("/key");
     match taint.text("/effect") {
@@ -78,7 +79,7 @@ fn is_own(taint: &Value) -> bool {
     }
 }
 
-/// The taints, as key and effect, that a node is to have.
+/// Returns the desired taints of a node, as key and effect.
 fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     let holds = |kind: &str, status: &str| {
         node.condition(kind)
@@ -126,7 +127,7 @@ fn taint(world: &World<'_>, node: &Value) -> Option<Action> {
     Some(update(&NODE, node, None))
 }
 
-/// Deletes a pod when it has tolerated what its node says for as long as it may.
+/// Deletes a pod when its toleration of the node's taints has expired.
 fn evict(world: &World<'_>, pod: &Value) -> Plan {
     let Some(node) = world.objects.get(&NODE, "", pod.text("/spec/nodeName")) else {
         return Plan::done();
@@ -152,7 +153,7 @@ fn evict(world: &World<'_>, pod: &Value) -> Plan {
     }
 }
 
-/// When a taint ends a pod; `None` if the pod tolerates it for ever.
+/// Returns the time at which a taint evicts a pod; `None` if the pod tolerates it forever.
 fn end(now: Timestamp, tolerations: &[Value], taint: &Value) -> Option<Timestamp> {
     let tolerating: Vec<&Value> = tolerations
         .iter()
@@ -169,7 +170,7 @@ fn end(now: Timestamp, tolerations: &[Value], taint: &Value) -> Option<Timestamp
     since.checked_add(SignedDuration::from_secs(seconds.max(0))).ok()
 }
 
-/// Says on a pod why it is to end.
+/// Sets the condition of a pod with the reason of its eviction.
 fn disrupted(world: &World<'_>, pod: &Value) -> Option<Action> {
     const KIND: &str = "DisruptionTarget";
     if pod.is_condition_true(KIND) {

@@ -1,5 +1,5 @@
-//! ResourceQuota: the status counts what the namespace uses. The API server refuses what is too much, and counts what it
-//! lets in; this controller counts anew where the quota is new or something has gone.
+//! ResourceQuota: computes the usage of a namespace. The API server rejects writes beyond the quota and counts accepted
+//! ones; this controller counts again for new quotas and after deletions.
 
 use builtin_kinds::quota;
 use operator_apiserver::client::{Event, EventType};

@@ -1,6 +1,6 @@
 //! ReplicaSet and ReplicationController: the desired number of pods, and a status that counts them.
 //!
-//! The two kinds differ in their names and in the form of the selector only.
+//! The two kinds differ only in their names and in the form of the selector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn plan(kind: &Kind, component: &'static str, world: &World<'_>, key: &Key) -> P
     plan
 }
 
-/// Creates the pods that are missing, or deletes the least useful of those that are too many.
+/// Creates missing pods, or deletes surplus ones, lowest rank first.
 fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Arc<Value>>) -> Vec<Action> {
     let wanted = usize::try_from(owner.int("/spec/replicas").unwrap_or(1)).unwrap_or(0);
     let template = owner.pointer("/spec/template").cloned().unwrap_or_default();
@@ -160,7 +160,7 @@ fn next_available(active: &[Arc<Value>], min_ready: i64, now: Timestamp) -> Opti
     waits.fold(None, sooner)
 }
 
-/// Returns the conditions: those that are there, with `ReplicaFailure` as the last refusal has it.
+/// Returns the existing conditions, with `ReplicaFailure` set from the last rejected request.
 fn conditions(owner: &Value, world: &World<'_>) -> Vec<Value> {
     const KIND: &str = "ReplicaFailure";
     let conditions = owner.items("/status/conditions").iter();

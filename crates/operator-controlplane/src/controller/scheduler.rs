@@ -1,7 +1,7 @@
-//! Scheduler: binds each waiting pod to a node that it fits on.
+//! Scheduler: binds each pending pod to a matching node.
 //!
-//! A node fits by name, selector, required node affinity, taints and `unschedulable`. Capacities are not compared:
-//! simulated nodes run nothing. Among the nodes that fit, the one with the fewest bindings so far is taken.
+//! A node matches by name, selector, required node affinity, taints and `unschedulable`. Capacities are not compared,
+//! because simulated nodes run nothing. Of the matching nodes, the one with the fewest bindings is chosen.
 
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ fn plan(world: &World<'_>, key: &Key, bindings: &mut HashMap<String, u64>) -> Pl
     })
 }
 
-/// Why a pod does not fit on a node, in the words of kube-scheduler.
+/// The reason why a pod does not match a node, with the text of kube-scheduler.
 pub(crate) fn misfit(pod: &Value, node: &Value) -> Option<String> {
     let tolerations = pod.items("/spec/tolerations");
     if node.flag("/spec/unschedulable") && !tolerates(tolerations, &unschedulable_taint()) {
@@ -135,7 +135,7 @@ pub(crate) fn is_selected(pod: &Value, node: &Value) -> bool {
         })
 }
 
-/// Returns true if some toleration stands a taint.
+/// Returns true if a toleration tolerates a taint.
 pub(crate) fn tolerates(tolerations: &[Value], taint: &Value) -> bool {
     tolerations.iter().any(|toleration| {
         let effect = toleration.text("/effect");

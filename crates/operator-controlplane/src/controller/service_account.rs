@@ -1,4 +1,4 @@
-//! Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+//! Creates the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` in every namespace.
 
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
     endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
     distributions of Kubernetes clusters.";
 
-/// The controller; `root_ca` is the certificate of the server's authority, in PEM.
+/// Returns the controller; `root_ca` is the server's CA certificate, in PEM.
 pub(crate) fn controller(root_ca: String) -> Controller {
     Controller {
         name: "service-account",

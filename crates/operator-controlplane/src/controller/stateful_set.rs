@@ -1,4 +1,4 @@
-//! StatefulSet: pods with ordinals, claims of their own, started and stopped in order.
+//! StatefulSet: pods with ordinals and their own claims, started and stopped in order.
 
 mod identity;
 
@@ -45,9 +45,9 @@ struct Run<'a> {
     current: Arc<Value>,
     /// The ordinals of the set. There can be billions, so only existing pods are listed.
     ordinals: Range<i64>,
-    /// The existing pods of these ordinals.
+    /// Returns the existing pods of these ordinals.
     replicas: BTreeMap<i64, Arc<Value>>,
-    /// The pods that should not be, highest ordinal first.
+    /// Returns the surplus pods, highest ordinal first.
     condemned: Vec<Arc<Value>>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Run<'a> {
         self.set.text("/spec/updateStrategy/type") != "OnDelete"
     }
 
-    /// The ordinal from which on pods are of the new revision.
+    /// Returns the first ordinal of the new revision.
     fn partition(&self) -> i64 {
         let first = self.set.int("/spec/ordinals/start").unwrap_or(0);
         first
@@ -141,7 +141,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     plan
 }
 
-/// The first of the steps that has something to do: fill the ordinals, stop what is too many, replace what is old.
+/// Returns the first pending step: fill the ordinals, stop surplus pods, replace old ones.
 fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     let burst = pod::burst(&history::template(&run.history.latest));
@@ -171,7 +171,7 @@ fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     actions
 }
 
-/// Brings the pod of an ordinal to life; one that has ended is deleted, to be made again.
+/// Creates the pod of an ordinal; a finished one is deleted and created again.
 fn fill(world: &World<'_>, run: &Run<'_>, ordinal: i64, pod: Option<&Value>) -> Vec<Action> {
     match pod {
         Some(pod) if pod::is_finished(pod) && !pod.is_terminating() => vec![kill(run.set, pod)],

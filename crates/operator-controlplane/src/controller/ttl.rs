@@ -1,4 +1,4 @@
-//! Jobs with `ttlSecondsAfterFinished` are deleted that long after their end.
+//! Deletes Jobs with `ttlSecondsAfterFinished` when this time has passed since their end.
 
 use jiff::SignedDuration;
 use operator_apiserver::client::Event;
@@ -43,7 +43,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// When a Job ended, if it did.
+/// Returns the time when a Job ended, if it did.
 fn end(job: &Value) -> Option<jiff::Timestamp> {
     let ended = ["Complete", "Failed"]
         .into_iter()

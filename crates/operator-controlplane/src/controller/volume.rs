@@ -1,7 +1,7 @@
-//! PersistentVolumes: claims are bound to volumes, volumes are made for claims, and both are kept while in use.
+//! PersistentVolumes: binds claims to volumes, provisions volumes, and protects both while they are in use.
 //!
-//! A key with a namespace is a claim, one without is a volume. Any StorageClass provisions, since nothing is stored;
-//! a class that waits for its first consumer waits until a pod that uses the claim has a node.
+//! A key with a namespace is a claim, one without is a volume. Every StorageClass provisions, because nothing is
+//! stored; a class with WaitForFirstConsumer waits until a pod with the claim is scheduled.
 
 mod binding;
 
@@ -22,10 +22,10 @@ const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The key by which the default StorageClass is made.
+/// The key for the creation of the default StorageClass.
 const CLASS_KEY: &str = "";
 
-/// Returns the controller. With `has_class` it makes the default StorageClass `standard` at the start.
+/// Returns the controller. With `has_class` it creates the default StorageClass `standard` at the start.
 pub(crate) fn controller(has_class: bool) -> Controller {
     let initial = if has_class {
         vec![Key::new("", CLASS_KEY)]
@@ -92,7 +92,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// The default StorageClass, unless there is a class of that name.
+/// Returns the default StorageClass, unless it exists.
 fn class(world: &World<'_>) -> Option<Action> {
     const NAME: &str = "standard";
     if world.objects.get(&STORAGE_CLASS, "", NAME).is_some() {
@@ -108,7 +108,7 @@ fn class(world: &World<'_>) -> Option<Action> {
     Some(create(&STORAGE_CLASS, class, None))
 }
 
-/// The pods that use a claim and have not ended.
+/// Returns the unfinished pods that use a claim.
 fn users<'a>(world: &World<'a>, claim: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
     let pods = world.objects.list(&POD, claim.namespace());
     pods.filter(|pod| !pod::is_finished(pod) && claims_of(pod).any(|name| name == claim.name()))

@@ -1,4 +1,4 @@
-//! Carries actions out, and waits until the index shows them, so that the next plan knows of them.
+//! Executes actions, and waits until the index shows them, so that the next plan sees them.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::objects::Key;
 use crate::plan::{Action, Delete, Failure, Note};
 use crate::recorder::Recorder;
 
-/// Why an action was not carried out.
+/// The reason why an action failed.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The plan was made from an old state: plan again.
+    /// The plan was based on an old state: plan again.
     Stale(Status),
-    /// The server will not have it: tell the user.
+    /// The server rejected the action: report it to the user.
     Failed(Failure),
 }
 
@@ -31,8 +31,8 @@ pub(crate) struct Executor {
     max_pods: usize,
 }
 
-/// The most memory that all pods take, as counted by [`memory`](apimachinery::json::memory), before controllers stop creating
-/// more.
+/// The memory limit of all pods, as counted by [`memory`](apimachinery::json::memory); controllers create no more pods
+/// beyond it.
 const PODS_WEIGHT_MAX: usize = 256 << 20;
 
 impl Executor {
@@ -45,7 +45,7 @@ impl Executor {
         }
     }
 
-    /// Carries actions out in order, up to the first that is refused.
+    /// Executes actions in order, up to the first that is rejected.
     pub(crate) async fn all(&self, actions: Vec<Action>) -> Result<(), Refusal> {
         for action in actions {
             self.one(action).await?;
@@ -53,7 +53,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Carries one action out.
+    /// Executes one action.
     pub(crate) async fn one(&self, action: Action) -> Result<(), Refusal> {
         match action {
             Action::Create { gvr, object, note } => self.create(&gvr, *object, note).await,
@@ -122,7 +122,7 @@ impl Executor {
         }
     }
 
-    /// Waits for the write to be seen. The object being gone, or another version of it, is a matter of plan again.
+    /// Waits until the index shows the write. If the object is gone or has another version, the next plan handles it.
     async fn written(&self, written: Result<Arc<Value>, Status>, note: Option<Note>) -> Result<(), Refusal> {
         let object = written.map_err(Refusal::Stale)?;
         if let Ok(version) = object.version().parse::<u64>() {
@@ -190,7 +190,7 @@ impl Executor {
         Ok(())
     }
 
-    /// The reason why no more pods are created, if the cluster has as many as it may have.
+    /// Returns the reason why no more pods are created, if the cluster has reached its limit.
     fn full(&self, gvr: &Gvr) -> Option<String> {
         if !POD.is(gvr) {
             return None;

@@ -1,4 +1,4 @@
-//! Keeps the index up to date and tells each controller which keys an event concerns.
+//! Maintains the index, and maps each event to the keys of each controller.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::queue::Queue;
 /// The pause before another snapshot if the watch returned nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A controller as the feed sees it.
+/// The feed's part of a controller.
 pub(crate) struct Subscriber {
     pub(crate) keys: fn(&Objects, &Event, &mut Vec<Key>),
     pub(crate) queue: Arc<Queue>,

@@ -91,7 +91,7 @@ pub(super) struct Member<'a> {
     pub(super) world: &'a World<'a>,
     pub(super) csv: &'a Value,
     pub(super) group: &'a Value,
-    /// One empty text for all namespaces.
+    /// One empty string for all namespaces.
     pub(super) targets: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions of OLM: names, printer columns, and schemas as deep as the controllers read them.
+//! The CustomResourceDefinitions of OLM: names, printer columns, and the parts of the schemas that the controllers
+//! read.
 
 use serde_json::{Map, Value, json};
 
@@ -45,7 +46,7 @@ impl Definition {
         }));
         schema["required"] = json!(self.required);
         let singular = self.kind.to_lowercase();
-        // PackageManifests have no status of their own: they are written in whole.
+        // PackageManifests have no status subresource: they are written as a whole.
         let subresources = if self.kind == "PackageManifest" {
             json!({})
         } else {

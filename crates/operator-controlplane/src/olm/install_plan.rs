@@ -151,7 +151,7 @@ fn install(world: &World<'_>, plan: &Value, mut status: Value) -> Plan {
     act(plan, status)
 }
 
-/// A refused write is retried without end if the rights may still come.
+/// A rejected write is retried without limit if the missing permission may still be granted.
 fn is_forbidden(message: &str) -> bool {
     message.contains("is forbidden:")
 }
@@ -222,7 +222,7 @@ fn step(
         (_, known) => {
             let owner = world.objects.get(&CSV, plan.namespace(), step.text("/resolving"));
             let Some(owner) = owner else {
-                // The owner was deleted in the meantime; nothing is to be installed for it.
+                // The owner was deleted; nothing is installed for it.
                 return Step::Done("NotPresent");
             };
             if kind != "CustomResourceDefinition" {
@@ -262,7 +262,7 @@ fn put(gvr: &Gvr, object: Value) -> Action {
     }
 }
 
-/// Sets the labels of a child, and the owner reference of one in the same namespace, beside those that it has.
+/// Adds the labels of a child, and the owner reference of one in the same namespace.
 fn own(object: &mut Value, owner: &Value, namespaced: bool, known: Option<&Value>) {
     if let Value::Object(labels) = owner_labels(CSV.name, owner) {
         for (name, value) in labels {
@@ -305,7 +305,7 @@ fn merged(known: &Value, wanted: &Value) -> Option<Value> {
     (changed != *known).then_some(changed)
 }
 
-/// Puts the fields of a manifest over live ones, whose defaults and allocated values stay.
+/// Merges the fields of a manifest into live ones, whose defaults and allocated values are kept.
 fn overlay(live: &mut Value, wanted: &Value, depth: usize) {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) if depth < 64 => {
@@ -322,7 +322,7 @@ fn overlay(live: &mut Value, wanted: &Value, depth: usize) {
     }
 }
 
-/// Returns a definition that exists: it is updated if no stored version goes, and must be established.
+/// Updates an existing definition if no stored version is removed; the definition must be established.
 pub(super) fn definition(gvr: &Gvr, known: &Value, wanted: &Value, state: &'static str) -> Step {
     let versions: Vec<&str> = wanted
         .items("/spec/versions")
@@ -347,7 +347,7 @@ pub(super) fn definition(gvr: &Gvr, known: &Value, wanted: &Value, state: &'stat
         }
     }
     let mut wanted = wanted.clone();
-    // A conversion that OLM installed stays until the new operator replaces it.
+    // A conversion that OLM installed is kept until the new operator replaces it.
     if known.text("/spec/conversion/strategy") == "Webhook"
         && let Value::Object(spec) = &mut wanted["spec"]
     {

@@ -1,11 +1,11 @@
-//! Names and hashes of the objects that OLM makes.
+//! Names and hashes of the objects that OLM creates.
 
 use serde_json::Value;
 use sha2::{Digest, Sha224};
 
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// The longest name of a role and the longest value of a label.
+/// The maximum length of the name of a role and of the value of a label.
 const NAME_MAX: usize = 63;
 
 /// Returns the hash of a value: base62 of the SHA-224 of its JSON and a newline.
@@ -35,7 +35,7 @@ pub(crate) fn hashed(base: &str, hash: &str) -> String {
     format!("{}-{hash}", shortened(base, room))
 }
 
-/// A name as the value of a label, which has at most 63 characters.
+/// Returns a name as the value of a label, which has at most 63 characters.
 pub(crate) fn label(name: &str) -> String {
     shortened(name, NAME_MAX).to_owned()
 }

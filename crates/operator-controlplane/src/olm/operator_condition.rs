@@ -1,4 +1,4 @@
-//! OperatorCondition: one for each ClusterServiceVersion, and a role with which the operator writes it.
+//! OperatorCondition: one for each ClusterServiceVersion, with a role for the operator to write it.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// The reason why an operator must not be upgraded now, if there is one.
+/// Returns the reason why an operator must not be upgraded, if there is one.
 pub(super) fn not_upgradeable(objects: &Objects, namespace: &str, csv: &str) -> Option<String> {
     let condition = objects.get(&OPERATOR_CONDITION, namespace, csv)?;
     let of_kind = |pointer: &str| {

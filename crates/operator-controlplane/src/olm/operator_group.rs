@@ -68,7 +68,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::actions(actions)
 }
 
-/// Returns the target namespaces of a group as its status says: one empty text for all.
+/// Returns the target namespaces in the status of a group: one empty string for all.
 pub(super) fn targets(group: &Value) -> Vec<String> {
     strings(group.items("/status/namespaces"))
 }
@@ -188,7 +188,7 @@ fn provided(group: &Value, members: &[&Arc<Value>]) -> Option<Action> {
     if group.flag("/spec/staticProvidedAPIs") {
         return None;
     }
-    // A failed member that conflicts with another group provides nothing.
+    // A failed member that conflicts with another group provides no APIs.
     let members: Vec<&Arc<Value>> = members
         .iter()
         .filter(|csv| csv.text("/status/phase") != "Failed")
@@ -259,7 +259,7 @@ pub(super) fn aggregation(api: &str, suffix: &str) -> String {
     format!("olm.opgroup.permissions/aggregate-to-{:.16}-{suffix}", hash)
 }
 
-/// Removes what a deleted group leaves behind: labels of namespaces, annotations of its members, and roles.
+/// Cleans up after a deleted group: labels of namespaces, annotations of its members, and roles.
 fn abandoned(objects: &Objects, key: &Key) -> Vec<Action> {
     let mut actions = Vec::new();
     for namespace in objects

@@ -1,4 +1,4 @@
-//! Properties of bundles and of installed operators: the APIs that they provide, and what they require.
+//! Properties of bundles and of installed operators: the APIs that they provide and require.
 
 use std::collections::BTreeSet;
 

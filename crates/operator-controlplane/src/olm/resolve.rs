@@ -1,7 +1,7 @@
-//! Resolution: which bundles to install for the Subscriptions of a namespace. Pure, and independent of the API.
+//! Resolution: selects the bundles to install for the Subscriptions of a namespace, as a pure function.
 //!
-//! A depth-first search with a limit: Subscriptions in turn, the best candidate first, then what the chosen bundles
-//! require.
+//! A depth-first search with a limit: Subscriptions in turn, the best candidate first, then the requirements of the
+//! chosen bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) loaded: Arc<Loaded>,
 }
 
-/// A Subscription, as the resolver sees it.
+/// A Subscription in the resolver.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) name: String,
@@ -46,7 +46,7 @@ pub(crate) struct Candidate {
     pub(crate) source: Source,
     pub(crate) channel: String,
     pub(crate) bundle: Bundle,
-    /// The ClusterServiceVersion that it replaces; empty if it is installed for the first time.
+    /// The ClusterServiceVersion that it replaces; empty for a first installation.
     pub(crate) replaces: String,
 }
 
@@ -235,7 +235,7 @@ fn not_found(request: &Request, sources: &[Source]) -> String {
     format!("no operators found matching the criteria of subscription {name}")
 }
 
-/// Returns the candidates of a request, best first; `None` keeps what is installed.
+/// Returns the candidates of a request, best first; `None` keeps the installed operator.
 fn options(request: &Request, sources: &[Source]) -> Vec<Option<Candidate>> {
     let mut found = Vec::new();
     for source in sources {
@@ -329,7 +329,7 @@ struct Search<'a> {
     sources: &'a [Source],
     options: &'a [Vec<Option<Candidate>>],
     unreferenced: Vec<&'a Arc<Value>>,
-    /// By request: true if what is installed is kept.
+    /// By request: true if the installed operator is kept.
     kept: Vec<bool>,
     picks: Vec<Pick>,
     steps: usize,
@@ -373,7 +373,7 @@ impl Search<'_> {
         false
     }
 
-    /// Adds what the picks require.
+    /// Adds the requirements of the picks.
     fn complete(&mut self, depth: usize) -> bool {
         self.steps += 1;
         if self.steps > STEPS_MAX || depth > DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! Permissions: whether a service account has the rights of a policy rule, by the roles in the index.
+//! Permissions: checks that a service account has the permissions of a policy rule, by the roles in the index.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::object::Object;
 use crate::objects::Objects;
 use crate::olm::kinds::{CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 
-/// Returns true if roles allow a service account all that a rule allows; in a namespace, or everywhere if it is `None`.
+/// Returns true if roles grant a service account a whole rule; in a namespace, or everywhere if it is `None`.
 pub(crate) fn allowed(
     objects: &Objects,
     account: (&str, &str),

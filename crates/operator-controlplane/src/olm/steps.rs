@@ -1,4 +1,4 @@
-//! The steps of an InstallPlan: the objects of a bundle in the order in which they are created.
+//! The steps of an InstallPlan: the objects of a bundle in creation order.
 
 use operator_olm::catalog::objects;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn step(csv: &Value, candidate: &Candidate, object: &Value) -> Value {
     })
 }
 
-/// The ClusterServiceVersion as it is created: with its namespace, its properties, and what it replaces.
+/// Returns the ClusterServiceVersion to create: with its namespace, its properties, and the replaced one.
 fn prepared(mut csv: Value, candidate: &Candidate, namespace: &str) -> Value {
     set(&mut csv, &["metadata", "namespace"], namespace.into());
     let properties = candidate.bundle.properties.iter();

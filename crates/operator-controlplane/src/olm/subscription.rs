@@ -84,7 +84,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs) -> Plan {
     }
 }
 
-/// The Subscriptions of a namespace with the statuses that they get.
+/// The Subscriptions of a namespace with their new statuses.
 struct Scene<'a> {
     world: &'a World<'a>,
     namespace: &'a str,
@@ -120,7 +120,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Takes in what catalogs, plans and ClusterServiceVersions say about a Subscription.
+    /// Updates a Subscription from catalogs, plans and ClusterServiceVersions.
     fn observe(&mut self, index: usize, catalogs: &Catalogs) {
         let subscription = self.subscriptions[index];
         let mut status = self.statuses[index].clone();
@@ -302,7 +302,7 @@ impl<'a> Scene<'a> {
             .zip(&self.statuses)
             .map(|(subscription, status)| self.request(subscription, status))
             .collect();
-        // An operator whose catalog is unhealthy stays as it is.
+        // An operator whose catalog is unhealthy is kept.
         match resolve(&requests, &sources, &existing) {
             Err(message) => {
                 self.failed("ConstraintsNotSatisfiable", &message);

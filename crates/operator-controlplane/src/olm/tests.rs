@@ -226,7 +226,7 @@ fn csv_plan(scene: &Scene, name: &str) -> Plan {
     scene.plan(|world, key| csv::plan(world, key, &mut none), "ns", name)
 }
 
-/// Carries the status of a plan out; the phase and the reason that result.
+/// Applies the status of a plan; returns the resulting phase and reason.
 fn step(scene: &mut Scene, name: &str) -> (String, String, String) {
     let plan = csv_plan(scene, name);
     if let Some(Action::Update { object, .. }) = plan.status {

@@ -24,14 +24,14 @@ use crate::object::{Object, time};
 
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// A container that ran for so long starts with no backoff again.
+/// The running time after which the restart backoff is reset.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
-/// The longest line of a log; longer ones are cut into several.
+/// The maximum length of a log line; longer lines are split.
 const LINE_MAX: u64 = 16 * 1024;
-/// The time that the output of a container may be open after its end.
+/// The time for which the output of a container is read after its end.
 const OUTPUT_MAX: Duration = Duration::from_secs(1);
 
-/// Variables of this process that programs may need, as far as they are set.
+/// Environment variables of this process that are passed to programs, if set.
 const INHERITED: [&str; 6] = [
     "PATH",
     "LANG",
@@ -95,7 +95,7 @@ impl Ended {
 // === impl State ===
 
 impl State {
-    /// Continues the count of restarts of a pod that ran before the control plane was started.
+    /// Continues the restart count of a pod that ran before the control plane started.
     pub(super) fn after(status: Option<&Value>) -> Self {
         let was_running = status.is_some_and(|status| status.pointer("/state/running").is_some());
         let restarts = status.and_then(|status| status.int("/restartCount")).unwrap_or(0);
@@ -165,7 +165,7 @@ pub(super) struct Container {
     pub(super) shared: Arc<Shared>,
     pub(super) index: usize,
     pub(super) spec: Value,
-    /// The address that it is probed on.
+    /// The address for its probes.
     pub(super) address: String,
     /// The grace period once the container has to end.
     pub(super) stop: watch::Receiver<Option<Duration>>,
@@ -176,7 +176,7 @@ pub(super) struct Container {
 // === impl Container ===
 
 impl Container {
-    /// Runs the container until it has ended for good.
+    /// Runs the container until it has terminated finally.
     pub(super) async fn run(mut self) {
         let mut backoff: Option<Duration> = None;
         loop {
@@ -247,7 +247,7 @@ impl Container {
             .change(self.index, |state| state.now = Now::Waiting { reason, message });
     }
 
-    /// A container that is stopped while it waits keeps its last end.
+    /// A container that is stopped during its backoff keeps its last termination state.
     fn never_started(&self) {
         self.shared.change(self.index, |state| {
             if let Some(last) = state.last.take() {
@@ -256,7 +256,7 @@ impl Container {
         });
     }
 
-    /// Waits; returns true if the container has to end.
+    /// Waits; returns true if the container must stop.
     async fn pause(&mut self, delay: Duration) -> bool {
         let stopped = self.stop.wait_for(Option::is_some);
         tokio::time::timeout(delay, stopped).await.is_ok()
@@ -357,7 +357,7 @@ impl Container {
         }
     }
 
-    /// Keeps the readiness up to date.
+    /// Updates the readiness.
     async fn watch_readiness(&self, probe: Option<&Probe>) {
         let Some(probe) = probe else {
             return future::pending().await;
@@ -369,7 +369,7 @@ impl Container {
         .await;
     }
 
-    /// Probes, and calls `reached` with each result that reached its threshold until it returns true.
+    /// Probes repeatedly, and calls `reached` with each result at its threshold until it returns true.
     async fn follow(&self, probe: &Probe, name: &str, reached: impl Fn(bool) -> bool) -> bool {
         tokio::time::sleep(probe.delay).await;
         let mut ticks = tokio::time::interval(probe.period);
@@ -399,9 +399,9 @@ impl Container {
 /// Why a process ends.
 enum End {
     Exited(Option<ExitStatus>),
-    /// A probe failed too often.
+    /// A probe failed too many times.
     Unhealthy(&'static str),
-    /// The pod ends, within a grace period.
+    /// The pod terminates, within a grace period.
     Stopped(Duration),
 }
 
@@ -414,7 +414,7 @@ fn outcome(status: Option<ExitStatus>) -> (i64, &'static str) {
     }
 }
 
-/// A process in a group of its own, which ends with this process however that ends.
+/// A process in its own group, which is killed when this process ends in any way.
 struct Process {
     child: Child,
     group: Option<Pid>,
@@ -496,7 +496,7 @@ impl Process {
         }
     }
 
-    /// Ends what the process has left behind, and reads the rest of its output.
+    /// Kills the remaining processes, and reads the rest of the output.
     async fn finish(mut self) {
         self.signal(Signal::KILL);
         let _ = self.guard.kill().await;

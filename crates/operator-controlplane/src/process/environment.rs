@@ -68,7 +68,7 @@ impl Sources<'_> {
                 None => Some(expand(variable.text("/value"), &environment)),
                 Some(from) => self.value_from(container, from)?,
             };
-            // The loader of dynamic libraries obeys these: they would run other code than the program's.
+            // The dynamic loader obeys these variables: they would run code from outside the program.
             let is_unsafe = name.starts_with("LD_") || name.starts_with("DYLD_");
             if let Some(value) = value.filter(|_| !is_unsafe) {
                 environment.insert(name.to_owned(), value);
@@ -154,7 +154,7 @@ impl Sources<'_> {
         arguments
     }
 
-    /// Returns an address without a host means all addresses of the pod, which is one address here.
+    /// Returns the listen address. An address without a host means all addresses of the pod, which is one address here.
     fn listening(&self, argument: &str) -> String {
         let (flag, value) = match argument.split_once('=') {
             Some((flag, value)) if argument.starts_with('-') => (Some(flag), value),

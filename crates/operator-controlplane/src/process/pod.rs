@@ -25,7 +25,7 @@ use crate::object::Object;
 use crate::plan::Note;
 use crate::recorder::Recorder;
 
-/// The time after which the token of a pod is written anew. It is good for an hour.
+/// The interval at which the token of a pod is renewed. It is valid for an hour.
 const TOKEN_RENEWAL: Duration = Duration::from_secs(45 * 60);
 
 /// The settings that the containers of a pod share.
@@ -34,7 +34,7 @@ pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) recorder: Arc<Recorder>,
     pub(super) clock: Clock,
-    /// The pod as it was when it was started; its specification does not change.
+    /// The pod at its start; its specification does not change.
     pod: Value,
     address: String,
     directory: PathBuf,
@@ -95,7 +95,7 @@ impl Shared {
         self.note("Started", format!("Started container {name}")).await;
     }
 
-    /// Returns how the process of a container is started.
+    /// Returns the command of a container.
     ///
     /// # Errors
     /// Returns an error if its environment refers to an object that does not exist.
@@ -158,14 +158,14 @@ pub(super) struct Pod {
     pub(super) clock: Clock,
     /// The number of the node.
     pub(super) node: usize,
-    /// The pod as the API server has it; closed once it is gone.
+    /// The live pod; closed once it is gone.
     pub(super) latest: watch::Receiver<Arc<Value>>,
 }
 
 // === impl Pod ===
 
 impl Pod {
-    /// Runs the pod until it is gone, has ended, or the control plane stops.
+    /// Runs the pod until it is gone, has finished, or the control plane stops.
     pub(super) async fn run(mut self) {
         let pod = Value::clone(&self.latest.borrow());
         if matches!(pod.text("/status/phase"), "Succeeded" | "Failed") && !pod.is_terminating() {
@@ -258,7 +258,7 @@ impl Pod {
             self.client.remove_logs(pod.uid());
             return;
         }
-        // A pod that has ended keeps its logs until it is deleted.
+        // A finished pod keeps its logs until it is deleted.
         self.delete_when_deleted(&pod).await;
     }
 
@@ -278,8 +278,8 @@ impl Pod {
         }
     }
 
-    /// Makes the address and the credentials, again and again until it succeeds; `None` if the pod is being deleted, or the
-    /// control plane stops.
+    /// Allocates the address and the credentials, with retries; `None` if the pod is being deleted, or the control
+    /// plane stops.
     async fn sandbox(&mut self, pod: &Value) -> Option<(Sandbox, Option<PathBuf>)> {
         loop {
             let address = |number| node::pod_address(self.node, number);
@@ -306,7 +306,7 @@ impl Pod {
         }
     }
 
-    /// The pod with the address of its host, which a variable may refer to.
+    /// Returns the pod with the address of its host, which a variable may refer to.
     fn with_host(&self, pod: &Value) -> Value {
         let mut pod = pod.clone();
         crate::object::set(&mut pod, &["status", "hostIP"], node::address(self.node).into());

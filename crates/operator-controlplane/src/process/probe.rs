@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::object::Object;
 
-/// The times and the thresholds of a probe.
+/// The periods and the thresholds of a probe.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     spec: Value,
@@ -51,7 +51,7 @@ impl Probe {
     /// connects.
     ///
     /// # Errors
-    /// The reason why the container is not well.
+    /// The reason why a probe failed.
     pub(super) async fn check(&self) -> Result<(), String> {
         let Some((host, port)) = &self.address else {
             return Ok(());

@@ -19,18 +19,18 @@ use crate::object::Object;
 /// A port of the pod's address that the control plane keeps bound, so that no other control plane of this machine uses
 /// the address.
 const ANCHOR_PORT: u16 = 64_999;
-/// The number of addresses that are tried.
+/// The maximum number of addresses that are tried.
 const ADDRESSES_MAX: u32 = 64;
 
-/// The path in containers under which they find the credentials of their service account.
+/// The mount path of the service account's credentials in containers.
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// An address and a directory. Both are given back when the value is dropped.
+/// An address and a directory. Both are released when the value is dropped.
 pub(super) struct Sandbox {
     client: Client,
     /// The address in the cluster.
     pub(super) pod_ip: Ipv4Addr,
-    /// The address on this machine: that of the cluster with 127 in place of 10.
+    /// The address on this machine: the cluster address with 127 instead of 10.
     pub(super) local_ip: Ipv4Addr,
     _anchor: UdpSocket,
     pub(super) directory: PathBuf,
@@ -39,7 +39,7 @@ pub(super) struct Sandbox {
 // === impl Sandbox ===
 
 impl Sandbox {
-    /// Takes an address within the range of a node, and makes the directory.
+    /// Allocates an address in the range of a node, and creates the directory.
     ///
     /// # Errors
     /// Returns an error if no address is free, or the directory cannot be made.
@@ -65,8 +65,8 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Writes the credentials of the service account and a kubeconfig that names them. Returns its path; `None` if no
-    /// container mounts them.
+    /// Writes the credentials of the service account and a kubeconfig that refers to them. Returns its path; `None` if
+    /// no container mounts them.
     ///
     /// # Errors
     /// Returns an error if the token is refused, or a file cannot be written.
@@ -134,7 +134,7 @@ fn allocate(address: impl Fn(u32) -> String) -> Result<(Ipv4Addr, Ipv4Addr, UdpS
     Err(failure)
 }
 
-/// Replaces a file in one step: operators read it at any time.
+/// Replaces a file atomically: operators read it at any time.
 fn write_private(path: &Path, content: &str) -> io::Result<()> {
     let part = path.with_extension("part");
     let mut options = fs::OpenOptions::new();
@@ -148,7 +148,7 @@ fn write_private(path: &Path, content: &str) -> io::Result<()> {
     fs::rename(part, path)
 }
 
-/// Requests a token for the service account of a pod, which is good as long as the pod exists.
+/// Requests a token for the service account of a pod, which is valid as long as the pod exists.
 async fn token(processes: &Processes, pod: &Value) -> Result<String, String> {
     let account = pod.text("/spec/serviceAccountName");
     let path = format!(

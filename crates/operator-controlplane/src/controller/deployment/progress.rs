@@ -27,7 +27,7 @@ struct Condition {
     message: String,
 }
 
-/// Returns the last plan of a round: the status as it is now, and when it will change by itself.
+/// Returns the last plan of a reconciliation: the current status, and the time of its next change.
 pub(super) fn told(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
     let deployment = rollout.deployment;
     let mut status = counted(world, rollout);
@@ -119,7 +119,8 @@ fn counted(world: &World<'_>, rollout: &Rollout<'_>) -> Map<String, Value> {
     status
 }
 
-/// Returns true if a status says that every replica is of the current template and available, and no old one is left.
+/// Returns true if a status reports that every replica has the current template and is available, and no old one is
+/// left.
 pub(super) fn is_complete(rollout: &Rollout<'_>, status: Option<&Value>) -> bool {
     let Some(status) = status else { return false };
     let wanted = rollout.wanted();
@@ -229,7 +230,7 @@ fn condition_of(status: &Value) -> Option<&Value> {
     conditions.find(|condition| condition.text("/type") == PROGRESSING)
 }
 
-/// When the rollout times out if nothing moves.
+/// Returns the time at which the rollout exceeds its progress deadline.
 fn deadline(deployment: &Value, status: &Map<String, Value>) -> Option<Timestamp> {
     let status = json!({"conditions": status.get("conditions")});
     let condition = condition_of(&status)?;
@@ -248,7 +249,7 @@ fn deadline_from(deployment: &Value, condition: Option<&Value>) -> Option<Timest
     since.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Tells that a Deployment was paused or resumed, so that a pause does not count towards the deadline.
+/// Reports that a Deployment was paused or resumed, so that a pause does not count towards the deadline.
 pub(super) fn pause(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let deployment = rollout.deployment;
     let before = deployment
@@ -270,7 +271,7 @@ pub(super) fn pause(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     )]
 }
 
-/// Tells that the new ReplicaSet was created, and that it has no replicas yet: progress counts from there.
+/// Reports that the new ReplicaSet was created without replicas; progress is measured from then on.
 pub(super) fn created(world: &World<'_>, rollout: &Rollout<'_>, set: &Value) -> Option<Action> {
     if !has_deadline(rollout.deployment) {
         return None;
@@ -307,7 +308,7 @@ fn build(now: Timestamp, condition: Condition) -> Value {
     })
 }
 
-/// Sets a condition. One whose status and reason stay is left as it is; one that changes moves to the end.
+/// Sets a condition. A condition with the same status and reason is unchanged; a changed one moves to the end.
 fn put(status: &mut Map<String, Value>, now: Timestamp, condition: Condition) {
     let conditions = status.get("conditions").and_then(Value::as_array);
     let before = conditions.and_then(|all| all.iter().find(|before| before.text("/type") == condition.kind));

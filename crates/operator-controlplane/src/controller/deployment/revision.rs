@@ -1,4 +1,4 @@
-//! Which ReplicaSet belongs to the current template, and what it is named, labelled and annotated.
+//! The ReplicaSets of a Deployment: the one of the current template, names, labels and annotations.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Annotations of a Deployment that its ReplicaSets do not get.
+/// Annotations of a Deployment that are not copied to its ReplicaSets.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "deprecated.deployment.rollback.to",
@@ -46,7 +46,7 @@ fn plain_template(object: &Value) -> Value {
     template
 }
 
-/// The revision of a ReplicaSet; 0 if it has none.
+/// Returns the revision of a ReplicaSet; 0 if it has none.
 fn revision_of(object: &Value) -> i64 {
     let revision = object.annotation(REVISION);
     revision.and_then(|revision| revision.parse().ok()).unwrap_or(0)
@@ -97,7 +97,7 @@ fn copied(deployment: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// Notes on a ReplicaSet how many replicas its Deployment wants and allows.
+/// Annotates a ReplicaSet with the desired and the maximum number of replicas of its Deployment.
 pub(super) fn annotate_replicas(replica_set: &mut Value, rollout: &Rollout<'_>) {
     let desired = rollout.wanted();
     let maximum = rollout::allowed(rollout);
@@ -113,17 +113,17 @@ pub(super) fn annotate_replicas(replica_set: &mut Value, rollout: &Rollout<'_>) 
     );
 }
 
-/// Returns the number of replicas that the Deployment wanted when the ReplicaSet was last looked at.
+/// Returns the desired number of replicas of the Deployment at the last reconciliation.
 pub(super) fn desired(set: &Value) -> Option<i64> {
     set.annotation(DESIRED)?.parse().ok()
 }
 
-/// Returns the number of replicas that the Deployment allowed when the ReplicaSet was last looked at.
+/// Returns the maximum number of replicas of the Deployment at the last reconciliation.
 pub(super) fn maximum(set: &Value) -> Option<i64> {
     set.annotation(MAXIMUM)?.parse().ok()
 }
 
-/// Brings the annotations of the new ReplicaSet up to date, and then the revision of the Deployment.
+/// Updates the annotations of the new ReplicaSet, and then the revision of the Deployment.
 pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let Some(new) = &rollout.new else {
         return Vec::new();
@@ -157,7 +157,7 @@ pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     vec![crate::plan::update_subresource(&DEPLOYMENT, "status", deployment)]
 }
 
-/// Gives a ReplicaSet that is the new one again the next revision, and notes the one that it had.
+/// Gives a ReplicaSet that became the current one again the next revision, and records its previous one.
 fn advance(annotated: &mut Value, before: &Value, revision: i64) {
     let had = revision_of(before);
     if had >= revision {
@@ -177,7 +177,7 @@ fn advance(annotated: &mut Value, before: &Value, revision: i64) {
     }
 }
 
-/// The old ReplicaSets beyond the history limit that have nothing left, oldest revision first.
+/// Returns the old ReplicaSets without replicas beyond the history limit, oldest revision first.
 pub(super) fn surplus(rollout: &Rollout<'_>) -> Vec<Arc<Value>> {
     let limit = rollout.deployment.int("/spec/revisionHistoryLimit").unwrap_or(10);
     let mut sets: Vec<_> = rollout

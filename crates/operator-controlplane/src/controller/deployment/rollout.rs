@@ -65,8 +65,8 @@ pub(super) fn new_replicas(rollout: &Rollout<'_>) -> i64 {
     now + room.min(wanted - now)
 }
 
-/// Returns the old ReplicaSets that shrink now, with their new sizes: first those whose pods are not healthy anyway,
-/// then as far as availability allows.
+/// Returns the old ReplicaSets to scale down, with their new sizes: unhealthy replicas first, then as many as the
+/// availability allows.
 pub(super) fn shrink(rollout: &Rollout<'_>) -> Vec<(Arc<Value>, i64)> {
     let total: i64 = rollout.sets().map(|set| replicas(set)).sum();
     let wanted = rollout.wanted();
@@ -104,13 +104,13 @@ fn available(set: &Value) -> i64 {
     set.int("/status/availableReplicas").unwrap_or(0)
 }
 
-/// Returns true if the number of replicas wanted changed since the ReplicaSets were last looked at.
+/// Returns true if the desired number of replicas changed since the last reconciliation.
 pub(super) fn is_scaled(rollout: &Rollout<'_>) -> bool {
     let mut active = rollout.sets().filter(|set| replicas(set) > 0);
     active.any(|set| revision::desired(set).is_some_and(|desired| desired != rollout.wanted()))
 }
 
-/// Carries a change of the number of replicas over to the ReplicaSets, without rolling any further.
+/// Applies a change of the number of replicas to the ReplicaSets, without continuing the rollout.
 pub(super) fn scale(rollout: &Rollout<'_>) -> Vec<Action> {
     let wanted = rollout.wanted();
     let active: Vec<&Arc<Value>> = rollout.sets().filter(|set| replicas(set) > 0).collect();
@@ -150,12 +150,12 @@ fn is_saturated(set: &Value, wanted: i64) -> bool {
     replicas(set) == wanted && revision::desired(set) == Some(wanted) && available(set) == wanted
 }
 
-/// Spreads a change over the active ReplicaSets in proportion to their sizes; the remainder goes to the largest.
+/// Distributes a change over the active ReplicaSets in proportion to their sizes; the remainder goes to the largest.
 fn proportional(rollout: &Rollout<'_>, active: Vec<&Arc<Value>>) -> Vec<(Arc<Value>, i64)> {
     let total: i64 = active.iter().map(|set| replicas(set)).sum();
     let change = allowed(rollout) - total;
     let mut sets: Vec<Arc<Value>> = active.into_iter().cloned().collect();
-    // Equal sizes: the younger grow first, the older shrink first; `sets` is sorted by age.
+    // Of equal sizes, the younger is scaled up first and the older scaled down first; `sets` is sorted by age.
     if change > 0 {
         sets.reverse();
     }

@@ -1,4 +1,4 @@
-//! Rollouts step by step, with the ReplicaSets played by the test.
+//! Rollouts step by step; the tests play the ReplicaSet controller.
 
 use serde_json::json;
 
@@ -60,7 +60,7 @@ impl Stage {
         self.scene.put(&DEPLOYMENT, deployment);
     }
 
-    /// Lets every ReplicaSet have its pods, `ready` of them at most available.
+    /// Gives every ReplicaSet its pods, of which at most `ready` are available.
     fn run_pods(&mut self, ready: i64) {
         for mut set in self.sets() {
             let size = replicas(&set);
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// Plans and carries out until nothing is left; returns what was done.
+    /// Plans and applies until nothing is left; returns the actions.
     fn settle(&mut self) -> Vec<String> {
         let mut done = Vec::new();
         for _ in 0..20 {

@@ -16,7 +16,7 @@ const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The number of earlier failures that did not count.
 const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// The index of a pod, if it is one of the Job's.
+/// Returns the index of a pod, if it is valid for the Job.
 pub(super) fn of(run: &Run<'_>, pod: &Value) -> Option<i64> {
     let index = pod.annotation(INDEX)?.parse().ok()?;
     let is_in_range = index >= 0 && run.completions().is_none_or(|count| index < count);
@@ -34,14 +34,14 @@ pub(super) fn failures(pod: &Value) -> i64 {
     annotated(pod, FAILURES) + annotated(pod, IGNORED_FAILURES)
 }
 
-/// The indexes that have succeeded.
+/// Returns the indexes that have succeeded.
 pub(super) fn completed(run: &Run<'_>) -> Indexes {
     let mut indexes = Indexes::parse(run.job.text("/status/completedIndexes"));
     indexes.extend(run.succeeded.iter().filter_map(|pod| of(run, pod)));
     indexes
 }
 
-/// The indexes that have failed for good; none where the limit is the Job's.
+/// Returns the indexes that have failed finally; empty if the limit is per Job.
 pub(super) fn failed(run: &Run<'_>) -> Indexes {
     let Some(limit) = run.job.int("/spec/backoffLimitPerIndex") else {
         return Indexes::default();
@@ -56,7 +56,7 @@ pub(super) fn failed(run: &Run<'_>) -> Indexes {
     indexes
 }
 
-/// Returns the failed pods, by index, that stay until a pod in their place knows how often the index has failed.
+/// Returns the failed pods, by index, that are kept until a replacement has the failure count of the index.
 pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     let mut delayed: BTreeMap<i64, &Arc<Value>> = BTreeMap::new();
     if !run.limits_each_index() {
@@ -77,7 +77,7 @@ pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     delayed
 }
 
-/// Returns some of the indexes that need a pod: not done, not given up, and without one.
+/// Returns some of the indexes that need a pod: not completed, not failed, and without a pod.
 pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
     let mut busy = completed(run);
     busy.add(&failed(run));
@@ -104,7 +104,7 @@ pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
         .all(|field| before.and_then(|before| before.get(field)) == status.get(field))
 }
 
-/// Notes on a pod how often its index has failed.
+/// Annotates a pod with the number of failures of its index.
 pub(super) fn count_failures(made: &mut Value, job: &Value, replaced: Option<&Value>) {
     let (mut counted, mut ignored) = replaced.map_or((0, 0), |pod| {
         (annotated(pod, FAILURES), annotated(pod, IGNORED_FAILURES))
@@ -129,7 +129,7 @@ pub(super) fn count_failures(made: &mut Value, job: &Value, replaced: Option<&Va
     }
 }
 
-/// Makes a pod the one of an index: annotation, label, host name and environment.
+/// Sets the index of a pod: annotation, label, host name and environment.
 pub(super) fn number(made: &mut Value, job: &str, index: i64) {
     let text = json!(index.to_string());
     set(made, &["metadata", "annotations", INDEX], text.clone());

@@ -25,7 +25,7 @@ impl Indexes {
         if first > last {
             return;
         }
-        // Each range that is merged is removed, so that reading a text takes n log n steps.
+        // Each merged range is removed, so that parsing takes O(n log n).
         while let Some((start, end)) = self.touching(first, last) {
             self.ranges.remove(&start);
             (first, last) = (first.min(start), last.max(end));
@@ -64,7 +64,7 @@ impl Indexes {
         self.ranges.iter().map(size).fold(0, i64::saturating_add)
     }
 
-    /// The number of indexes that are in both sets.
+    /// Returns the number of indexes in both sets.
     pub(super) fn common(&self, other: &Self) -> i64 {
         let mut count = 0_i64;
         let mut theirs = other.ranges.iter().peekable();
@@ -83,7 +83,7 @@ impl Indexes {
         count
     }
 
-    /// The indexes below an end that are not in the set.
+    /// Returns the indexes below an end that are not in the set.
     pub(super) fn gaps(&self, end: i64) -> impl Iterator<Item = i64> {
         let starts = std::iter::once(0).chain(self.ranges.values().map(|last| last.saturating_add(1)));
         let ends = self.ranges.keys().copied().chain([i64::MAX]);

@@ -12,7 +12,7 @@ use crate::object::{Object, set, unset};
 use crate::plan::{Action, Note, World, until, update_status};
 use crate::pod;
 
-/// The reason of an end that the pod failure policy wants.
+/// The reason of a failure by the pod failure policy.
 const FAILURE_POLICY: &str = "PodFailurePolicy";
 
 /// The terminal result of a Job.
@@ -20,7 +20,7 @@ pub(super) struct Verdict {
     reason: &'static str,
     message: String,
     pub(super) is_success: bool,
-    /// True if the status says so already.
+    /// True if the status has it already.
     pub(super) is_told: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
     })
 }
 
-/// The first end that is reached: reason, message, and whether it is a success.
+/// Returns the first outcome that is reached: reason, message, and true for success.
 fn reached(world: &World<'_>, run: &Run<'_>) -> Option<(&'static str, String, bool)> {
     let job = run.job;
     let verdict = |reason, message: &str, is_success| Some((reason, message.to_owned(), is_success));
@@ -154,7 +154,7 @@ fn is_satisfied(run: &Run<'_>) -> bool {
     }
 }
 
-/// When the active deadline of a Job ends it.
+/// Returns the time of the active deadline of a Job.
 fn ends_at(job: &Value) -> Option<Timestamp> {
     let seconds = job
         .int("/spec/activeDeadlineSeconds")
@@ -163,7 +163,7 @@ fn ends_at(job: &Value) -> Option<Timestamp> {
     start.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// When a Job has to be looked at again because of its deadline.
+/// Returns the time of the next reconciliation because of the deadline.
 pub(super) fn deadline(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     let end = ends_at(run.job).filter(|end| *end > world.now)?;
     Some(until(world.now, end))
@@ -197,7 +197,7 @@ pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>
     })
 }
 
-/// The counts of the pods that live, and the start.
+/// Sets the counts of the active pods, and the start time.
 pub(super) fn count_live(status: &mut Value, run: &Run<'_>, world: &World<'_>) {
     if status.text("/startTime").is_empty() && !run.job.flag("/spec/suspend") {
         set(status, &["startTime"], now(world));
@@ -214,7 +214,7 @@ pub(super) fn count_live(status: &mut Value, run: &Run<'_>, world: &World<'_>) {
     }
 }
 
-/// Tells that the Job was suspended or resumed, if that is news.
+/// Sets the condition Suspended if the Job was suspended or resumed.
 fn suspend(status: &mut Value, world: &World<'_>, run: &Run<'_>) -> Option<Note> {
     const KIND: &str = "Suspended";
     let is_suspended = run.job.flag("/spec/suspend");

@@ -14,9 +14,9 @@ use crate::object::Object;
 pub(super) struct Judgement {
     /// True if it counts towards the limits.
     pub(super) counts: bool,
-    /// True if its index is given up.
+    /// True if its index fails.
     pub(super) fails_index: bool,
-    /// Why the whole Job is given up.
+    /// The reason why the whole Job fails.
     pub(super) fails_job: Option<String>,
 }
 
@@ -26,7 +26,7 @@ const COUNTED: Judgement = Judgement {
     fails_job: None,
 };
 
-/// Returns the first rule of the policy that the pod matches; without one it counts.
+/// Returns the effect of the first rule of the policy that matches the pod; without one the failure counts.
 pub(super) fn judge(job: &Value, pod: &Value) -> Judgement {
     let rules = job.items("/spec/podFailurePolicy/rules").iter().enumerate();
     let mut matches = rules.filter_map(|(at, rule)| Some((at, rule.text("/action"), evidence(rule, pod)?)));
@@ -66,7 +66,7 @@ fn evidence(rule: &Value, pod: &Value) -> Option<String> {
     found.map(|(kind, _)| format!("Pod {place} has condition {kind}"))
 }
 
-/// Returns the first container that ended badly with one of the codes.
+/// Returns the first failed container with one of the exit codes.
 fn exit<'p>(rule: &Value, pod: &'p Value) -> Option<(&'p str, i64)> {
     let codes: BTreeSet<i64> = rule.items("/values").iter().filter_map(Value::as_i64).collect();
     let is_among = rule.text("/operator") == "In";
@@ -79,7 +79,7 @@ fn exit<'p>(rule: &Value, pod: &'p Value) -> Option<(&'p str, i64)> {
         .find(|(_, code)| *code != 0 && codes.contains(code) == is_among)
 }
 
-/// Why the indexes that have succeeded are enough.
+/// Returns the reason why the succeeded indexes are sufficient.
 pub(super) fn success(job: &Value, completed: &Indexes) -> Option<String> {
     if completed.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Jobs step by step, with the pods played by the test.
+//! Jobs step by step; the tests play the pods.
 
 use serde_json::json;
 
@@ -50,7 +50,7 @@ impl Stage {
             .collect()
     }
 
-    /// Ends every pod that runs.
+    /// Ends every running pod.
     fn end(&mut self, phase: &str) {
         let finished = time(self.scene.now);
         for mut pod in self.pods() {
@@ -104,7 +104,7 @@ impl Stage {
         }
     }
 
-    /// Deletes a pod as the server does: while it has finalizers it stays.
+    /// Deletes a pod as the server does: it remains while it has finalizers.
     fn delete(&mut self, name: &str) {
         let mut pod = Value::clone(self.scene.objects.get(&POD, "a", name).unwrap());
         pod["metadata"]["deletionTimestamp"] = time(self.scene.now);

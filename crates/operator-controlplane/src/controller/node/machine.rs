@@ -1,4 +1,4 @@
-//! The Node objects, and the addresses that nodes and pods have.
+//! The Node objects, and the addresses of nodes and pods.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(crate) fn pod_address(index: usize, number: u32) -> String {
     format!("10.{}.{high}.{low}", 128 + index % 128)
 }
 
-/// Creates the Node and its Lease, then says that it is ready. A Node that is there is taken over.
+/// Creates the Node and its Lease, then reports it as ready. An existing Node is taken over.
 pub(super) fn register(world: &World<'_>, name: &str, index: usize) -> Vec<Action> {
     let Some(node) = world.objects.get(&NODE, "", name) else {
         return vec![

@@ -1,11 +1,11 @@
-//! The status of a simulated pod at each stage of its life.
+//! The status of a simulated pod in each phase.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::object::{Object, time};
 
-/// The containers are being made.
+/// The containers are being created.
 pub(super) fn creating(pod: &Value, host: &str, now: Timestamp) -> Value {
     let mut status = base(pod, host, now);
     status.insert("phase".to_owned(), "Pending".into());
@@ -53,18 +53,18 @@ pub(super) fn running(pod: &Value, host: &str, address: &str, now: Timestamp) ->
     status
 }
 
-/// A container as the status of its pod shows it.
+/// A container in the status of its pod.
 pub(crate) struct ContainerView {
     pub(crate) status: Value,
     pub(crate) is_ready: bool,
-    /// True once it has been started.
+    /// True if it has started.
     pub(crate) has_run: bool,
-    /// The exit code, if it has ended for good.
+    /// The exit code, if it has terminated finally.
     pub(crate) exit_code: Option<i64>,
 }
 
 impl ContainerView {
-    /// Returns a container that runs without running anything, beside one that runs as a process.
+    /// Returns a simulated container in a pod with local processes.
     pub(crate) fn simulated(pod: &Value, container: &Value, now: Timestamp) -> Self {
         let mut statuses = pod.items("/status/containerStatuses").iter();
         let known = statuses.find(|status| status.text("/name") == container.text("/name"));
@@ -79,7 +79,7 @@ impl ContainerView {
     }
 }
 
-/// Returns the status of a pod of which at least one container runs as a process.
+/// Returns the status of a pod with at least one local process.
 pub(crate) fn of_containers(
     pod: &Value,
     host: &str,
@@ -143,7 +143,7 @@ pub(crate) fn of_containers(
     Value::Object(status)
 }
 
-/// The status with readiness as the gates have it now; otherwise as it is.
+/// Returns the status with the current readiness gates; otherwise unchanged.
 pub(super) fn ready(pod: &Value, now: Timestamp) -> Value {
     let status = pod.get("status").cloned().unwrap_or_default();
     let Value::Object(mut status) = status else {
@@ -156,7 +156,7 @@ pub(super) fn ready(pod: &Value, now: Timestamp) -> Value {
     Value::Object(status)
 }
 
-/// Every container has ended with an exit code.
+/// Returns the status in which every container has terminated with an exit code.
 pub(super) fn ended(pod: &Value, code: i64, now: Timestamp) -> Value {
     let mut status = pod
         .get("status")
@@ -271,7 +271,7 @@ fn readiness(pod: &Value) -> Condition<'static> {
     }
 }
 
-/// Returns the conditions of a pod with some of them set. A transition time changes with the status only.
+/// Returns the conditions of a pod with some of them replaced. A transition time changes only with the status.
 fn merge(pod: &Value, set: &[Condition<'_>], now: Timestamp) -> Vec<Value> {
     let mut conditions: Vec<Value> = set.iter().map(|condition| build(pod, *condition, now)).collect();
     let others = pod.items("/status/conditions").iter();

@@ -10,7 +10,7 @@ use crate::owner::controller_reference;
 use crate::plan::{Action, Note, World, create, patch_metadata};
 use crate::pod;
 
-/// The ordinal in a pod's name, if the name is one of this set.
+/// Returns the ordinal in a pod's name, if the name belongs to this set.
 pub(super) fn ordinal(owner: &Value, pod: &Value) -> Option<i64> {
     let digits = pod.name().strip_prefix(owner.name())?.strip_prefix('-')?;
     let is_plain =
@@ -69,7 +69,7 @@ fn volumes(owner: &Value, pod: &Value, ordinal: i64) -> Vec<Value> {
         .collect()
 }
 
-/// The claims of an ordinal that are missing, to be created.
+/// Returns the missing claims of an ordinal, to be created.
 pub(super) fn claims(world: &World<'_>, owner: &Value, ordinal: i64) -> Vec<Action> {
     let templates = owner.items("/spec/volumeClaimTemplates").iter();
     templates
@@ -113,7 +113,7 @@ fn claim(owner: &Value, template: &Value, name: &str, ordinal: i64) -> Action {
     create(&PERSISTENT_VOLUME_CLAIM, made, Some(note.or("FailedCreate")))
 }
 
-/// Lets the claims of a pod go with it, if the set wants that when it is scaled down.
+/// Sets the owner references of the claims of a pod, if they are to be deleted with it.
 pub(super) fn hand_over(world: &World<'_>, owner: &Value, pod: &Value) -> Vec<Action> {
     if owner.text("/spec/persistentVolumeClaimRetentionPolicy/whenScaled") != "Delete" {
         return Vec::new();

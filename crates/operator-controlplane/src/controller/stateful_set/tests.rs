@@ -1,4 +1,4 @@
-//! StatefulSets step by step, with the pods played by the test.
+//! StatefulSets step by step; the tests play the pods.
 
 use super::*;
 use crate::kind::{CONTROLLER_REVISION, Kind, PERSISTENT_VOLUME_CLAIM};

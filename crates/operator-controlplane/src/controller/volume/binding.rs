@@ -1,4 +1,4 @@
-//! Which volume a claim gets, and how the two are tied to each other.
+//! The binding of claims and volumes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// The claim that a volume is for, if it is the same one still.
+/// Returns the claim of a volume, if it is still the same object.
 pub(super) fn claim_of<'a>(world: &World<'a>, volume: &Value) -> Option<&'a Arc<Value>> {
     let reference = volume.pointer("/spec/claimRef")?;
     let (namespace, name) = (reference.text("/namespace"), reference.text("/name"));
@@ -48,7 +48,7 @@ pub(super) fn bind(world: &World<'_>, claim: &Value) -> Vec<Action> {
     vec![create(&PERSISTENT_VOLUME, volume(claim, class), None)]
 }
 
-/// Returns the class of a claim; the default one if the claim names none. A claim may name none on purpose, with `""`.
+/// Returns the class of a claim; the default one if the field is absent. The value `""` means no class.
 fn class<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     match claim.pointer("/spec/storageClassName") {
         Some(name) => world.objects.get(&STORAGE_CLASS, "", name.as_str()?),
@@ -101,7 +101,7 @@ fn size(object: &Value, pointer: &str) -> Quantity {
     quantity.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Ties a volume and a claim to each other: the volume first, so that no other claim takes it.
+/// Binds a volume and a claim: the volume first, so that no other claim takes it.
 fn tie(claim: &Value, volume: &Value) -> Vec<Action> {
     let reference = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.namespace(), "name": claim.name(),

@@ -18,7 +18,7 @@ fn claim(spec: &Value) -> Value {
     claim
 }
 
-/// Carries out what is planned for the claim and for every volume until nothing is left.
+/// Applies the plans of the claim and of every volume until nothing is left.
 fn settle(scene: &mut Scene) {
     for _ in 0..20 {
         let volumes: Vec<String> = scene

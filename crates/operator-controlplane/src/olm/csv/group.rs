@@ -1,4 +1,4 @@
-//! The checks of the OperatorGroup, which come first in every phase.
+//! The checks of the OperatorGroup, the first step of every phase.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

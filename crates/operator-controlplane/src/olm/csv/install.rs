@@ -1,4 +1,4 @@
-//! The Deployments of a ClusterServiceVersion: what they are, and their health.
+//! The Deployments of a ClusterServiceVersion: their desired state, and their health.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ const HASH: &str = "olm.deployment-spec-hash";
 pub(super) enum Health {
     Ready,
     Waiting(String),
-    /// A part is not as it must be; it is installed again.
+    /// A part differs from its desired state; it is installed again.
     Changed(String),
     Failed(String),
 }
 
-/// The writes that are left of an installation: webhooks with their certificates, then Deployments.
+/// The remaining writes of an installation: webhooks with their certificates, then Deployments.
 pub(super) fn actions(
     member: &Member<'_>,
     certificates: &mut Certificates<'_>,
@@ -94,7 +94,7 @@ fn orphans<'a>(member: &'a Member<'_>) -> impl Iterator<Item = &'a Arc<Value>> {
         .filter(move |known| !listed.contains(&known.name()))
 }
 
-/// The Deployments as they are to be.
+/// The desired Deployments.
 fn deployments(member: &Member<'_>) -> Vec<Value> {
     let csv = member.csv;
     let config = config(member);

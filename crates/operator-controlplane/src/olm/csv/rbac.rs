@@ -1,4 +1,4 @@
-//! Roles in target namespaces, roles of the owned definitions, and what a deleted ClusterServiceVersion leaves behind.
+//! Roles in target namespaces, roles of the owned definitions, and cleanup after a deleted ClusterServiceVersion.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::olm::operator_group::aggregation;
 use crate::olm::{COPIED_FROM, is_owned, owner_labels};
 use crate::plan::{Action, create, delete};
 
-/// The roles and bindings that are missing or too many.
+/// Returns the missing and the surplus roles and bindings.
 pub(super) fn actions(member: &Member<'_>) -> Vec<Action> {
     let mut actions = permissions(member);
     actions.extend(definitions(member));
@@ -134,7 +134,7 @@ fn definitions(member: &Member<'_>) -> Vec<Action> {
     actions
 }
 
-/// Deletes what owner references do not reach: cluster-scoped objects, and roles in other namespaces.
+/// Deletes objects that owner references do not reach: cluster-scoped objects, and roles in other namespaces.
 pub(super) fn abandoned(objects: &Objects, key: &Key) -> Vec<Action> {
     let kinds = [
         &*CLUSTER_ROLE_BINDING,

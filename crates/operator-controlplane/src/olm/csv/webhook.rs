@@ -193,7 +193,7 @@ pub(super) fn services(
     Ok(actions)
 }
 
-/// Creates an object, or takes over one of the same name.
+/// Creates an object, or takes over one with the same name.
 fn ensure(member: &Member<'_>, kind: &Kind, name: &str, wanted: Value, fields: &[&str]) -> Option<Action> {
     let Some(known) = member.objects().get(kind, member.csv.namespace(), name) else {
         return Some(create(kind, wanted, None));
@@ -290,7 +290,7 @@ fn secrets<'a>(member: &'a Member<'_>) -> impl Iterator<Item = &'a std::sync::Ar
     names.filter_map(|name| member.objects().get(&SECRET, member.csv.namespace(), &name))
 }
 
-/// Deletes the certificates that end soon; the installation makes new ones.
+/// Deletes the certificates that expire soon; the installation creates new ones.
 pub(super) fn expired(member: &Member<'_>) -> Vec<Action> {
     secrets(member)
         .filter(|secret| rotation(secret).is_some_and(|rotate| member.world.now >= rotate))
@@ -347,7 +347,7 @@ pub(super) fn configurations(member: &Member<'_>) -> Result<Vec<Action>, String>
     Ok(actions)
 }
 
-/// Stands for Services and Secrets that are not there: the installation has to run again.
+/// Placeholder for missing Services and Secrets: the installation has to run again.
 fn services_missing(member: &Member<'_>) -> Vec<Action> {
     let note = crate::plan::Note::normal(
         "operator-lifecycle-manager",
@@ -412,7 +412,7 @@ fn configuration(member: &Member<'_>, description: &Value, authority: &str) -> V
     json!({"metadata": {"generateName": format!("{generate}-"), "labels": labels}, "webhooks": webhooks})
 }
 
-/// The namespaces that a webhook is called for; `None` for all.
+/// Returns the namespaces of a webhook; `None` for all.
 fn namespaces(member: &Member<'_>) -> Option<Value> {
     if member.is_global() {
         return None;
