@@ -313,6 +313,9 @@ pub(crate) fn plural_of(kind: &str) -> String {
     if let Some(stem) = stem("y").filter(|_| !vowel_before_y) {
         return format!("{stem}ies");
     }
+    if let Some(stem) = stem("sis") {
+        return format!("{stem}ses");
+    }
     if ["s", "x", "z", "ch", "sh"].iter().any(|end| word.ends_with(end)) {
         return format!("{word}es");
     }
@@ -394,6 +397,7 @@ mod tests {
             "Data",
             "Metadata",
             "ComputerMouse",
+            "Analysis",
         ];
         let plurals = [
             "memcacheds",
@@ -405,6 +409,7 @@ mod tests {
             "data",
             "metadata",
             "computermice",
+            "analyses",
         ];
         assert_eq!(kinds.map(plural_of), plurals);
     }

@@ -54,6 +54,18 @@ fn files_that_are_no_text() {
 }
 
 #[test]
+fn names_in_the_project_file_that_are_not_valid() {
+    for (old, new) in [
+        ("projectName: memcached-operator", "projectName: a/b"),
+        ("domain: example.com", "domain: ../etc"),
+    ] {
+        let dir = Dir::project();
+        dir.replace("PROJECT", old, new);
+        fails(&dir, &["is not valid", "git checkout PROJECT"]);
+    }
+}
+
+#[test]
 fn files_that_are_missing() {
     for path in ["src/lib.rs", "PROJECT"] {
         let dir = Dir::project();

@@ -338,6 +338,23 @@ fn kinds_that_nothing_serves_are_an_error_before_anything_is_written() {
         errors.contains("does not serve Issuer of cert-manager.io/v1"),
         "{errors}"
     );
+    assert!(errors.contains("install cert-manager first"), "{errors}");
+    assert_eq!(scene.labelled(), Vec::<String>::new());
+}
+
+#[test]
+fn certificates_of_cert_manager_are_refused_for_local_programs() {
+    let scene = Scene::new();
+    let kind = ["--group", "cache", "--version", "v1alpha1", "--kind", "Memcached"];
+    scene.ok(&[&["create", "webhook"][..], &kind, &["--defaulting"]].concat());
+    scene.ok(&["edit", "--cert-manager"]);
+    let errors = scene.fails(&["deploy", "--process"]);
+    assert!(errors.contains("cert-manager, which issues"), "{errors}");
+    assert!(
+        errors.contains("operator-sdk edit --cert-manager=false"),
+        "{errors}"
+    );
+    assert!(!errors.contains("Compiling"), "nothing is built: {errors}");
     assert_eq!(scene.labelled(), Vec::<String>::new());
 }
 

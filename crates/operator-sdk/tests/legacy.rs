@@ -123,7 +123,7 @@ fn a_project_with_its_first_kind_at_once() {
 #[test]
 fn flags_for_go_are_rejected_with_the_reason() {
     let dir = Dir::named("projects");
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 9] = [
         (
             &["new", "op", "--dep-manager=dep"],
             &[
@@ -147,9 +147,11 @@ fn flags_for_go_are_rejected_with_the_reason() {
             &["not of the form GROUP.DOMAIN/VERSION"],
         ),
         (&["new", "op", "--header-file=gone"], &["gone"]),
+        (&["new", "op", "--domain=a_b"], &["domain \"a_b\""]),
     ];
     for (arguments, parts) in cases {
         fails(&dir.path, arguments, parts);
+        assert!(!dir.path.join("op").exists(), "{arguments:?}");
     }
     let (_outer, root) = project();
     let cases: [(&[&str], &[&str]); 12] = [

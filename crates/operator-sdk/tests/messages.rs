@@ -38,7 +38,7 @@ impl Messages {
             let word = match tree {
                 TokenTree::Ident(ident) => ident.to_string(),
                 TokenTree::Group(group) => {
-                    if is_test(group.stream()) {
+                    if is_test(&group.stream()) {
                         // The module after `#[cfg(test)]`.
                         at += trees[at..].iter().take_while(|tree| !is_block(tree)).count() + 1;
                     } else {
@@ -126,7 +126,7 @@ fn is_block(tree: &TokenTree) -> bool {
     matches!(tree, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
-fn is_test(attribute: TokenStream) -> bool {
+fn is_test(attribute: &TokenStream) -> bool {
     attribute.to_string().replace(' ', "") == "cfg(test)"
 }
 

@@ -6,7 +6,6 @@ use operator_manifests::render;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::failure::Hinted;
 use crate::names::{self, InvalidName};
 
 /// The layout that this tool writes.
@@ -140,8 +139,7 @@ impl ConfigError {
                 "the project was created by another tool: use that one, or create a new project with `operator-sdk init`"
                     .to_owned()
             }
-            Self::Name(error) => error.hint().unwrap_or_default(),
-            Self::Syntax(_) | Self::Missing(_) | Self::Field { .. } => {
+            Self::Name(_) | Self::Syntax(_) | Self::Missing(_) | Self::Field { .. } => {
                 "restore the file from version control (`git checkout PROJECT`), or correct it by hand"
                     .to_owned()
             }

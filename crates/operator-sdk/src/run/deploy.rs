@@ -32,6 +32,9 @@ const LABEL: &str = "rust.operator-sdk.dev/project";
 /// The directory of the CRDs.
 const CRDS: &str = "config/crd";
 
+/// The API group of cert-manager.
+const CERT_MANAGER: &str = "cert-manager.io/";
+
 /// A change of a cluster failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeployError {
@@ -50,6 +53,10 @@ pub(crate) enum DeployError {
         "the cluster is not one of `operator-sdk cluster up` on this machine, so its pods run no local programs"
     )]
     NotEmbedded,
+    #[error(
+        "cert-manager, which issues the certificates of this deployment, does not run on simulated nodes"
+    )]
+    NoCertManager,
     #[error("no workload of {directory} has the image {image:?} of the local program")]
     NoImage { directory: String, image: String },
     #[error(transparent)]
@@ -59,8 +66,15 @@ pub(crate) enum DeployError {
 impl Hinted for DeployError {
     fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::NoCertManager => {
+                "have the operator create its certificates with `operator-sdk edit --cert-manager=false`".to_owned()
+            }
+            Self::NotServed { api_version, .. } if api_version.starts_with(CERT_MANAGER) => {
+                "install cert-manager first, or have the operator create its certificates with `operator-sdk edit --cert-manager=false`"
+                    .to_owned()
+            }
             Self::NotServed { .. } => {
-                "install the provider of that kind first (such as cert-manager or the Prometheus operator), or remove the object from config/default"
+                "install the provider of that kind first (such as the Prometheus operator), or remove the object from config/default"
                     .to_owned()
             }
             Self::Timeout { hint, .. } => (*hint).to_owned(),
@@ -109,10 +123,14 @@ pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCod
 pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
     let process = match args.process {
-        true => match LocalProcess::build(&project, args)? {
-            Some(process) => Some(process),
-            None => return Ok(ExitCode::from(INTERRUPTED)),
-        },
+        true => {
+            let directory = process::directory(&args.apply.cluster)?;
+            check_served(&project, args, report)?;
+            match LocalProcess::build(&project, args, directory)? {
+                Some(process) => Some(process),
+                None => return Ok(ExitCode::from(INTERRUPTED)),
+            }
+        }
         false => None,
     };
     let image = process.as_ref().map(|process| process.image.as_str());
@@ -186,6 +204,22 @@ pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode,
             removal.delete(&crds).await?;
         }
         removal.delete(&objects).await
+    })
+}
+
+/// Checks before a build for `--process` that the cluster serves the kinds of the deployment.
+fn check_served(project: &Project, args: &DeployArgs, report: &Report) -> Result<(), Failure> {
+    let overrides = render::overrides(None, args.render.namespace.as_deref())?;
+    let objects = render::render(&project.root, &args.render.kustomization, &overrides)?;
+    super::block_on(async {
+        let mut rollout = rollout(project, &args.apply, report).await?;
+        match rollout.not_served(&objects).await? {
+            Some(DeployError::NotServed { api_version, .. }) if api_version.starts_with(CERT_MANAGER) => {
+                Err(DeployError::NoCertManager.into())
+            }
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     })
 }
 

@@ -35,8 +35,8 @@ const FILES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchai
 pub(crate) fn dev(args: &DevArgs, report: &Report) -> Result<ExitCode, Failure> {
     local::check(&args.local)?;
     let project = Project::read(&current_directory()?)?;
-    local::check_conversions(&project, &args.local, report)?;
     let selected = local::Selected::of(&args.local)?;
+    local::check_conversions(&project, &args.local, report)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let world = World::open(&project, &args.local, selected, report).await?;

@@ -126,13 +126,14 @@ pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
         .domain
         .clone()
         .or_else(|| api.as_ref().map(|api| api.domain.clone()));
-    let root = make_directory(&args.name)?;
+    let header = header(args.header_file.as_deref())?;
+    let (root, is_new) = make_directory(&args.name)?;
     let mut init = vec!["init".into(), "--project-name".into(), OsString::from(&args.name)];
     let given = [
         ("--domain", domain.map(OsString::from)),
         ("--repo", args.repo.clone().map(OsString::from)),
         ("--sdk-path", args.sdk_path.clone().map(PathBuf::into_os_string)),
-        ("--license-file", header(args.header_file.as_deref())?),
+        ("--license-file", header),
     ];
     for (flag, value) in given {
         init.extend(value.into_iter().flat_map(|value| [flag.into(), value]));
@@ -142,7 +143,13 @@ pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
         "new",
         &format!("mkdir {0} && cd {0} && operator-sdk {1}", args.name, shown(&init)),
     );
-    do_in(&root, init, report)?;
+    if let Err(failure) = do_in(&root, init, report) {
+        if is_new {
+            // Only an empty directory can be removed.
+            let _ = fs::remove_dir(&root);
+        }
+        return Err(failure);
+    }
     if let (Some(api_version), Some(kind)) = (&args.api_version, &args.kind) {
         create(&root, api_version, kind, &[], report)?;
     }
@@ -169,18 +176,20 @@ fn header(file: Option<&Path>) -> Result<Option<OsString>, LegacyError> {
     Ok(Some(whole.into_os_string()))
 }
 
-fn make_directory(name: &str) -> Result<PathBuf, Failure> {
+/// Returns an empty directory, and true if it did not exist before.
+fn make_directory(name: &str) -> Result<(PathBuf, bool), Failure> {
     crate::names::check_project(name)?;
     let root = current_directory()?.join(name);
     let failed = |source| LegacyError::File {
         path: root.clone(),
         source,
     };
+    let is_new = !root.exists();
     fs::create_dir_all(&root).map_err(failed)?;
     if fs::read_dir(&root).map_err(failed)?.next().is_some() {
         return Err(LegacyError::Directory(name.to_owned()).into());
     }
-    Ok(root)
+    Ok((root, is_new))
 }
 
 /// Runs `cargo vendor` and writes the configuration that it prints.

@@ -28,8 +28,8 @@ const PROBES: &str = "--health-probe-bind-address";
 pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failure> {
     check(args)?;
     let project = Project::read(&current_directory()?)?;
-    check_conversions(&project, args, report)?;
     let selected = Selected::of(args)?;
+    check_conversions(&project, args, report)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let built = cargo::build_until(&project.root, &build_options(args), ends.next()).await?;

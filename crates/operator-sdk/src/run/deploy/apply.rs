@@ -45,12 +45,8 @@ impl<'a> Rollout<'a> {
 
     /// Applies all objects; kinds that are not served are an error before anything is written.
     pub(super) async fn apply(&mut self, objects: &[Value]) -> Result<(), Failure> {
-        let brought: BTreeSet<(String, String)> = objects.iter().flat_map(kinds_of_definition).collect();
-        for object in objects {
-            let kind = (group_of(object).to_owned(), text(object, "/kind").to_owned());
-            if !brought.contains(&kind) && self.objects.place(object).await?.is_none() {
-                return Err(not_served(object).into());
-            }
+        if let Some(error) = self.not_served(objects).await? {
+            return Err(error.into());
         }
         let mut new_namespaces = BTreeSet::new();
         for object in objects {
@@ -63,6 +59,18 @@ impl<'a> Rollout<'a> {
             self.tell(&object, &change);
         }
         Ok(())
+    }
+
+    /// Returns an error if the cluster does not serve the kind of an object, and no object defines that kind.
+    pub(super) async fn not_served(&mut self, objects: &[Value]) -> Result<Option<DeployError>, Failure> {
+        let brought: BTreeSet<(String, String)> = objects.iter().flat_map(kinds_of_definition).collect();
+        for object in objects {
+            let kind = (group_of(object).to_owned(), text(object, "/kind").to_owned());
+            if !brought.contains(&kind) && self.objects.place(object).await?.is_none() {
+                return Ok(Some(not_served(object)));
+            }
+        }
+        Ok(None)
     }
 
     async fn apply_one(&mut self, object: &Value, in_new_namespace: bool) -> Result<Change, Failure> {

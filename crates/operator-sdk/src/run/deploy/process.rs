@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::DeployError;
-use crate::args::DeployArgs;
+use crate::args::{ClusterArgs, DeployArgs};
 use crate::failure::Failure;
 use crate::process::api;
 use crate::process::cargo::{self, BuildError, BuildOptions};
@@ -29,10 +29,11 @@ pub(super) struct LocalProcess {
 
 impl LocalProcess {
     /// Builds the program; returns `None` if a signal ended the build.
-    pub(super) fn build(project: &Project, args: &DeployArgs) -> Result<Option<Self>, Failure> {
-        let cluster = &args.apply.cluster;
-        let directory = api::processes_directory(cluster.kubeconfig.as_deref(), cluster.context.as_deref())?;
-        let directory = directory.ok_or(DeployError::NotEmbedded)?;
+    pub(super) fn build(
+        project: &Project,
+        args: &DeployArgs,
+        directory: PathBuf,
+    ) -> Result<Option<Self>, Failure> {
         let options = BuildOptions {
             release: args.release,
             ..BuildOptions::default()
@@ -100,6 +101,12 @@ impl LocalProcess {
             containers.any(|container| container["image"] == self.image.as_str())
         })
     }
+}
+
+/// Returns the directory of the control plane's programs.
+pub(super) fn directory(cluster: &ClusterArgs) -> Result<PathBuf, Failure> {
+    let found = api::processes_directory(cluster.kubeconfig.as_deref(), cluster.context.as_deref())?;
+    Ok(found.ok_or(DeployError::NotEmbedded)?)
 }
 
 /// Returns an image name with a hash of the program: a changed program causes a rollout.
