@@ -1,6 +1,6 @@
 //! Costs of the server: starts, writes, reads, watchers, memory. Run with `cargo bench -p operator-apiserver`.
 //!
-//! It prints a table; the figures of a run stand in docs/book/src/internals/performance.md.
+//! It prints a table; the figures of a run are in docs/book/src/internals/performance.md.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const WATCHERS: usize = 1_000;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn main() -> Result<()> {
-    // One thread for each measured thing: figures are per core.
+    // One thread for each measurement: figures are per core.
     let one_core = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     one_core()?.block_on(start())?;
     one_core()?.block_on(in_process())?;
@@ -192,7 +192,7 @@ async fn watchers() -> Result<()> {
             }
         });
     }
-    // Whatever exists already is delivered before the clock starts.
+    // Existing objects are delivered before the clock starts.
     tokio::time::sleep(Duration::from_millis(200)).await;
     while seen.try_recv().is_ok() {}
     let mut worst = Duration::ZERO;
@@ -294,7 +294,7 @@ fn definition(number: usize) -> Value {
     })
 }
 
-/// Definitions of 20 fields in 100 groups: each should cost the same, however many there are.
+/// Definitions of 20 fields in 100 groups: the cost of each should not depend on their number.
 async fn many_definitions() -> Result<()> {
     let server = ApiServer::builder().build()?;
     let mut began = Instant::now();

@@ -1,14 +1,14 @@
-//! Sends hostile and ordinary requests to one API server for a while, and fails if the ordinary ones notice.
+//! Sends hostile and ordinary requests to one API server for a while, and fails if the ordinary ones are affected.
 //!
 //! ```text
 //! cargo run --profile dist -p operator-apiserver --example soak -- --minutes 30
 //! ```
 //!
-//! The server is a process of its own, reached over TLS. Ordinary clients create, update, apply, list, watch and delete
-//! objects, and check that no update and no watch event is lost. Hostile clients send large, deep, slow or
-//! malformed. A probe asks for `/readyz` every 50 ms. The run fails if a probe took longer than `--health`, if an
-//! ordinary request failed, or if memory after the hostile clients have left is more than `--growth` above the first
-//! measurement under load.
+//! The server is a separate process, reached over TLS. Ordinary clients create, update, apply, list, watch and delete
+//! objects, and check that no update and no watch event is lost. Hostile clients send large, deep, slow or malformed
+//! requests. A probe requests `/readyz` every 50 ms. The run fails if a probe took longer than `--health`, if an
+//! ordinary request failed, or if the memory after the hostile clients have left is more than `--growth` above the
+//! first measurement under load.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -98,12 +98,12 @@ async fn serve() -> Result<(), Fault> {
 #[derive(Default)]
 struct Tally {
     stop: AtomicBool,
-    /// Hostile requests by name and status; 0 stands for a closed connection and for an answer that the client does not
-    /// accept, such as one with more than 100 headers.
+    /// Hostile requests by name and status; 0 means a closed connection or an answer that the client does not accept,
+    /// such as one with more than 100 headers.
     hostile: Mutex<BTreeMap<(&'static str, u16), u64>>,
     /// Successful ordinary requests.
     ordinary: AtomicU64,
-    /// Ordinary requests that met a connection which the server closed at that moment, since it was idle.
+    /// Ordinary requests on an idle connection that the server closed at that moment.
     closed: AtomicU64,
     /// The first failures of ordinary clients.
     failures: Mutex<Vec<String>>,
@@ -233,7 +233,7 @@ fn resident(pid: u32) -> Result<u64, Fault> {
     Ok(number.parse()?)
 }
 
-/// Creates the objects that hostile requests are about: a kind with any fields, and an object to patch.
+/// Creates the objects that hostile requests use: a kind with arbitrary fields, and an object to patch.
 async fn prepare(client: &Client) -> Result<(), Fault> {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let victim = json!({"metadata": {"name": "victim"}, "data": {"x": "y".repeat(10_000)}}).to_string();
@@ -276,7 +276,7 @@ async fn send(
     Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Measures health checks on a thread and a connection of its own.
+/// Measures health checks on a separate thread and connection.
 fn probe(config: Config, tally: &Tally) -> Result<(), Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

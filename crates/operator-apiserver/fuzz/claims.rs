@@ -1,7 +1,6 @@
-//! Properties that hold for any bytes that reach a server; shared by the fuzz targets and a test that tries some.
+//! Properties that hold for any bytes that reach a server; shared by the fuzz targets and the test `fuzz`.
 //!
-//! Every input meets the same few objects. Whatever it is, the server answers; an error is a Status
-//! that does not blame the server.
+//! Every input is sent to the same few objects. The server always answers; an error is a Status with a code below 500.
 
 use std::cell::Cell;
 
@@ -74,7 +73,7 @@ pub(crate) fn selector(bytes: &[u8]) {
     }
 }
 
-/// A continue token, or what it says.
+/// A continue token, or its content.
 pub(crate) fn continue_token(bytes: &[u8]) {
     for token in [escaped(bytes), BASE64_URL_SAFE_NO_PAD.encode(bytes)] {
         for limit in [0, 1] {
@@ -96,7 +95,7 @@ pub(crate) fn protobuf(bytes: &[u8]) {
     }
 }
 
-/// The kind of object, and its text; as an apply too.
+/// The kind of object, and its text; also used as an apply.
 pub(crate) fn yaml(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else {
         return;
@@ -109,7 +108,7 @@ pub(crate) fn yaml(bytes: &[u8]) {
     answer(with_body(apply, text));
 }
 
-/// `runtime.Unknown` with a message in it: field 2, of a length.
+/// `runtime.Unknown` with a message in field 2 and its length.
 fn enveloped(message: &[u8]) -> Vec<u8> {
     let mut body = b"k8s\0\x12".to_vec();
     let mut length = message.len();
@@ -132,14 +131,14 @@ fn with_body(request: http::request::Builder, body: &[u8]) -> Request<Full<Bytes
         .expect("a request of our own is one")
 }
 
-/// A server with a few objects in it.
+/// A server with a few objects.
 struct Target {
     runtime: Runtime,
     server: ApiServer,
 }
 
 thread_local! {
-    /// Serves one input after the other, until one of them has changed something.
+    /// Serves inputs until one of them has changed an object.
     static TARGET: Cell<Option<Target>> = const { Cell::new(None) };
 }
 
@@ -156,7 +155,7 @@ impl Target {
     }
 }
 
-/// Sends a request to a server, and checks what it says.
+/// Sends a request to a server, and checks the answer.
 fn answer(request: Request<Full<Bytes>>) {
     let target = TARGET.take().unwrap_or_else(Target::new);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -264,7 +263,7 @@ async fn populate(server: &ApiServer) {
     }
 }
 
-/// The kind of object, and its text as JSON, checked strictly; as an update too.
+/// The kind of object, and its text as JSON, checked strictly; also used as an update.
 pub(crate) fn json(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else {
         return;
@@ -356,8 +355,8 @@ fn files_of(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Changes to the files of a data directory: four bytes each say which file, where (two bytes) and the new byte. A
-/// server opens the damaged directory, or says why it cannot.
+/// Changes to the files of a data directory: each has four bytes for the file, the offset (two bytes) and the new byte.
+/// A server opens the damaged directory, or returns an error.
 pub(crate) fn journal(bytes: &[u8]) {
     let open = |directory: &std::path::Path| ApiServer::builder().seed(1).data_directory(directory).build();
     let files = JOURNAL.take().unwrap_or_else(|| {
@@ -375,7 +374,7 @@ pub(crate) fn journal(bytes: &[u8]) {
     let count = damaged.len().max(1);
     for edit in bytes.chunks_exact(4).take(64) {
         if let Some((_, content)) = damaged.get_mut(usize::from(edit[0]) % count) {
-            // From the end: what was written last is read with the most care.
+            // From the end: the last records are checked most thoroughly.
             let back = usize::from(u16::from_le_bytes([edit[1], edit[2]]));
             let at = content.len().saturating_sub(back + 1);
             match edit[0] >> 6 {

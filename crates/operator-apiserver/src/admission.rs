@@ -1,7 +1,7 @@
-//! Admission: the plug-ins between authorisation and the registry, in the order of the real server.
+//! Admission: the plug-ins between authorization and the registry, in the API server's order.
 //!
-//! Policies and webhooks are read once, when they are written ([`hooks`]): a request that none of them is about pays
-//! for one look at an empty list.
+//! Policies and webhooks are parsed when they are written ([`hooks`]): a request that matches none of them only checks
+//! an empty list.
 
 mod attributes;
 mod authorizer;
@@ -48,7 +48,7 @@ use crate::webhook_client::Services;
 use crate::write::Write;
 use apimachinery::object;
 
-/// The plug-ins of one server, and what they use.
+/// The admission plug-ins of one server.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) store: Arc<Store>,
@@ -61,9 +61,9 @@ pub(crate) struct Admission {
     pub(crate) metrics: Arc<Metrics>,
     /// The policies and webhooks.
     pub(crate) hooks: Hooks,
-    /// The names of the plug-ins that are off.
+    /// The names of the disabled plug-ins.
     pub(crate) disabled_plugins: BTreeSet<String>,
-    /// The names of the plug-ins that are on although they are off by default.
+    /// The names of the enabled plug-ins that are off by default.
     pub(crate) enabled_plugins: BTreeSet<String>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
-    /// Something begins that goes on beside the API: `pods/exec`.
+    /// A connection, such as `pods/exec`.
     Connect,
 }
 
@@ -97,7 +97,7 @@ async fn measured<T>(
     result
 }
 
-/// The plug-ins that may change the object, and the checks that come first.
+/// Runs the mutating plug-ins, and the checks that come first.
 pub(crate) async fn admit(
     admission: &Admission,
     write: &Write,
@@ -161,7 +161,7 @@ fn restricts_nodes(admission: &Admission) -> bool {
     admission.enabled_plugins.contains(NAME) && is_enabled(admission, NAME)
 }
 
-/// The plug-ins that complete a changed pod as they completed the new one.
+/// The plug-ins that complete a changed pod like a new one.
 fn complete_change(admission: &Admission, write: &Write, object: &mut Value, old: Option<&Value>) {
     let Some(old) = old.filter(|_| write.definition.is("", "pods") && write.subresource.is_empty()) else {
         return;
@@ -280,7 +280,7 @@ async fn change(
     Ok(())
 }
 
-/// Puts the managed fields back that were there before admission, if those after it cannot be read.
+/// Restores the managed fields from before admission, if those after it cannot be parsed.
 fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Value>) {
     if let Err(why) = managed_fields::check(object) {
         object::set_meta(object, "managedFields", before);
@@ -337,8 +337,8 @@ async fn validate_step(
     ask(admission, write, operation, Some(object), old).await
 }
 
-/// Returns the last plug-in: whether the quotas of the namespace leave room for a write, and what has to be committed
-/// along with it. `object` and `old` are as they are stored.
+/// Runs the last plug-in: checks the quotas of the namespace, and returns the writes that must be committed together
+/// with this one. `object` and `old` are in their stored form.
 pub(crate) fn charge(
     admission: &Admission,
     write: &Write,
@@ -356,7 +356,7 @@ fn is_enabled(admission: &Admission, plugin: &str) -> bool {
     !admission.disabled_plugins.contains(plugin)
 }
 
-/// All plug-ins, for an object that is to be deleted.
+/// Runs all plug-ins for an object that is to be deleted.
 pub(crate) async fn delete(admission: &Admission, write: &Write, old: &Value) -> Result<(), Status> {
     if is_enabled(admission, "NamespaceLifecycle") {
         namespace_lifecycle::check(admission, write, Operation::Delete, old)?;
@@ -383,7 +383,7 @@ pub(crate) async fn admit_body(
     measured(admission, operation, false, step).await
 }
 
-/// Returns the first half of [`admit_body`]: the policies and webhooks that may change the body.
+/// Runs the first half of [`admit_body`]: the mutating policies and webhooks.
 pub(crate) async fn mutate_body(
     admission: &Admission,
     write: &Write,
@@ -433,7 +433,7 @@ fn is_carrier(write: &Write) -> bool {
     matches!(write.subresource.as_str(), "binding" | "eviction")
 }
 
-/// Asks the policies and webhooks that only look.
+/// Calls the validating policies and webhooks.
 async fn ask(
     admission: &Admission,
     write: &Write,

@@ -9,7 +9,7 @@ use builtin_kinds::cluster_objects;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Stores the first objects, unless the data directory has them.
+/// Stores the initial objects, unless the data directory has them.
 pub(crate) fn populate(registry: &Registry) {
     for name in NAMESPACES {
         insert(

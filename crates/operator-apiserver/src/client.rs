@@ -1,7 +1,7 @@
-//! The in-process client: JSON trees in and out of the registry, with no HTTP between.
+//! The in-process client: calls the registry with JSON trees, without HTTP.
 //!
-//! It is what the controllers of operator-controlplane use. Every call walks the same registry as a request over
-//! the wire (defaults, validation, managed fields, store) as the user `system:masters`.
+//! It is used by the controllers of operator-controlplane. Every call uses the same registry as an HTTP request
+//! (defaults, validation, managed fields, store), as the group `system:masters`.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub struct ServedResource {
     pub kind: String,
     /// True if its objects live in namespaces.
     pub namespaced: bool,
-    /// The verbs it answers to, such as `list` and `deletecollection`.
+    /// The supported verbs, such as `list` and `deletecollection`.
     pub verbs: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct ServedResource {
 pub struct Event {
     /// The revision of the commit.
     pub revision: u64,
-    /// Which resource (in its storage version).
+    /// The resource (in its storage version).
     pub gvr: Arc<Gvr>,
     /// The type of the event.
     pub kind: EventType,
@@ -54,13 +54,13 @@ pub struct Event {
 /// Options of a delete: grace, propagation, preconditions.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// Seconds of grace; `None` is the type's default.
+    /// The grace period in seconds; `None` is the default of the kind.
     pub grace_period_seconds: Option<i64>,
-    /// `Background`, `Foreground` or `Orphan`; `None` is the type's default.
+    /// `Background`, `Foreground` or `Orphan`; `None` is the default of the kind.
     pub propagation_policy: Option<String>,
-    /// Fails with a conflict if the object's uid is another.
+    /// Fails with a conflict if the object has another uid.
     pub uid: Option<String>,
-    /// Fails with a conflict if the object's resourceVersion is another.
+    /// Fails with a conflict if the object has another resourceVersion.
     pub resource_version: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub enum Patch {
         config: Value,
         /// The field manager.
         manager: String,
-        /// True if conflicts are taken over.
+        /// True if the apply is forced.
         force: bool,
     },
 }
@@ -87,7 +87,7 @@ pub enum Patch {
 /// A list with the revision it was taken at.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// The revision; a watch from here misses nothing.
+    /// The revision; a watch from it misses no event.
     pub revision: u64,
     /// The objects, in key order.
     pub items: Vec<Arc<Value>>,
@@ -95,9 +95,8 @@ pub struct List {
 
 /// The interface between the server and what runs inside its process.
 ///
-/// `namespace` is empty for cluster-scoped resources and, in `list`, for all namespaces.
-/// Updates need a `metadata.resourceVersion` where the kind demands one; conflicts are a [`Status`] with reason
-/// `Conflict`.
+/// `namespace` is empty for cluster-scoped resources and, in `list`, for all namespaces. Updates need a
+/// `metadata.resourceVersion` if the kind requires one; conflicts are a [`Status`] with reason `Conflict`.
 #[derive(Clone, Debug)]
 pub struct Client {
     registry: Arc<Registry>,
@@ -132,7 +131,7 @@ impl Client {
         Ok(definition.serve(&stored.value))
     }
 
-    /// The objects that match a label selector (`""` is everything) now.
+    /// Returns the current objects that match a label selector (`""` selects everything).
     pub async fn list(&self, gvr: &Gvr, namespace: &str, label_selector: &str) -> Result<List, Status> {
         let definition = self.find(gvr)?;
         let options = ListOptions {
@@ -154,7 +153,7 @@ impl Client {
         })
     }
 
-    /// Creates an object. A missing apiVersion, kind or namespace is filled in.
+    /// Creates an object. A missing apiVersion, kind or namespace is set.
     pub async fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> Result<Arc<Value>, Status> {
         let write = self.write(gvr, namespace, "", None)?;
         let object = complete(&write, object)?;
@@ -208,7 +207,7 @@ impl Client {
         Ok(patched)
     }
 
-    /// Deletes an object; the answer is the object as it was left, or its last state.
+    /// Deletes an object; returns the terminating object, or its last state.
     pub async fn delete(
         &self,
         gvr: &Gvr,
@@ -237,7 +236,7 @@ impl Client {
         registry::binding::admit_and_bind(&self.registry, &write, &mut binding).await
     }
 
-    /// Every resource that is served now, built in or custom; one entry a group and resource.
+    /// Returns every served resource, built in or custom; one entry for each group and resource.
     pub fn resources(&self) -> Vec<ServedResource> {
         let custom = self.registry.resources.custom();
         let mut resources: Vec<ServedResource> = Vec::new();
@@ -257,15 +256,15 @@ impl Client {
         resources
     }
 
-    /// Returns all objects of all resources now, and the revision they were read at: where a watch starts.
+    /// Returns all objects of all resources, and their revision, from which a watch can start.
     pub fn snapshot(&self) -> (u64, Vec<Resident>) {
         self.registry.store.snapshot()
     }
 
     /// Returns every commit of every resource after `revision`, in order. The stream ends when the server stops, or
-    /// when the reader fell behind the event history (take a new [`snapshot`](Self::snapshot) then).
+    /// when the reader is behind the event history (take a new [`snapshot`](Self::snapshot) then).
     ///
-    /// A watch costs nothing while nothing happens, and one shared reference for each event.
+    /// An idle watch costs nothing; each event is one shared reference.
     pub fn watch(&self, revision: u64) -> Watch {
         Watch {
             changes: self.registry.store.subscribe_all(),
@@ -275,8 +274,8 @@ impl Client {
         }
     }
 
-    /// Starts the log of a container that runs as a local process. `pods/log` serves what is written to it, and the log
-    /// before it as the previous one, in place of the annotations of simulated pods.
+    /// Starts the log of a container that runs as a local process. `pods/log` serves it, and the log before it as the
+    /// previous one, instead of the annotations of simulated pods.
     pub fn open_log(&self, pod_uid: &str, container: &str) -> LogWriter {
         self.registry.pod_logs.open(pod_uid, container)
     }
@@ -286,13 +285,13 @@ impl Client {
         self.registry.pod_logs.remove(pod_uid);
     }
 
-    /// Sets the address of this machine on which a pod listens that runs as a local process; `None` removes it. Webhooks
-    /// and extension API servers behind a Service are called there.
+    /// Sets the local address of a pod that runs as a local process; `None` removes it. Webhooks and extension API
+    /// servers behind a Service are called there.
     pub fn route_pod(&self, pod: IpAddr, local: Option<IpAddr>) {
         self.registry.services.pods.set(pod, local);
     }
 
-    /// The time that the server goes by.
+    /// Returns the current time of the server.
     pub fn now(&self) -> std::time::SystemTime {
         self.registry.clock.now()
     }
@@ -343,7 +342,7 @@ fn complete(write: &Write, mut object: Value) -> Result<Value, Status> {
     Ok(object)
 }
 
-/// The number of events that a watch takes from the history at a time.
+/// The number of events that a watch takes from the history at once.
 const WATCH_BATCH: usize = 256;
 
 /// A stream of [`Event`]s; see [`Client::watch`].
@@ -356,7 +355,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next event, or `None` when the stream has ended. Nothing is lost if the future is dropped.
+    /// Returns the next event, or `None` at the end of the stream. No event is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.try_next() {
@@ -376,7 +375,7 @@ impl Watch {
         }
     }
 
-    /// An event that is already at hand.
+    /// Returns an event that is available without waiting.
     fn try_next(&mut self) -> Option<Event> {
         let event = self.batch.pop_front()?;
         self.cursor = event.revision;

@@ -1,4 +1,4 @@
-//! The forms of bodies: JSON, YAML and protobuf, read and written, and the choice of the form of an answer.
+//! The formats of bodies: JSON, YAML and protobuf, and content negotiation.
 
 mod accept;
 pub(crate) mod body;

@@ -3,7 +3,7 @@
 /// An error of building a server, or of listening.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address could not be listened on; another program may have the port.
+    /// Could not listen on the address; another program may use the port.
     #[error("cannot listen on {address}: {source}")]
     Bind {
         /// The requested address.
@@ -22,10 +22,10 @@ pub enum Error {
         /// The reason.
         problem: String,
     },
-    /// The audit log cannot be kept.
+    /// The audit log could not be opened.
     #[error("cannot use {0}")]
     Audit(String),
-    /// The certificates could not be made.
+    /// The certificates could not be created.
     #[error("cannot create the server's certificates: {0}")]
     Certificates(String),
 }

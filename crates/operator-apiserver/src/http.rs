@@ -1,4 +1,4 @@
-//! HTTP: how a request is read, authenticated, authorized, carried out by the registry, and answered.
+//! HTTP: reads, authenticates and authorizes a request, executes it on the registry, and writes the answer.
 //!
 //! [`pipeline`] calls the other modules in order.
 

@@ -1,4 +1,4 @@
-//! Users: how they prove who they are, and what they may do.
+//! Users: authentication and authorization.
 
 pub(crate) mod authn;
 pub(crate) mod authz;

@@ -1,9 +1,9 @@
-//! The size and the nesting of a tree. Pure.
+//! The size and the nesting of a tree, as pure functions.
 
 use apimachinery::json::DEPTH_MAX;
 use serde_json::Value;
 
-/// An estimate of the memory that a value needs beside its text: the value, its key, its share of the map node.
+/// An estimate of the memory of a value in addition to its text: the value, its key, its share of the map node.
 const NODE_BYTES: usize = 72;
 
 /// The size of an object in storage and in memory.
@@ -11,12 +11,12 @@ const NODE_BYTES: usize = 72;
 pub(crate) struct Measure {
     /// The length of the JSON text.
     pub(crate) json: usize,
-    /// The length of all texts, without keys and escapes.
+    /// The length of all strings, without keys and escapes.
     pub(crate) text: usize,
     /// The number of values.
     pub(crate) nodes: usize,
-    /// The nesting: 0 for a scalar, 1 for a flat list or object. Never above [`DEPTH_MAX`] + 1: what is nested deeper
-    /// is not measured.
+    /// The nesting: 0 for a scalar, 1 for a flat list or object. At most [`DEPTH_MAX`] + 1: deeper values are not
+    /// measured.
     pub(crate) depth: usize,
 }
 
@@ -66,7 +66,7 @@ impl Measure {
         }
     }
 
-    /// Records a level of nesting; whether it is measured.
+    /// Records a level of nesting; returns true if it is measured.
     fn enter(&mut self, depth: usize) -> bool {
         self.depth = self.depth.max(depth + 1);
         depth < DEPTH_MAX

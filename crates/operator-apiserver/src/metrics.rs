@@ -1,7 +1,7 @@
-//! Counters of requests, admission and watches, under the names that kube-apiserver gives them.
+//! Counters of requests, admission and watches, with the names of kube-apiserver's metrics.
 //!
-//! Labels come from the resources that are served and from fixed lists, so that clients cannot fill the memory with them;
-//! beyond [`SERIES_MAX`] label sets new ones are not counted.
+//! Labels come from the served resources and from fixed lists, so that clients cannot fill the memory with them; beyond
+//! [`SERIES_MAX`] label sets new ones are not counted.
 
 mod process;
 mod text;
@@ -132,13 +132,13 @@ pub(crate) struct Step<'a> {
     pub(crate) operation: &'static str,
     pub(crate) mutates: bool,
     pub(crate) rejected: bool,
-    /// The code of the webhook's answer, or of the refusal.
+    /// The code of the webhook's answer, or of the rejection.
     pub(crate) code: u16,
     pub(crate) time: Duration,
 }
 
 impl Metrics {
-    /// Counts a request that began, until the guard is dropped.
+    /// Counts a running request until the guard is dropped.
     pub(crate) fn begin(&self, mutates: bool) -> InFlight<'_> {
         let count = if mutates { &self.mutating } else { &self.read_only };
         count.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl Metrics {
         self.steps.observe(labels, STEP_BUCKETS, step.time.as_secs_f64());
     }
 
-    /// Counts a call of a webhook; `failed` is true if it brought no verdict.
+    /// Counts a call of a webhook; `failed` is true if it returned no verdict.
     pub(crate) fn webhook(&self, step: Step<'_>, failed: bool) {
         let text = |text: &str| text.to_owned();
         let kind = if step.mutates { "admit" } else { "validating" };

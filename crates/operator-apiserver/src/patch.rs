@@ -1,4 +1,4 @@
-//! Patches: (live object, patch) → new object. Pure.
+//! Patches as pure functions from the live object and a patch to the new object.
 
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";

@@ -38,14 +38,14 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A flag as the real server reads it: anything but an absent parameter, `false` and `0` is true.
+    /// Parses a flag as the API server does: anything but an absent parameter, `false` and `0` is true.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name)
             .is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
     }
 }
 
-/// Percent-decodes; `+` is a space. Bytes that are no UTF-8 are replaced.
+/// Percent-decodes; `+` is a space. Invalid UTF-8 is replaced.
 pub(crate) fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut input = text.bytes();

@@ -1,4 +1,4 @@
-//! The server's randomness: uids and generated names, repeatable from a seed.
+//! The server's random numbers for uids and generated names, repeatable from a seed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,7 +13,7 @@ const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 pub(crate) struct Random(Mutex<u64>);
 
 impl Random {
-    /// Returns the sequence of `seed`, or one that no one can predict the names of.
+    /// Returns the sequence of `seed`, or an unpredictable one.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         Self(Mutex::new(seed))
@@ -42,7 +42,7 @@ impl Random {
         )
     }
 
-    /// Five characters for a generated name.
+    /// Returns five characters for a generated name.
     pub(crate) fn suffix(&self) -> String {
         let mut bits = self.next();
         let count = SUFFIX_ALPHABET.len() as u64;

@@ -1,6 +1,7 @@
-//! The generic registry: what is served, and the rules by which objects are created, changed, deleted and listed.
+//! The generic registry: the served resources, and the rules for creating, changing, deleting and listing objects
+//! ([`Registry`]).
 //!
-//! Knows no HTTP. The rules in which kinds differ are methods of [`Definition`].
+//! It is independent of HTTP. The differences between kinds are methods of [`Definition`].
 
 pub(crate) mod aggregation;
 pub(crate) mod binding;
@@ -52,15 +53,15 @@ pub(crate) struct Options {
     pub(crate) authorizers: Vec<Authorization>,
     /// The range of the addresses of Services.
     pub(crate) service_network: ServiceNetwork,
-    /// The names of the admission plug-ins that are off.
+    /// The names of the disabled admission plug-ins.
     pub(crate) disabled_plugins: BTreeSet<String>,
-    /// The names of the admission plug-ins that are on although they are off by default.
+    /// The names of the enabled admission plug-ins that are off by default.
     pub(crate) enabled_plugins: BTreeSet<String>,
     /// The time after which events expire.
     pub(crate) event_ttl: Duration,
 }
 
-/// The objects of one server, and everything that takes part in a write.
+/// The objects of one server, and all parts that a write needs.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) store: Arc<Store>,
@@ -71,7 +72,7 @@ pub(crate) struct Registry {
     pub(crate) converter: Arc<Converter>,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) admission: Admission,
-    /// Locked while the served resources follow a changed CRD, so that two changes do not undo each other.
+    /// Locked while the served resources are updated after a CRD changed, so that two changes do not undo each other.
     pub(crate) establishing: Mutex<establish::Established>,
     /// The position of the search for the next cluster address and node port.
     pub(crate) addresses: service_address::Cursor,
@@ -154,7 +155,7 @@ impl Registry {
             .ok_or_else(|| write.not_found())
     }
 
-    /// An object as it is served.
+    /// Returns an object in its served form.
     pub(crate) fn get(
         &self,
         definition: &Definition,

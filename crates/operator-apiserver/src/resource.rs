@@ -1,4 +1,4 @@
-//! Resources: their definitions, built in or from a CustomResourceDefinition, and the rules in which kinds differ.
+//! Resources: their definitions, built in or from a CustomResourceDefinition, and the differences between kinds.
 
 pub(crate) mod crd;
 mod definition;

@@ -1,4 +1,4 @@
-//! The handle of a server: how it is made, and the ways in.
+//! The handle of a server ([`ApiServer`]) and its builder.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ use crate::registry::{self, Registry, ServiceNetwork, aggregation};
 use crate::store::journal;
 use crate::store::{Horizon, Store};
 
-/// The history, unless the builder sets another one.
+/// The default size of the history.
 const HISTORY: Horizon = Horizon {
     events: 20_000,
     bytes: 128 << 20,
@@ -42,7 +42,7 @@ const HISTORY: Horizon = Horizon {
 
 /// One API server, isolated from all others. Clones are handles of the same server.
 ///
-/// As a [`tower::Service`] it answers requests inside the process; those are the administrator's.
+/// As a [`tower::Service`] it answers requests in-process, as the administrator.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     handler: Arc<Handler>,
@@ -112,20 +112,20 @@ impl ApiServer {
         }
     }
 
-    /// Returns a client that reaches the registry without HTTP; the requests are the administrator's.
+    /// Returns a client that calls the registry without HTTP, as the administrator.
     pub fn client(&self) -> Client {
         Client::new(self.handler.registry.clone())
     }
 
-    /// Says where a Service leads for the webhooks of admission and of conversion that name it: nothing else routes to
-    /// a Service here. The certificate must be the Service's own (`NAME.NAMESPACE.svc`).
+    /// Sets the address of a Service for webhooks of admission and of conversion: nothing else routes to Services here.
+    /// The certificate must be that of the Service (`NAME.NAMESPACE.svc`).
     pub fn route_service(&self, namespace: &str, name: &str, address: std::net::SocketAddr) {
         let registry = &self.handler.registry;
         registry.services.routes.set(namespace, name, address);
         aggregation::update(registry);
     }
 
-    /// Serves HTTPS on a local address, with certificates made for it.
+    /// Serves HTTPS on a local address, with generated certificates.
     ///
     /// # Errors
     /// Returns an error if the address is in use, or the certificates cannot be made.
@@ -133,7 +133,7 @@ impl ApiServer {
         listener::listen(self.handler.clone(), options).await
     }
 
-    /// Ends all watches. Requests are still answered; the objects go with the last handle.
+    /// Ends all watches. Requests are still answered; the objects are dropped with the last handle.
     pub fn shutdown(&self) {
         self.handler.registry.stop.cancel();
     }
@@ -160,7 +160,7 @@ where
 }
 
 impl Tokens {
-    /// The issuer, with the keys that it was given, or that are in the data directory.
+    /// Returns the issuer, with the given keys, or those in the data directory.
     fn issuer(&self, keyring: &Keyring) -> Result<Issuer, Error> {
         let refuse = |which| {
             move |error: KeyError| Error::ServiceAccountKey {
@@ -203,7 +203,7 @@ impl Builder {
         self
     }
 
-    /// Sets the number of events that are remembered, and so how far back a watch or an exact list may begin. The
+    /// Sets the number of events in the history, which limits how far back a watch or an exact list may begin. The
     /// default is 20,000.
     #[must_use]
     pub fn history_events(mut self, events: usize) -> Self {
@@ -211,36 +211,36 @@ impl Builder {
         self
     }
 
-    /// Sets the memory that the objects of remembered events may take, in bytes. Older events are forgotten first, so
-    /// that many updates of large objects do not fill the memory. The default is 128 MiB.
+    /// Sets the memory limit of the objects in the history, in bytes. Older events are dropped first, so that many
+    /// updates of large objects do not fill the memory. The default is 128 MiB.
     #[must_use]
     pub fn history_bytes(mut self, bytes: usize) -> Self {
         self.history.bytes = bytes;
         self
     }
 
-    /// Keeps every commit in a journal in this directory, which is made if it does not exist; a server that is built
-    /// on it later has the same objects. What was acknowledged survives the end of the process, by SIGKILL too.
-    /// The authority of its certificates is kept there as well, so that kubeconfigs stay valid.
+    /// Stores every commit in a journal in this directory, which is created if missing; a later server with the same
+    /// directory has the same objects. Acknowledged writes survive the end of the process, including SIGKILL. The CA of
+    /// its certificates is stored there, too, so that kubeconfigs stay valid.
     ///
-    /// Without it, everything is in memory. Against a loss of power, see [`fsync`](Self::fsync).
+    /// Without it, everything is in memory. For power failures, see [`fsync`](Self::fsync).
     #[must_use]
     pub fn data_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_directory = Some(directory.into());
         self
     }
 
-    /// Sets whether each commit waits until the disk has it. The default is that it does not: an acknowledged write
-    /// survives the end of the process, but a loss of power or a crash of the operating system can lose the last
-    /// seconds of writes. Has no effect without a data directory.
+    /// Sets if each commit waits until it is on disk. Default: false; an acknowledged write survives the end of the
+    /// process, but a power failure or a crash of the operating system can lose the last seconds of writes. Has no
+    /// effect without a data directory.
     #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.fsync = fsync;
         self
     }
 
-    /// Turns admission plug-ins off, by the names that kube-apiserver knows them by: without its controllers, pods
-    /// need `ServiceAccount` to be off.
+    /// Disables admission plug-ins by their names in kube-apiserver: without controllers, pods need `ServiceAccount` to
+    /// be disabled.
     #[must_use]
     pub fn disable_admission_plugins(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.disabled_plugins.extend(names.into_iter().map(Into::into));
@@ -260,15 +260,15 @@ impl Builder {
         self
     }
 
-    /// Turns admission plug-ins on that are off by default: `NodeRestriction`. Other names have no effect.
+    /// Enables admission plug-ins that are off by default: `NodeRestriction`. Other names have no effect.
     #[must_use]
     pub fn enable_admission_plugins(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.enabled_plugins.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Sets the minimum time after which a watch without a timeout ends, `--min-request-timeout` of
-    /// kube-apiserver; it ends at the latest after twice that time. Zero ends no watch. The default is 30 minutes.
+    /// Sets the minimum time after which a watch without a timeout ends, `--min-request-timeout` of kube-apiserver; it
+    /// ends at the latest after twice that time. Zero means that watches do not end. The default is 30 minutes.
     #[must_use]
     pub fn min_request_timeout(mut self, timeout: Duration) -> Self {
         self.min_request_timeout = timeout;
@@ -282,8 +282,8 @@ impl Builder {
         self
     }
 
-    /// Sets the certificate and the key, in PEM, that the server shows to the servers of extension APIs,
-    /// `--proxy-client-cert-file` and `--proxy-client-key-file` of kube-apiserver.
+    /// Sets the client certificate and the key, in PEM, for the servers of extension APIs, `--proxy-client-cert-file`
+    /// and `--proxy-client-key-file` of kube-apiserver.
     #[must_use]
     pub fn proxy_client(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.proxy_client = Some(ClientIdentity {
@@ -310,42 +310,40 @@ impl Builder {
         self
     }
 
-    /// The range that cluster addresses of services are drawn from, `--service-cluster-ip-range` of kube-apiserver.
-    /// The default is 10.0.0.0/24.
+    /// Sets the range of the cluster addresses of services, `--service-cluster-ip-range` of kube-apiserver. The default
+    /// is 10.0.0.0/24.
     #[must_use]
     pub fn service_network(mut self, network: ServiceNetwork) -> Self {
         self.service_network = network;
         self
     }
 
-    /// Sets whether requests over HTTPS without credentials are answered, as those of `system:anonymous`:
-    /// `--anonymous-auth` of kube-apiserver. The default is that they are. Under [`Authorization::AlwaysAllow`] they
-    /// never are.
+    /// Sets if HTTPS requests without credentials are answered, as `system:anonymous`: `--anonymous-auth` of
+    /// kube-apiserver. Default: true. With [`Authorization::AlwaysAllow`] they are always rejected.
     #[must_use]
     pub fn anonymous_auth(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
         self
     }
 
-    /// Returns the URL that tokens of service accounts name as their issuer, `--service-account-issuer` of
-    /// kube-apiserver; tokens for the server itself have it as their audience. Nothing is fetched from it. The default
-    /// is `https://127.0.0.1:16443/`.
+    /// Sets the issuer URL of service account tokens, `--service-account-issuer` of kube-apiserver; tokens for the
+    /// server itself have it as their audience. Nothing is fetched from it. The default is `https://127.0.0.1:16443/`.
     #[must_use]
     pub fn service_account_issuer(mut self, url: impl Into<String>) -> Self {
         self.tokens.issuer = Some(url.into());
         self
     }
 
-    /// Adds a URL that tokens of service accounts may name as their issuer, besides the one that new tokens name: a
-    /// further `--service-account-issuer` of kube-apiserver.
+    /// Adds an accepted issuer URL of service account tokens, in addition to that of new tokens: a further
+    /// `--service-account-issuer` of kube-apiserver.
     #[must_use]
     pub fn accepted_service_account_issuer(mut self, url: impl Into<String>) -> Self {
         self.tokens.further_issuers.push(url.into());
         self
     }
 
-    /// Sets the audiences that the server takes tokens for, and that new tokens of service accounts have,
-    /// `--api-audiences` of kube-apiserver. The default is the issuers.
+    /// Sets the audiences that the server accepts, and that new tokens of service accounts have, `--api-audiences` of
+    /// kube-apiserver. The default is the issuers.
     #[must_use]
     pub fn api_audiences(mut self, audiences: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.tokens.audiences = audiences.into_iter().map(Into::into).collect();
@@ -363,7 +361,7 @@ impl Builder {
         self
     }
 
-    /// Takes tokens of service accounts that were signed by the keys of a PEM text too: public keys, certificates or
+    /// Accepts tokens of service accounts that were signed by the keys of a PEM text, too: public keys, certificates or
     /// private keys.
     #[must_use]
     pub fn service_account_key(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -371,8 +369,8 @@ impl Builder {
         self
     }
 
-    /// Knows a user by a fixed bearer token, `--token-auth-file` of kube-apiserver. `system:authenticated` is added to
-    /// the groups.
+    /// Adds a user with a static bearer token, `--token-auth-file` of kube-apiserver. `system:authenticated` is added
+    /// to the groups.
     ///
     /// ```
     /// # fn example() -> Result<(), operator_apiserver::Error> {
@@ -391,7 +389,7 @@ impl Builder {
         self.token_with_uid(token, user, "", groups)
     }
 
-    /// As [`token`](Self::token), for a user with a uid.
+    /// Like [`token`](Self::token), for a user with a uid.
     #[must_use]
     pub fn token_with_uid(
         mut self,
@@ -406,7 +404,7 @@ impl Builder {
         self
     }
 
-    /// Returns the server, with the objects of a new cluster in it, or those of its data directory.
+    /// Builds the server, with the objects of a new cluster, or those of its data directory.
     ///
     /// # Errors
     /// Returns an error if the data directory is in use, damaged, or cannot be read or written, or a given key cannot

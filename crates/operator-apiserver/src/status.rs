@@ -1,4 +1,4 @@
-//! `metav1.Status`: every answer of the server that is not an object.
+//! `metav1.Status`: every answer of the server that is not an object ([`Status`]).
 //!
 //! The texts follow `k8s.io/apimachinery/pkg/api/errors`.
 
@@ -43,7 +43,7 @@ impl Status {
     }
 }
 
-/// A resource as error texts name it: `pods`, `deployments.apps`.
+/// The resource in error texts: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedResource {
     pub(crate) group: String,
@@ -137,7 +137,7 @@ pub(crate) fn already_exists(subject: &NamedResource, name: &str) -> Status {
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
 
-/// Returns no free name was found for a `generateName`.
+/// No free name was found for a `generateName`.
 pub(crate) fn generate_name_conflict(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "{} {} already exists, the server was not able to generate a unique name for the object",
@@ -149,7 +149,7 @@ pub(crate) fn generate_name_conflict(subject: &NamedResource, name: &str) -> Sta
     failure(409, "AlreadyExists", message, Some(details))
 }
 
-/// The object is still being deleted while one of the same name is created.
+/// The object is still being deleted while one with the same name is created.
 pub(crate) fn exists_while_deleted(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "object is being deleted: {} {} already exists",
@@ -192,7 +192,7 @@ pub(crate) fn invalid(subject: &NamedResource, name: &str, errors: &[field::Erro
     invalid_listing(subject, name, errors, errors)
 }
 
-/// `Invalid` where the causes are not one to one the errors in the message: updates check metadata twice.
+/// `Invalid` with causes that differ from the errors in the message: updates check metadata twice.
 pub(crate) fn invalid_listing(
     subject: &NamedResource,
     name: &str,
@@ -213,7 +213,7 @@ pub(crate) fn invalid_listing(
     failure(422, "Invalid", message, Some(details))
 }
 
-/// Several errors as one text, equal ones once: `[a, b]`.
+/// Joins errors, equal ones once: `[a, b]`.
 pub(crate) fn aggregate(errors: &[field::Error]) -> String {
     let mut seen = HashSet::with_capacity(errors.len());
     let texts: Vec<String> = errors
@@ -287,7 +287,7 @@ pub(crate) fn expired(message: impl Into<String>) -> Status {
     failure(410, "Expired", message, None)
 }
 
-/// The error for a backend that does not answer.
+/// The error of a backend that does not answer.
 pub(crate) fn unavailable(message: impl Into<String>) -> Status {
     failure(503, "ServiceUnavailable", message, None)
 }
@@ -311,7 +311,7 @@ pub(crate) fn no_representation(available: &str) -> Status {
     failure(406, "NotAcceptable", message, Some(Map::new()))
 }
 
-/// Returns a form of one object for a list, or the other way round.
+/// A format of one object was requested for a list, or vice versa.
 pub(crate) fn wrong_transform(wanted: &str, found: &str) -> Status {
     let message = format!("you requested {wanted}, but the requested object {found}");
     failure(406, "NotAcceptable", message, None)
@@ -338,7 +338,7 @@ pub(crate) fn unsupported_patch_type() -> Status {
     )
 }
 
-/// The error for a patch whose result is not an object of the kind; `shown` is the patched object, or the patch.
+/// The error of a patch whose result is not an object of the kind; `shown` is the patched object, or the patch.
 pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
     let nothing = NamedResource {
         group: String::new(),
@@ -349,7 +349,7 @@ pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
     invalid(&nothing, "", &[error])
 }
 
-/// Returns an internal error as `errors.NewInternalError` words it. A commit that could not be written down.
+/// A commit that could not be written: an internal error with the text of `errors.NewInternalError`.
 pub(crate) fn not_persisted(error: &impl std::fmt::Display) -> Status {
     internal(&error.to_string())
 }
@@ -379,14 +379,14 @@ fn timed_out(why: &str) -> Status {
     failure(504, "Timeout", format!("Timeout: {why}"), Some(Map::new()))
 }
 
-/// A request beyond a limit of the server; the client may try again after `retry_after` seconds.
+/// A request beyond a limit of the server; the client may retry after `retry_after` seconds.
 pub(crate) fn too_many_requests(message: &str, retry_after: i64) -> Status {
     let mut details = Map::new();
     details.insert("retryAfterSeconds".to_owned(), retry_after.into());
     failure(429, "TooManyRequests", message, Some(details))
 }
 
-/// Returns an eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for no advice.
+/// An eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for none.
 pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     let mut details = Map::new();
     details.insert(
@@ -404,7 +404,7 @@ pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     )
 }
 
-/// Returns a Go error that no one wrapped: 500 without a reason.
+/// A Go error without a Status: 500 without a reason.
 pub(crate) fn plain(message: impl Into<String>) -> Status {
     failure(500, "", message, None)
 }

@@ -1,11 +1,10 @@
 //! The store: one revision counter, one synchronous commit, a history of events.
 //!
-//! It knows no schema and no kind. Objects are JSON trees behind `Arc`, filed by table (one per resource, however
-//! many versions serve it) and key (`namespace/name`, or `name`). Every commit takes the next revision, writes it
-//! into `metadata.resourceVersion` and leaves one event. The history keeps the last events only: what is older than
-//! its horizon is [`Compacted`].
+//! It is independent of schemas and kinds. Objects are JSON trees behind `Arc`, by table (one per resource, however
+//! many versions serve it) and key (`namespace/name`, or `name`). Every commit takes the next revision, writes it to
+//! `metadata.resourceVersion` and adds one event. The history keeps only the last events: older ones are [`Compacted`].
 //!
-//! With a journal, a commit is in the file before anybody can see it.
+//! With a journal, a commit is in the file before it becomes visible.
 
 pub(crate) mod journal;
 mod list;
@@ -32,14 +31,14 @@ pub enum EventType {
     Added,
     /// It was changed.
     Modified,
-    /// It is gone; the event carries its last state with the revision of the deletion.
+    /// The object was deleted; the event has its last state with the revision of the deletion.
     Deleted,
 }
 
 /// An object of a snapshot, with its resource (in its storage version).
 pub type Resident = (Arc<Gvr>, Arc<Value>);
 
-/// Names a table: `pods`, `deployments.apps`.
+/// The name of a table: `pods`, `deployments.apps`.
 pub(crate) type TableId = Arc<str>;
 
 /// One committed change.
@@ -48,30 +47,30 @@ pub(crate) struct Event {
     pub(crate) revision: u64,
     pub(crate) gvr: Arc<Gvr>,
     pub(crate) kind: EventType,
-    /// After the change; the last state with the revision of the deletion, if deleted.
+    /// The object after the change; the last state with the revision of the deletion, if deleted.
     pub(crate) object: Arc<Stored>,
     pub(crate) old: Option<Arc<Stored>>,
 }
 
-/// Why a write was not committed.
+/// The reason why a write was not committed.
 #[derive(Debug)]
 pub(crate) enum Rejected {
-    /// A create found an object of the same key.
+    /// A create found an object with the same key.
     Exists(Arc<Stored>),
     /// The object is gone.
     Gone,
-    /// The object is at another revision than the one the write is based on.
+    /// The object is at another revision than the base of the write.
     Moved,
-    /// An object that was to be changed along with the write is not as it was.
+    /// An object that was to be changed with the write has changed.
     Superseded,
-    /// The commit could not be written down; it has not happened.
+    /// The commit could not be written to the journal; it has not happened.
     NotPersisted(journal::Error),
 }
 
 /// The requested revision is no longer, or not yet, in the history.
 #[derive(Debug)]
 pub(crate) struct Compacted {
-    /// The oldest revision from which events are complete.
+    /// The oldest revision from which the events are complete.
     pub(crate) oldest: u64,
 }
 
@@ -87,7 +86,7 @@ pub(crate) struct Store {
 pub(crate) struct Horizon {
     /// The number of events.
     pub(crate) events: usize,
-    /// The memory of their objects, in bytes; an estimate. The last event is always remembered.
+    /// The memory limit of their objects, in bytes; an estimate. The last event is always kept.
     pub(crate) bytes: usize,
 }
 
@@ -104,7 +103,7 @@ struct Table {
     gvr: Arc<Gvr>,
     objects: BTreeMap<Arc<str>, Arc<Stored>>,
     history: VecDeque<Arc<Event>>,
-    /// The last event of this table that is forgotten.
+    /// The last dropped event of this table.
     compacted: u64,
     revision: watch::Sender<u64>,
 }
@@ -115,7 +114,7 @@ struct History {
     events: VecDeque<(TableId, Arc<Event>)>,
     /// The memory of the objects of all events.
     bytes: usize,
-    /// Events up to and with this revision are forgotten.
+    /// Events up to and including this revision are dropped.
     compacted: u64,
 }
 
@@ -269,12 +268,12 @@ impl Store {
         }
     }
 
-    /// Starts the history now, as at the start of a server: earlier changes are not part of it.
+    /// Starts the history now, at the start of a server: earlier changes are not part of it.
     pub(crate) fn begin_history(&self) {
         self.state.write().forget_all();
     }
 
-    /// Every object of every table, and the revision they are read at.
+    /// Returns every object of every table, and their revision.
     pub(crate) fn snapshot(&self) -> (u64, Vec<Resident>) {
         let state = self.state.read();
         let mut objects = Vec::new();
@@ -319,7 +318,7 @@ impl Store {
             .collect())
     }
 
-    /// A receiver that changes whenever the table has a new event.
+    /// Returns a receiver that changes with each new event of the table.
     pub(crate) fn subscribe(&self, table: &TableId, gvr: &Arc<Gvr>) -> watch::Receiver<u64> {
         let mut state = self.state.write();
         let compacted = state.history.compacted;
@@ -337,7 +336,7 @@ impl Store {
     }
 }
 
-/// A reader at `revision` has missed events if one after it is forgotten.
+/// A reader at `revision` has missed events if a later one is dropped.
 fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
     if revision < compacted {
         return Err(Compacted { oldest: compacted });
@@ -348,7 +347,7 @@ fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
 // === impl State ===
 
 impl State {
-    /// The event that a change is, if it may happen. Nothing is changed yet.
+    /// Returns the event of a change, if it is allowed. Nothing is changed yet.
     fn plan(
         &mut self,
         revision: u64,
@@ -378,7 +377,7 @@ impl State {
         self.history.events.push_back((table_id, event));
     }
 
-    /// Nobody can begin before the present any more.
+    /// No reader can begin before the current revision any more.
     fn forget_all(&mut self) {
         self.history.events.clear();
         self.history.bytes = 0;
@@ -411,7 +410,7 @@ impl State {
 // === impl Table ===
 
 impl Table {
-    /// A table that comes into being when events up to and with a revision are forgotten.
+    /// A table that is created when events up to a revision are dropped.
     fn new(gvr: Arc<Gvr>, compacted: u64) -> Self {
         Self {
             gvr,
@@ -426,7 +425,7 @@ impl Table {
         check_history(revision, self.compacted)
     }
 
-    /// The event that a change is, if it may happen. Nothing is changed yet.
+    /// Returns the event of a change, if it is allowed. Nothing is changed yet.
     fn plan(&self, revision: u64, key: &str, change: Change) -> Result<Event, Rejected> {
         let live = self.objects.get(key).cloned();
         let (kind, object, old) = match (change, live) {

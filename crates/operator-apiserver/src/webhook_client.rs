@@ -1,7 +1,7 @@
-//! Calls to the webhooks of admission and of conversion: JSON over HTTPS, with errors in the words of the real client.
+//! Calls to the webhooks of admission and of conversion: JSON over HTTPS, with the errors of the real client.
 //!
-//! A webhook is named by a URL or by a Service. A Service leads where [`Routes`] say; else to its external name, or to
-//! the first of its endpoints.
+//! A webhook has a URL or a Service. The address of a Service is that in [`Routes`]; else its external name, or the
+//! first of its endpoints.
 
 mod failure;
 mod kubeconfig;
@@ -36,12 +36,12 @@ pub(crate) use self::trust::client_config;
 use crate::store::Store;
 use apimachinery::object;
 
-/// The longest answer that is read.
+/// The maximum length of an answer.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Connections that are kept for the next call, for each webhook.
+/// The maximum number of idle connections of each webhook.
 const IDLE_MAX: usize = 4;
 
-/// The number of requests of one call.
+/// The maximum number of requests of one call.
 const REDIRECTS_MAX: u32 = 10;
 
 /// The addresses of Services, for servers without a network of pods.
@@ -60,7 +60,7 @@ impl Routes {
     }
 }
 
-/// The addresses on this machine of pods that run as local processes.
+/// The local addresses of pods that run as local processes.
 #[derive(Debug, Default)]
 pub(crate) struct PodRoutes(RwLock<HashMap<IpAddr, IpAddr>>);
 
@@ -98,10 +98,10 @@ impl Services {
     }
 }
 
-/// Why a call brought no answer.
+/// The reason why a call returned no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The configuration of the webhook allows no call.
+    /// The configuration of the webhook is invalid.
     #[error("could not get REST client: {0}")]
     Configuration(String),
     /// The call failed, or its response is invalid.
@@ -110,14 +110,14 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    /// Returns the text without what admission puts in front of it.
+    /// Returns the text without the prefix of admission.
     pub(crate) fn why(&self) -> &str {
         let (Self::Configuration(why) | Self::Failed(why)) = self;
         why
     }
 }
 
-/// One webhook that can be called, with its connections.
+/// A webhook client with its connections.
 #[derive(Debug)]
 pub(crate) struct WebhookClient {
     target: Target,
@@ -174,7 +174,7 @@ impl WebhookClient {
         answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))
     }
 
-    /// Sends a review and reads the answer, which is a review of the same version and kind.
+    /// Sends a review and parses the answer, which is a review of the same version and kind.
     pub(crate) async fn post(
         &self,
         services: &Services,
@@ -243,7 +243,7 @@ impl WebhookClient {
         mut request: Request<Full<Bytes>>,
     ) -> Result<Answered, String> {
         let is_own = target.authority == self.target.authority;
-        // A connection that the other side has closed meanwhile returns the request unsent.
+        // A connection that the other side has closed returns the request unsent.
         while is_own && let Some(mut sender) = self.take_idle() {
             if sender.ready().await.is_err() {
                 continue;
@@ -329,7 +329,7 @@ struct Answered {
     body: Bytes,
 }
 
-/// A request that brought no answer.
+/// A request without an answer.
 struct Broken {
     url: String,
     why: String,
@@ -353,7 +353,7 @@ async fn connect(
     let stream = TcpStream::connect((host.as_str(), port))
         .await
         .map_err(|error| failure::of_dial(&host, port, &error))?;
-    // Small requests that wait for an answer: nothing is gained by waiting for more to send.
+    // Small requests that wait for an answer: disable Nagle's algorithm.
     let _ = stream.set_nodelay(true);
     if !target.secure {
         return converse(stream).await;

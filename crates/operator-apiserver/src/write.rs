@@ -1,4 +1,4 @@
-//! One write, as the HTTP layer or the in-process client describes it.
+//! The description of one write by the HTTP layer or the in-process client ([`Write`]).
 
 pub(crate) mod object_body;
 mod warnings;
@@ -13,7 +13,7 @@ use crate::resource::Definition;
 use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::status::{self, Status};
 
-/// A write: to what, by whom, how.
+/// A write: its target, user and options.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) definition: Arc<Definition>,
@@ -32,15 +32,15 @@ pub(crate) struct Write {
     /// The options that the client gave, as an object without its type; null if there are none.
     pub(crate) options: Value,
     pub(crate) warnings: Warnings,
-    /// The object is one of many that a request deletes: admission does not see its name.
+    /// True if the object is one of many that a request deletes: admission does not see its name.
     pub(crate) in_collection: bool,
-    /// Conversions to the versions that managers of fields have used.
+    /// Conversions to the versions of field managers.
     pub(crate) conversions: Arc<ConversionMemo>,
-    /// When the time of the request ends.
+    /// The deadline of the request.
     pub(crate) deadline: Option<tokio::time::Instant>,
 }
 
-/// The handling of fields that a type does not have.
+/// The handling of unknown fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -58,8 +58,7 @@ impl Write {
         self.definition.key(&self.namespace, &self.name)
     }
 
-    /// The conflict of a storage whose object is not the one that the writer means; `what` is `UID` or
-    /// `ResourceVersion`.
+    /// Returns the storage's conflict for an object with another `UID` or `ResourceVersion` (`what`) than the writer's.
     pub(crate) fn precondition_failed(&self, what: &str, wanted: &str, found: &str) -> Status {
         let (folder, key) = (self.definition.storage_folder(), self.key());
         let why = format!(

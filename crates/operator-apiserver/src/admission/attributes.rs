@@ -13,7 +13,7 @@ use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::write::Write;
 
-/// One request on its way through admission.
+/// One request in admission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a> {
     pub(crate) admission: &'a Admission,
@@ -21,12 +21,12 @@ pub(crate) struct Attributes<'a> {
     pub(crate) operation: Operation,
     /// The new object, in the version of the request; `None` for a delete.
     pub(crate) object: Option<&'a Value>,
-    /// The object as it is; `None` for a create.
+    /// The live object; `None` for a create.
     pub(crate) old: Option<&'a Value>,
 }
 
 impl<'a> Attributes<'a> {
-    /// The name of the object; empty while a generated one is not drawn yet.
+    /// The name of the object; empty while a generated one is not set yet.
     pub(crate) fn name(&self) -> &'a str {
         if self.write.in_collection {
             return "";
@@ -70,8 +70,8 @@ impl<'a> Attributes<'a> {
         Cow::Owned(own.in_version(object.clone(), target))
     }
 
-    /// Has the objects converted by the webhook of their definition, if there is one, so that
-    /// [`versioned`](Self::versioned) has them in the version that a rule named.
+    /// Converts the objects with the webhook of their definition, if there is one, so that
+    /// [`versioned`](Self::versioned) has them in the version of a rule.
     pub(crate) async fn prepare(&self, target: &Definition) -> Result<(), Status> {
         let own = &self.write.definition;
         let subresource = &self.write.subresource;
@@ -86,8 +86,8 @@ impl<'a> Attributes<'a> {
         conversion::prepare(&self.admission.converter, target, &objects).await
     }
 
-    /// Returns the request as policies and webhooks see it, without the objects; `target` is the version that a rule
-    /// named.
+    /// Returns the request in the form for policies and webhooks, without the objects; `target` is the version of the
+    /// rule.
     pub(crate) fn request(&self, target: &Definition) -> Map<String, Value> {
         let own = &self.write.definition;
         let mut request = Map::new();

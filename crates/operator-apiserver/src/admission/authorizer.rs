@@ -1,4 +1,4 @@
-//! `authorizer` in expressions: may the user of the request, or a service account, do something else too?
+//! The CEL variable `authorizer`: checks further permissions of the user or of a service account.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'
     ]
 }
 
-/// The authorizer, and the user whose rights it checks.
+/// The authorizer, and the user whose permissions it checks.
 #[derive(Clone, Debug)]
 struct UserAuthorizer {
     authorizer: Arc<Authorizer>,
@@ -46,7 +46,7 @@ struct Resource {
     name: String,
 }
 
-/// A value of the type `authorizer` or of one of its checks, and in the end the decision.
+/// A value of the type `authorizer`, of one of its checks, or of a decision.
 #[derive(Clone, Debug)]
 enum Check {
     Anything(UserAuthorizer),
@@ -91,7 +91,7 @@ impl Check {
                     "namespace" => resource.namespace = (*value).to_owned(),
                     "name" => resource.name = (*value).to_owned(),
                     "subresource" => resource.subresource = (*value).to_owned(),
-                    // Roles know nothing of selectors.
+                    // Roles do not support selectors.
                     "fieldSelector" | "labelSelector" => {}
                     _ => return None,
                 }

@@ -1,4 +1,4 @@
-//! CertificateApproval and CertificateSigning: who answers a request for a certificate needs permission for its signer.
+//! CertificateApproval and CertificateSigning: require permission for the signer to approve or sign a request.
 
 use apimachinery::go::quote;
 use apimachinery::object;
@@ -11,7 +11,7 @@ use crate::write::Write;
 
 const GROUP: &str = "certificates.k8s.io";
 
-/// Checks a change of `approval` or `status`; others pass.
+/// Checks a change of `approval` or `status`; other changes are accepted.
 pub(super) fn check(
     admission: &Admission,
     write: &Write,

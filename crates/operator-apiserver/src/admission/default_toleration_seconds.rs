@@ -1,4 +1,4 @@
-//! DefaultTolerationSeconds: pods bear a node that is not ready, or not reachable, for five minutes.
+//! DefaultTolerationSeconds: pods tolerate a node that is not ready or not reachable for five minutes.
 
 use apimachinery::object;
 use serde_json::{Value, json};

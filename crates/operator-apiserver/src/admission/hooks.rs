@@ -1,4 +1,4 @@
-//! The configured policies and webhooks: parsed when they are written, and kept ready for every request.
+//! The configured policies and webhooks, parsed when they are written.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::resource::Definition;
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
     current: RwLock<Arc<Configured>>,
-    /// Held while the stored configurations are read, so that an older reading does not replace a newer one.
+    /// Held while the stored configurations are read, so that an older result does not replace a newer one.
     reading: Mutex<()>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn is_configuration(definition: &Definition) -> bool {
     !definition.is_custom() && definition.subject.group == "admissionregistration.k8s.io"
 }
 
-/// Takes the stored configurations over.
+/// Loads the stored configurations.
 pub(crate) fn configure(admission: &Admission) {
     let hooks = &admission.hooks;
     let _reading = hooks.reading.lock();

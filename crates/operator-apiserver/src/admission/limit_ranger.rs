@@ -1,5 +1,5 @@
-//! LimitRanger: containers get the requests and limits of their namespace where they have none, and stay within its
-//! bounds, as volume claims do.
+//! LimitRanger: sets default requests and limits of the namespace, and rejects containers and volume claims outside its
+//! bounds.
 
 use apimachinery::object;
 use apimachinery::quantity::Quantity;
@@ -46,7 +46,7 @@ fn ranges(admission: &Admission, write: &Write) -> Listing {
 
 // === defaults ===
 
-/// Gives the containers of a pod what they do not say.
+/// Sets the defaults of the containers of a pod.
 pub(super) fn default(
     admission: &Admission,
     write: &Write,
@@ -96,7 +96,7 @@ fn default_pod(range: &Value, pod: &mut Value) {
     }
 }
 
-/// Fills in the quantities that a container lacks, and names them.
+/// Sets the missing quantities of a container; returns their names.
 fn fill(container: &mut Value, field: &str, defaults: &[&Value], from: &str) -> Vec<String> {
     let mut given = Vec::new();
     for (name, quantity) in defaults.iter().flat_map(|limit| entries(limit, &[from])) {
@@ -116,7 +116,7 @@ fn fill(container: &mut Value, field: &str, defaults: &[&Value], from: &str) -> 
 
 // === bounds ===
 
-/// Refuses what is out of the bounds of the namespace.
+/// Rejects values outside the bounds of the namespace.
 pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     let (write, operation) = (attributes.write, attributes.operation);
     let Some((limited, object)) = limited(write, operation, attributes.old).zip(attributes.object) else {
@@ -179,7 +179,7 @@ const NEEDS: [(&str, Bound); 3] = [
     ("maxLimitRequestRatio", too_far_apart),
 ];
 
-/// Claims have requests alone.
+/// Claims only have requests.
 const CLAIM: [(&str, Bound); 2] = [("min", too_small), ("max", too_great_a_claim)];
 
 fn check_bounds(

@@ -1,4 +1,4 @@
-//! Which requests a policy, a binding or a webhook is about: its rules and selectors.
+//! Matches requests against the rules and selectors of a policy, a binding or a webhook.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, NamedResource, Status};
 use builtin_kinds::{is_empty_selector, selects};
 
-/// Rules and selectors, read once.
+/// Parsed rules and selectors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Criteria {
     rules: Vec<Rule>,
     exclude: Vec<Rule>,
-    /// True if a rule for one version of a resource is one for all.
+    /// True if a rule for one version of a resource applies to all versions.
     equivalent: bool,
     namespaces: Value,
     objects: Value,
@@ -60,7 +60,7 @@ impl Criteria {
         }
     }
 
-    /// The version of the resource that a rule is about, if the request is one of those.
+    /// Returns the version of the resource in the matching rule; `None` if no rule matches.
     ///
     /// # Errors
     /// Returns an error if the request's namespace is needed and missing.
@@ -74,7 +74,7 @@ impl Criteria {
         Ok(self.selects_namespace(attributes)?.then_some(target))
     }
 
-    /// As [`matches`](Self::matches), but without rules everything matches: `matchResources` of a binding.
+    /// Like [`matches`](Self::matches), but without rules everything matches: `matchResources` of a binding.
     pub(crate) fn narrows_to(&self, attributes: &Attributes<'_>) -> Result<bool, Status> {
         if self.excludes(attributes) || !self.selects_object(attributes) {
             return Ok(false);
@@ -126,7 +126,7 @@ impl Criteria {
     }
 }
 
-/// The Namespace that a request is in.
+/// Returns the Namespace of a request.
 pub(super) fn namespace(attributes: &Attributes<'_>) -> Result<Arc<Value>, Status> {
     let name = attributes.namespace();
     let found = attributes.admission.store.get("namespaces", name);
@@ -145,7 +145,7 @@ fn rules(value: &Value, field: &str) -> Vec<Rule> {
     rules.into_iter().flatten().map(Rule::read).collect()
 }
 
-/// Returns the first version of the request's resource that a rule names: its own, or an equivalent one.
+/// Returns the first version of the request's resource in a rule: its own, or an equivalent one.
 fn find(rules: &[Rule], equivalent: bool, attributes: &Attributes<'_>) -> Option<Arc<Definition>> {
     let own = &attributes.write.definition;
     if rules.iter().any(|rule| rule.covers(attributes, own)) {

@@ -1,4 +1,4 @@
-//! Changes by admission, and the reinvocation of plug-ins after a change.
+//! Mutations by admission, and the reinvocation of plug-ins after a change.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::write::FieldValidation;
 use crate::write::Write;
 use crate::write::object_body::{self, StrictFaults};
 
-/// An object on its way through the plug-ins that may change it.
+/// An object in the mutating plug-ins.
 #[derive(Debug)]
 pub(super) struct MutatedObject<'a> {
     admission: &'a Admission,
@@ -58,7 +58,7 @@ impl<'a> MutatedObject<'a> {
         }
     }
 
-    /// Takes a changed object over, which is in the version of `target`.
+    /// Takes a changed object, which is in the version of `target`.
     pub(super) fn replace(&mut self, changed: Value, target: &Definition) -> Result<(), Status> {
         if has_own_body(&self.write.subresource) {
             self.object = Some(changed);
@@ -81,14 +81,14 @@ impl<'a> MutatedObject<'a> {
         Ok(())
     }
 
-    /// The object, unless it is the body of a subresource.
+    /// Returns the object, unless it is the body of a subresource.
     pub(super) fn own_object(&mut self) -> Option<&mut Value> {
         self.object
             .as_mut()
             .filter(|_| !has_own_body(&self.write.subresource))
     }
 
-    /// Writes what has become of the object back into the object of the write.
+    /// Writes the result back to the object of the write.
     pub(super) fn finish(self, object: &mut Value) {
         let Some(changed) = self.object else { return };
         if self.write.subresource == "scale" {
@@ -123,7 +123,7 @@ pub(super) fn body_of(write: &Write, object: &Value) -> Value {
     }
 }
 
-/// The hooks that were called, and those that must be called again because the object changed since.
+/// The hooks that were called, and those that must be called again because of later changes.
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
     second: bool,
@@ -135,7 +135,7 @@ pub(super) struct Reinvocation {
 }
 
 impl Reinvocation {
-    /// Starts a pass. What others changed since the last pass makes all of them due.
+    /// Starts a pass. If others changed the object since the last pass, all hooks are due.
     pub(super) fn begin(&mut self, object: Option<&Value>) {
         if self.second && self.output.as_ref() != object {
             self.due.append(&mut self.invoked);

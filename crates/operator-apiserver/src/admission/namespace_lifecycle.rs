@@ -1,4 +1,4 @@
-//! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
+//! NamespaceLifecycle: rejects creates in a missing or terminating namespace.
 
 use apimachinery::object;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) fn check(
     if operation != Operation::Create || !definition.namespaced {
         return Ok(());
     }
-    // Access reviews ask about namespaces that need not exist.
+    // Access reviews may refer to namespaces that do not exist.
     if definition.subject.group == "authorization.k8s.io" {
         return Ok(());
     }

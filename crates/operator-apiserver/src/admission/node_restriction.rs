@@ -1,4 +1,4 @@
-//! NodeRestriction: a kubelet changes its own node, lease and CSINode, and the pods on its node.
+//! NodeRestriction: limits a kubelet to its own node, lease and CSINode, and the pods on its node.
 
 use apimachinery::go::quote;
 use apimachinery::object;
@@ -209,7 +209,7 @@ fn check_node(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
     )))
 }
 
-/// The labels that differ and that a kubelet may not set, in order.
+/// Returns the changed labels that a kubelet may not set, in order.
 fn forbidden_labels(node: &Value, old: Option<&Value>) -> Vec<String> {
     let label = |object: Option<&Value>, key: &str| {
         let labels = object.and_then(|object| object::meta(object, "labels"));

@@ -1,4 +1,4 @@
-//! TaintNodesByCondition: a new node takes no pods before it was seen to be ready.
+//! TaintNodesByCondition: taints a new node until it is ready.
 
 use apimachinery::object;
 use serde_json::{Value, json};

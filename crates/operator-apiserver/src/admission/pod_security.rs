@@ -1,4 +1,4 @@
-//! PodSecurity: what the labels of a namespace do not allow of its pods is refused, or warned of.
+//! PodSecurity: rejects pods that violate the standard of their namespace, or warns about them.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::status::{self, Status};
 use builtin_kinds::pod_security::{self, Level, Policy, Standard};
 use builtin_kinds::tree::{at, list, text};
 
-/// Subresources of pods that do not change what the pod may do.
+/// Subresources of pods that do not change their permissions.
 const HARMLESS: [&str; 8] = [
     "attach",
     "binding",
@@ -41,7 +41,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     }
 }
 
-/// Returns the template of the pods of a kind that makes some, if the object has one.
+/// Returns the pod template of an object that has one.
 fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Value> {
     let path: &[&str] = match (group, resource) {
         ("", "podtemplates") => &["template"],
@@ -87,7 +87,7 @@ fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
     )))
 }
 
-/// The annotations of audit events that say what was checked.
+/// The audit annotations with the applied standards.
 const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
 const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
@@ -109,7 +109,7 @@ fn warn(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {
     }
 }
 
-/// Returns true if a pod has changed in something that a standard looks at: of a pod that exists, little can.
+/// Returns true if a change of a pod is relevant to a standard: most fields are immutable.
 fn differs(pod: &Value, old: &Value) -> bool {
     let lists = ["containers", "initContainers"];
     let container = |pod: &Value, container: &Value| {

@@ -1,4 +1,4 @@
-//! Admission policies: what validating and mutating ones have in common.
+//! The common parts of validating and mutating admission policies.
 
 pub(super) mod mutating;
 pub(super) mod validating;
@@ -181,18 +181,18 @@ pub(super) fn read<B: Body>(admission: &Admission, resource: &str, known: &[Boun
     bound
 }
 
-/// A policy to evaluate, or the error that prevents it: without a binding, the policy itself is at fault.
+/// A policy to evaluate, or the error that prevents it: without a binding, the error is the policy's own.
 struct Invocation<'b> {
     binding: Option<&'b Binding>,
     params: Result<Option<Arc<Value>>, String>,
 }
 
-/// The versions that the objects of a request could not be converted into, and why.
+/// The versions that the objects of a request could not be converted to, with the errors.
 #[derive(Debug, Default)]
 pub(super) struct Unconverted(Vec<(String, String)>);
 
 impl Unconverted {
-    /// Why there are no objects in the version of this definition.
+    /// Returns the error of the conversion to this definition's version.
     fn why(&self, target: &Definition) -> Option<&str> {
         let found = self.0.iter().find(|(version, _)| *version == target.version);
         found.map(|(_, why)| why.as_str())
@@ -261,7 +261,7 @@ impl<B> Bound<B> {
         Some((target, invocations))
     }
 
-    /// The resource that parameters are objects of.
+    /// Returns the resource of the parameters.
     fn param_definition(&self, admission: &Admission) -> Result<Option<Arc<Definition>>, String> {
         let Some(kind) = &self.policy.param_kind else {
             return Ok(None);
@@ -293,7 +293,7 @@ fn configuration_fault<'b>(binding: Option<&'b Binding>, why: &str) -> Invocatio
     }
 }
 
-/// Returns the parameters that a binding refers to; without a kind or a reference, one that is nothing.
+/// Returns the parameters that a binding refers to; without a kind or a reference, a single null.
 fn params(
     attributes: &Attributes<'_>,
     kind: Option<&Definition>,
@@ -365,7 +365,7 @@ impl<'a> PolicyObjects<'a> {
         })
     }
 
-    /// As match conditions of webhooks see it.
+    /// The form in match conditions of webhooks.
     pub(super) fn without_namespace(attributes: &Attributes<'a>, target: &Definition) -> Self {
         let versioned = |object: Option<&'a Value>| object.map(|object| attributes.versioned(object, target));
         Self {

@@ -74,7 +74,7 @@ fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) ->
     }
 }
 
-/// A quota that more is used of, as the server itself writes it.
+/// A quota with a higher usage, written by the server itself.
 fn charged(
     admission: &Admission,
     live: std::sync::Arc<Stored>,

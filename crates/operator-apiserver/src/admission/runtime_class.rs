@@ -1,4 +1,4 @@
-//! RuntimeClass: a pod has the overhead, and goes to the nodes, that its runtime class says.
+//! RuntimeClass: sets the overhead and the node selection of a pod from its runtime class.
 
 use apimachinery::object;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use builtin_kinds::tree::{at, entries, list, text};
 const TABLE: &str = "runtimeclasses.node.k8s.io";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
-/// Gives a new pod what its class says.
+/// Sets the fields of a new pod from its class.
 pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
     let refused = |pod: &Value, why: &str| {
         let name = match object::name(pod) {
@@ -88,7 +88,7 @@ fn set_scheduling(class: &Value, pod: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses an overhead that no class says.
+/// Rejects an overhead that differs from that of the class.
 pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     let write = attributes.write;
     let Some(pod) = attributes.object.filter(|_| attributes.old.is_none()) else {

@@ -1,4 +1,4 @@
-//! ServiceAccount: a pod runs as an account of its namespace, and has the account's token mounted.
+//! ServiceAccount: sets the service account of a pod, and mounts the account's token.
 
 use apimachinery::object;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::write::Write;
 const TABLE: &str = "serviceaccounts";
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_SECONDS: i64 = 3607;
-/// Pods with this annotation are made by a kubelet and know no account.
+/// Mirror pods have this annotation and no service account.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
@@ -48,7 +48,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
     Ok(())
 }
 
-/// The pod's own wish counts before the account's; without either the token is mounted.
+/// The pod's setting takes precedence over the account's; the default is to mount the token.
 fn mounts_token(pod: &Value, account: &Value) -> bool {
     let wish = object::get(pod, &["spec", "automountServiceAccountToken"])
         .or_else(|| account.get("automountServiceAccountToken"))

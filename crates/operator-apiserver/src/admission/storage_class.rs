@@ -1,5 +1,5 @@
-//! DefaultStorageClass and DefaultIngressClass: what names no class gets the one that is marked as the default.
-//! PersistentVolumeClaimResize: a claim grows only where its class lets it.
+//! DefaultStorageClass and DefaultIngressClass: set the default class of objects without one.
+//! PersistentVolumeClaimResize: a claim can grow only if its class allows it.
 
 use apimachinery::object;
 use apimachinery::quantity::Quantity;
@@ -42,7 +42,7 @@ const INGRESS: Classed = Classed {
     marks: &["ingressclass.kubernetes.io/is-default-class"],
 };
 
-/// Names the default class in a new object that could name one and does not.
+/// Sets the default class of a new object without one.
 pub(super) fn default(admission: &Admission, subject: &NamedResource, object: &mut Value) {
     let classed = match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "persistentvolumeclaims") => CLAIM,
@@ -59,7 +59,7 @@ pub(super) fn default(admission: &Admission, subject: &NamedResource, object: &m
     }
 }
 
-/// The newest of the classes that are marked; the first by name of those that are equally new.
+/// Returns the newest of the default classes; the first by name of those with the same age.
 fn default_class(admission: &Admission, classed: &Classed) -> Option<String> {
     let classes = admission.store.list(classed.classes, "").objects;
     let is_default = |class: &Value| {
@@ -77,7 +77,7 @@ fn default_class(admission: &Admission, classed: &Classed) -> Option<String> {
     newest.map(|class| object::name(class).to_owned())
 }
 
-/// Refuses to let a claim grow that is not bound, or whose class does not allow it.
+/// Rejects the growth of a claim that is not bound, or whose class does not allow it.
 pub(super) fn check_growth(attributes: &Attributes<'_>) -> Result<(), Status> {
     let write = attributes.write;
     let (Some(claim), Some(old)) = (attributes.object, attributes.old) else {

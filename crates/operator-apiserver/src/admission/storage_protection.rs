@@ -1,4 +1,4 @@
-//! StorageObjectInUseProtection: volumes and claims stay until a controller has seen that nothing uses them.
+//! StorageObjectInUseProtection: adds finalizers that protect volumes and claims while they are in use.
 
 use apimachinery::object;
 use serde_json::{Value, json};

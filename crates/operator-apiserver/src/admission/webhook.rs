@@ -25,9 +25,9 @@ use crate::status::{self, Status};
 use crate::webhook_client::WebhookClient;
 use builtin_kinds::expression::{Conditions, Mentions, PolicyVariables};
 
-/// As the real server introduces itself to webhooks.
+/// The user agent of the API server in calls to webhooks.
 const USER_AGENT: &str = "kube-apiserver-admission";
-/// Seconds that a webhook has, unless its configuration says otherwise.
+/// The default timeout of a webhook in seconds.
 const TIMEOUT_SECONDS: u64 = 10;
 
 /// One webhook of a configuration.
@@ -36,7 +36,7 @@ pub(crate) struct Webhook {
     name: String,
     /// Unique among the webhooks of a kind.
     key: String,
-    /// The state of the configuration that it was read from.
+    /// The state of the configuration from which it was parsed.
     identity: (String, i64),
     criteria: Criteria,
     conditions: Conditions,
@@ -183,7 +183,7 @@ impl Webhook {
         }
     }
 
-    /// The time of the webhook, or what is left of the time of the request if that is less.
+    /// Returns the timeout of the webhook, or the remaining time of the request if that is less.
     fn time_left(&self, attributes: &Attributes<'_>) -> Duration {
         let left = attributes.write.deadline;
         let left = left.map(|end| end.saturating_duration_since(Instant::now()));
@@ -225,8 +225,7 @@ impl Webhook {
     }
 }
 
-/// Returns a failed conversion as an internal error; the real server makes it one twice for webhooks that change
-/// objects.
+/// Returns a failed conversion as an internal error; the API server wraps it twice for mutating webhooks.
 fn unconverted(failed: &Status, mutating: bool) -> Status {
     let once = status::internal(failed.message());
     if mutating {
@@ -236,7 +235,7 @@ fn unconverted(failed: &Status, mutating: bool) -> Status {
     }
 }
 
-/// Asks the webhooks that only look, all at once. The first refusal in their order is answered.
+/// Calls the validating webhooks in parallel. Returns the first rejection in their order.
 pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhook>]) -> Result<(), Status> {
     let mut calls = Vec::new();
     for webhook in webhooks {
@@ -247,7 +246,7 @@ pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhoo
     futures::future::join_all(calls).await.into_iter().collect()
 }
 
-/// Lets the webhooks change an object, one after the other.
+/// Calls the mutating webhooks, one after the other.
 pub(super) async fn mutate(
     mutated: &mut MutatedObject<'_>,
     webhooks: &[Arc<Webhook>],
@@ -289,7 +288,7 @@ pub(super) async fn mutate(
     Ok(())
 }
 
-/// Returns an object with the patch (a JSON patch in base64) of a webhook applied; nothing if the patch has no
+/// Returns an object with the patch (a JSON patch in base64) of a webhook applied; `None` if the patch has no
 /// operation.
 fn patched(webhook: &str, object: Option<&Value>, patch: &str) -> Result<Option<Value>, Status> {
     let bytes = BASE64_STANDARD

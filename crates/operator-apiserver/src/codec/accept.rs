@@ -13,7 +13,7 @@ pub(crate) struct Form {
     pub(crate) pretty: bool,
     pub(crate) protobuf: bool,
     pub(crate) transform: Transform,
-    /// True if a transformed object is of `meta.k8s.io/v1beta1`, as old clients ask for it.
+    /// True if a transformed object is of `meta.k8s.io/v1beta1`, which old clients request.
     pub(crate) beta: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Transform {
 }
 
 impl Form {
-    /// The apiVersion of what an object is transformed into.
+    /// The apiVersion of the transformed object.
     pub(crate) fn meta_version(self) -> &'static str {
         if self.beta {
             "meta.k8s.io/v1beta1"
@@ -87,7 +87,7 @@ impl<'a> Clause<'a> {
         (weight.clamp(0.0, 1.0) * 1000.0) as u16
     }
 
-    /// The form that this clause requests, if the server has it.
+    /// The format that this clause requests, if the server supports it.
     fn form(&self, offered: Representations) -> Option<Form> {
         let (yaml, protobuf) = match self.media {
             "application/json" | "*/*" => (false, false),
@@ -135,12 +135,12 @@ impl<'a> Clause<'a> {
 const BUILTIN_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// The representations that a path has. They decide the text of a refusal.
+/// The representations of a path. They decide the text of a 406 error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Representations {
     /// A built-in resource; `watchable` collections can also be streamed.
     Builtin { watchable: bool },
-    /// A built-in resource that has no columns.
+    /// A built-in resource without columns.
     Untabled,
     /// A custom resource.
     Custom,
@@ -179,7 +179,7 @@ pub(crate) fn negotiate(
     Ok(form)
 }
 
-/// Returns the form of an error: what the client offered for without transforms, or JSON.
+/// Returns the format of an error: the client's preference without transforms, or JSON.
 pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> Form {
     negotiate(accept, user_agent, query, Representations::Document).unwrap_or(Form {
         pretty: true,
@@ -187,8 +187,7 @@ pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> 
     })
 }
 
-/// Returns the router of the real server refuses unknown media types before the resource is offered about their
-/// parameters.
+/// The API server's router rejects unknown media types before the resource checks their parameters.
 fn refusal(clauses: &[Clause<'_>], offered: Representations) -> Status {
     let known = |clause: &Clause<'_>| {
         BUILTIN_TYPES.split(", ").any(|media| media == clause.media) || clause.media == "*/*"

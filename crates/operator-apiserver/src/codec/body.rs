@@ -1,4 +1,4 @@
-//! Reading and writing bodies: bytes to trees and back.
+//! Decoding and encoding of bodies.
 
 use apimachinery::go;
 use apimachinery::json::{self, Parsed};
@@ -21,7 +21,7 @@ pub(crate) enum Media {
 const TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 impl Media {
-    /// Reads a `Content-Type`; none at all is JSON.
+    /// Parses a `Content-Type`; the default is JSON.
     pub(crate) fn parse(content_type: &str, custom: bool) -> Result<Self, Status> {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match media {
@@ -33,7 +33,7 @@ impl Media {
     }
 }
 
-/// Reads a body. The error is the parser's text.
+/// `default_kind` is the apiVersion and kind of a protobuf message without its own.
 ///
 /// `default_kind` is the apiVersion and kind of a protobuf message that does not name its own.
 pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Parsed, String> {
@@ -78,7 +78,7 @@ fn excerpt(bytes: &[u8]) -> String {
 
 /// Returns the error for a body that could not be parsed.
 ///
-/// A number out of range is found when the type of the object is known already.
+/// An out-of-range number is reported after the type of the object is known.
 pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &str, bytes: &[u8]) -> Status {
     let out_of_range = why.starts_with("json: cannot unmarshal number ")
         && !why.starts_with("json: cannot unmarshal number into Go value of type struct");
@@ -140,7 +140,7 @@ pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
     ))
 }
 
-/// The error for a body that is JSON, but no object.
+/// Returns the error of a body that is JSON, but not an object.
 pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &[u8]) -> Status {
     let wanted = VERSION_AND_KIND;
     let why = cannot_unmarshal(value, wanted);
@@ -151,7 +151,7 @@ pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &
     unrecognized(gvk, media, &why, bytes)
 }
 
-/// Returns the error for a custom resource that does not say of what type it is.
+/// Returns the error of a custom resource without a type.
 pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
     let mistyped = mistyped(value).map(|why| unread(Media::Json, &why));
     let is_missing = value

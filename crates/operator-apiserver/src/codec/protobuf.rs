@@ -1,11 +1,11 @@
-//! Protobuf bodies of the built-in kinds, to and from the JSON trees that everything else works on.
+//! Protobuf bodies of the built-in kinds, converted to and from JSON trees.
 //!
-//! Knows no resource and no store. client-go's typed clients use `application/vnd.kubernetes.protobuf`: the four
-//! bytes `k8s\0`, then a `runtime.Unknown` whose `raw` is the object. The messages are read by field number from a
-//! table of Kubernetes 1.36 (`protobuf/messages-1.36.txt`), so that no generated type is needed.
+//! client-go's typed clients use `application/vnd.kubernetes.protobuf`: the four bytes `k8s\0`, then a
+//! `runtime.Unknown` whose `raw` is the object. The messages are parsed by field number from a table of Kubernetes 1.36
+//! (`protobuf/messages-1.36.txt`), so that no generated type is needed.
 //!
-//! Every field that is on the wire appears in the tree, zero values too: Go writes them whether they are set or not,
-//! and the typed normal form of [`crate::builtin`] drops what Go's JSON encoding would drop.
+//! Every field on the wire appears in the tree, including zero values: Go always writes them, and the typed normal form
+//! of [`crate::builtin`] drops the values that Go's JSON encoding would omit.
 
 pub(crate) mod encode;
 pub(crate) mod go_order;
@@ -25,10 +25,10 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const STREAM_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Nested messages deeper than this are refused: far beyond what the built-in kinds can mean.
+/// The maximum nesting of messages: far more than the built-in kinds have.
 const DEPTH_MAX: usize = 64;
 
-/// Why a protobuf body could not be read.
+/// An error of decoding a protobuf body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
@@ -51,12 +51,12 @@ pub(crate) enum Error {
 
 /// Decodes a whole request body into an object with `apiVersion` and `kind`.
 ///
-/// `default_kind` is the (apiVersion, kind) of a body that does not name its own.
+/// `default_kind` is the (apiVersion, kind) of a body without its own.
 pub(crate) fn decode(body: &[u8], default_kind: (&str, &str)) -> Result<Value, Error> {
     decode_at(body, default_kind, 0)
 }
 
-/// An embedded object has an envelope of its own, and counts as one more level.
+/// An embedded object has its own envelope, and counts as one more level.
 fn decode_at(body: &[u8], default_kind: (&str, &str), depth: usize) -> Result<Value, Error> {
     let unknown = Unknown::read(body.strip_prefix(MAGIC).ok_or(Error::Magic)?)?;
     let named = !unknown.kind.is_empty();
@@ -132,7 +132,7 @@ fn json(bytes: &[u8], field: &str) -> Result<Value, Error> {
     })
 }
 
-/// Reads a message into the JSON object that holds its fields; inlined messages share their parent's object.
+/// Decodes a message into the JSON object of its fields; inlined messages share their parent's object.
 fn read_message(
     messages: &Messages,
     message: usize,
@@ -180,7 +180,7 @@ fn read_field(
         (_, kind) => {
             let previous = object.remove(&field.name);
             let value = read_value(messages, field, kind, value, previous, depth)?;
-            // Go writes a zero Time as an empty message, and JSON leaves it out.
+            // Go writes a zero Time as an empty message, and JSON omits it.
             if !value.is_null() {
                 object.insert(field.name.clone(), value);
             }
@@ -347,7 +347,7 @@ fn either(fields: &mut Map<String, Value>, first: &str, second: &str) -> Value {
         .unwrap_or(Value::Null)
 }
 
-/// Returns the JSON in field 1. An embedded object may be protobuf in its turn, with its own envelope.
+/// Returns the JSON in field 1. An embedded object may be protobuf again, with its own envelope.
 fn raw_json(field: &Field, bytes: &[u8], depth: usize) -> Result<Value, Error> {
     let mut raw: &[u8] = &[];
     let mut reader = Reader::new(bytes);
@@ -384,7 +384,7 @@ fn go_duration(nanoseconds: i64) -> String {
     }
 }
 
-/// `value / unit` as a decimal with no trailing zeros.
+/// Returns `value / unit` as a decimal without trailing zeros.
 fn decimal(value: u64, unit: u64) -> String {
     let digits = unit.ilog10() as usize;
     let text = format!("{}.{:0digits$}", value / unit, value % unit);

@@ -1,6 +1,6 @@
 //! The audit log: writes an event for each stage of a request to a file and to a webhook, as the audit policy demands.
 //!
-//! A full disk or a webhook that does not answer never delays a request: the events are dropped, counted and logged.
+//! A full disk or a webhook that does not answer never delays a request: events are dropped, counted and logged.
 
 mod log;
 mod policy;
@@ -29,7 +29,7 @@ use apimachinery::object;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuditOptions {
-    /// The Policy of `audit.k8s.io/v1`, in YAML or JSON; nothing is recorded without one.
+    /// The Policy of `audit.k8s.io/v1`, in YAML or JSON; without one, nothing is recorded.
     pub policy: String,
     /// The file to write to.
     pub log: Option<AuditLog>,
@@ -47,7 +47,7 @@ impl AuditOptions {
     }
 }
 
-/// The audit of one server.
+/// The audit log of one server.
 #[derive(Debug)]
 pub(crate) struct Audit {
     policy: Policy,
@@ -57,7 +57,8 @@ pub(crate) struct Audit {
 
 impl Audit {
     /// # Errors
-    /// The policy is not valid, the file cannot be written, or the webhook's configuration cannot be read.
+    /// Returns an error if the policy is invalid, the file cannot be written, or the webhook's configuration cannot be
+    /// read.
     pub(crate) fn new(options: AuditOptions) -> Result<Self, String> {
         let policy = Policy::parse(&options.policy).map_err(|why| format!("the audit policy: {why}"))?;
         let log = options.log.map(|log| {
@@ -92,7 +93,7 @@ pub(crate) struct Record {
     services: Weak<Services>,
     audit: Arc<Audit>,
     verdict: Verdict,
-    /// The fields of the event that every stage has.
+    /// The common fields of the events of all stages.
     base: Map<String, Value>,
     request_object: Mutex<Option<Value>>,
 }
@@ -104,14 +105,14 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// Begins the record of a request whose user is known, and writes its first stage.
+/// Starts the record of a request whose user is known, and writes its first stage.
 pub(crate) fn begin(handler: &Handler, call: &Call) -> Option<Arc<Record>> {
     let record = Record::new(handler, call, &call.user)?;
     record.emit(Stage::RequestReceived, record.base.clone());
     Some(Arc::new(record))
 }
 
-/// Writes the one stage of a request whose user is not known.
+/// Writes the single stage of a request whose user is not known.
 pub(crate) fn unauthenticated(handler: &Handler, call: &Call, refusal: &Status) {
     let Some(record) = Record::new(handler, call, &User::default()) else {
         return;

@@ -1,4 +1,4 @@
-//! One request on its way through the server, and the answer it gets.
+//! One request in the server, and its answer ([`Call`]).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,21 +26,21 @@ use crate::write::Warnings;
 /// The body of an answer: whole, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A request that has been read and understood.
+/// A parsed request.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// The part of the memory of all bodies that this one takes.
+    /// This body's share of the memory of all bodies.
     pub(crate) memory: Option<OwnedSemaphorePermit>,
     pub(crate) user: User,
-    /// Warnings that are sent beside the answer.
+    /// Warnings that are sent with the answer.
     pub(crate) warnings: Warnings,
     /// Ends long answers when the listener that the request came through shuts down.
     pub(crate) drain: CancellationToken,
-    /// The user that the request acts as, if it does.
+    /// The impersonated user, if any.
     pub(crate) impersonated: Option<User>,
     /// The origin of the request.
     pub(crate) origin: Origin,
@@ -48,9 +48,9 @@ pub(crate) struct Call {
     pub(crate) audit_id: String,
     /// The record of the request in the audit log, if there is one.
     pub(crate) audit: Option<Arc<Record>>,
-    /// When the request came in.
+    /// The time at which the request arrived.
     pub(crate) started: tokio::time::Instant,
-    /// When the time of the request ends; `None` for requests without a limit, and before it is known.
+    /// The deadline of the request; `None` for requests without a limit, and before it is known.
     pub(crate) deadline: Option<tokio::time::Instant>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) enum Content {
     Whole(Bytes),
-    /// Parts that come as they are made.
+    /// Parts that are sent as they are produced.
     Stream(Body),
 }
 
@@ -129,7 +129,7 @@ impl Answer {
         }
     }
 
-    /// Adds one `Warning` header a text.
+    /// Adds one `Warning` header for each text.
     pub(crate) fn warn(&mut self, texts: &[String]) {
         for text in texts {
             let quoted = format!("299 - {}", apimachinery::go::quote(text));
@@ -158,7 +158,8 @@ pub(crate) fn full(bytes: Bytes) -> Body {
     Full::new(bytes).boxed_unsync()
 }
 
-/// Returns `body` with a guard that is dropped together with it: when its last byte is written, or the client is gone.
+/// Returns `body` with a guard that is dropped together with it: after its last byte is written, or when the client
+/// disconnects.
 pub(crate) fn hold(body: Body, guard: impl Send + Unpin + 'static) -> Body {
     Held { body, _guard: guard }.boxed_unsync()
 }

@@ -11,18 +11,18 @@ use crate::http::call::Call;
 use crate::http::request_info::RequestInfo;
 use crate::status::{self, Status};
 
-/// The limit of a request, unless the server is set up with another: `--request-timeout` of kube-apiserver.
+/// The default time limit of a request: `--request-timeout` of kube-apiserver.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(60);
-/// The longest that a write may take, whatever the other limits say.
+/// The maximum duration of a write, regardless of the other limits.
 const WRITE_MAX: Duration = Duration::from_secs(34);
 
-/// Subresources whose requests last as long as their clients want.
+/// Subresources whose requests have no time limit.
 const LONG_RUNNING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// The time that a request has.
+/// The time limit of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
-    /// For the whole request; `None` is without a limit.
+    /// For the whole request; `None` means no limit.
     whole: Option<Duration>,
     writes: bool,
 }
@@ -53,7 +53,7 @@ impl Deadline {
                 status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
             })?,
         };
-        // No time at all means that the client does not mind.
+        // Zero means that the client sets no limit.
         let whole = if wanted.is_zero() {
             limit
         } else {
@@ -65,7 +65,7 @@ impl Deadline {
         })
     }
 
-    /// When the request has to be answered, if its time begins now.
+    /// Returns the deadline of the request, if its time starts now.
     pub(crate) fn end(self) -> Option<Instant> {
         let whole = if self.writes {
             self.whole.map(|whole| whole.min(WRITE_MAX))
@@ -82,7 +82,7 @@ impl Deadline {
             .unwrap_or_else(|| Err(status::timeout()))
     }
 
-    /// Waits for the answer. A request that is given up before its commit changes nothing.
+    /// Waits for the answer. A request that is cancelled before its commit changes nothing.
     pub(crate) async fn answer<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         if !self.writes {
             return self.read(work).await;

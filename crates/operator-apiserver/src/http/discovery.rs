@@ -1,4 +1,4 @@
-//! Endpoints besides resources: discovery, health, version, OpenAPI. Reads the handler, writes nothing.
+//! Endpoints that are not resources: discovery, health, version, OpenAPI.
 
 mod aggregated;
 mod health;
@@ -25,7 +25,7 @@ use crate::resource::version_priority;
 use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 
-/// Answers a path outside of the resources.
+/// Answers a path that is not a resource.
 pub(crate) fn serve(handler: &Handler, method: &Method, call: &Call) -> Result<Answer, Status> {
     let path = call.info.path.trim_end_matches('/');
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -66,7 +66,8 @@ fn aggregated_or(
     core: bool,
     legacy: fn(&Handler, &Call) -> Result<Answer, Status>,
 ) -> Result<Answer, Status> {
-    // Clients ask for each group on its own if they do not get the aggregated form: other servers answer for some.
+    // Clients request each group separately if they do not get the aggregated form, because other servers answer for
+    // some groups.
     let is_whole = core || handler.registry.aggregation.is_empty();
     match aggregated::serve(handler, call, core).filter(|_| is_whole) {
         Some(answer) => Ok(answer),

@@ -1,4 +1,4 @@
-//! `Accept-Encoding`: long answers are compressed for clients that ask for it.
+//! `Accept-Encoding`: compresses long answers for clients that support it.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue, VARY};
 
 use crate::http::call::{Answer, Content};
 
-/// Answers up to this length are not worth it: the threshold of kube-apiserver.
+/// The minimum length of compressed answers: the threshold of kube-apiserver.
 const LENGTH_MIN: usize = 128 * 1024;
 
 /// Compresses a long answer if the client accepts it. Streams are not compressed.
@@ -33,7 +33,7 @@ pub(crate) fn compress(answer: &mut Answer, request: &HeaderMap) {
         .append(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// Only the bare word counts, as with kube-apiserver, which reads the first header and no weights.
+/// Only the bare value is recognized, as in kube-apiserver, which reads the first header and no weights.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let accepted = request.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     accepted.is_some_and(|text| text.split(',').any(|coding| coding.trim() == "gzip"))

@@ -1,4 +1,4 @@
-//! The handler of a server's requests: everything that the HTTP layer keeps, around the registry.
+//! The request handler of a server: the state of the HTTP layer, around the registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

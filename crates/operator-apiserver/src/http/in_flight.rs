@@ -1,7 +1,7 @@
-//! Limits on what is under way at the same time: the number of requests, and the memory of their bodies.
+//! Limits of concurrent work: the number of requests, and the memory of their bodies.
 //!
 //! The numbers are the defaults of kube-apiserver (`--max-requests-inflight`, `--max-mutating-requests-inflight`).
-//! Requests beyond them are refused, and the client tries again.
+//! Requests beyond them are rejected, and the client retries.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::http::deadline;
 use crate::http::handler::BoxError;
 use crate::status::{self, Status};
 
-/// The number of requests that only read.
+/// The maximum number of read-only requests.
 const READS_MAX: usize = 400;
-/// The number of other requests.
+/// The maximum number of other requests.
 const WRITES_MAX: usize = 200;
-/// The length of the longest body that is read.
+/// The maximum length of a body.
 const BODY_BYTES_MAX: usize = 3 << 20;
-/// The first bytes of a body that are not counted; the number of requests limits them.
+/// The size of a body that is not counted; the number of requests limits these bytes.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// The bytes of all bodies beyond those, in kibibytes.
+/// The maximum total size of all bodies beyond that, in kibibytes.
 const BODIES_KIBIBYTES: usize = 128 << 10;
-/// The time after which a refused client should try again, in seconds.
+/// The time after which a rejected client should retry, in seconds.
 const RETRY_SECONDS: i64 = 1;
 
 const TOO_MANY: &str = "Too many requests, please try again later.";
@@ -39,7 +39,7 @@ pub(crate) struct InFlight {
     bodies: Arc<Semaphore>,
 }
 
-/// A body, and its part of the memory.
+/// A body, and its share of the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Bytes,
@@ -73,7 +73,7 @@ impl InFlight {
     /// admitted.
     ///
     /// # Errors
-    /// The request is beyond the limit.
+    /// Returns an error if the limit is reached.
     pub(crate) fn enter(&self, call: &Call) -> Result<Option<SemaphorePermit<'_>>, TooMany> {
         if deadline::is_long_running(&call.info) || is_health_check(call) {
             return Ok(None);
@@ -93,14 +93,14 @@ impl InFlight {
     /// Reads a body.
     ///
     /// # Errors
-    /// The body is too long or breaks off, or the bodies of all requests take too much memory.
+    /// Returns an error if the body is too long or incomplete, or the bodies of all requests take too much memory.
     pub(crate) async fn read<B>(&self, body: B) -> Result<Received, Status>
     where
         B: http_body::Body,
         B::Error: Into<BoxError>,
     {
         let mut body = std::pin::pin!(body);
-        // Copied: a small frame can keep a large buffer of its connection.
+        // Copied, because a small frame can keep a large buffer of its connection.
         let mut bytes = BytesMut::new();
         let mut memory: Option<OwnedSemaphorePermit> = None;
         while let Some(frame) = body.frame().await {

@@ -1,4 +1,4 @@
-//! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS. Knows no Kubernetes beyond the kubeconfig.
+//! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS ([`Listener`]).
 
 mod connection;
 mod kubeconfig;
@@ -29,31 +29,31 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenOptions {
-    /// The address; port 0 takes a free one. The default is `127.0.0.1:0`.
+    /// The address; port 0 selects a free one. The default is `127.0.0.1:0`.
     pub address: SocketAddr,
-    /// Further names and addresses for which the server's certificate is good.
+    /// Additional names and addresses of the server's certificate.
     pub host_names: Vec<String>,
-    /// The certificate to serve with; `None` makes one, of an authority of the listener's own.
+    /// The certificate to serve with; `None` creates one, signed by the listener's own authority.
     pub identity: Option<ServerIdentity>,
     /// The time limits for clients.
     pub timeouts: Timeouts,
 }
 
-/// A certificate that was made elsewhere, as PEM.
+/// An existing certificate, as PEM.
 #[derive(Clone)]
 pub struct ServerIdentity {
-    /// The server's certificate, and those that lead to its authority.
+    /// The server's certificate and its chain.
     pub certificate: Vec<u8>,
     /// The key of the certificate: PKCS#8, PKCS#1 or SEC1.
     pub key: Vec<u8>,
-    /// The authorities of client certificates, besides the listener's own. A client's common name is its user name,
-    /// its organisations are its groups.
+    /// The authorities of client certificates, in addition to the listener's own. A client's common name is its user
+    /// name, its organizations are its groups.
     pub client_authorities: Option<Vec<u8>>,
 }
 
 impl ServerIdentity {
-    /// Makes a certificate for the usual names of an API server and for further names and addresses, signed by an
-    /// authority of its own, whose certificate follows it.
+    /// Creates a certificate for the usual names of an API server and for additional names and addresses, signed by its
+    /// own authority, whose certificate follows it.
     ///
     /// # Errors
     /// A name is not valid in a certificate.
@@ -76,10 +76,10 @@ pub struct Timeouts {
     pub handshake: Duration,
     /// For the head of a request over HTTP/1.1, from the end of the one before; 32 seconds, as of kube-apiserver.
     pub header: Duration,
-    /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients may ask for less with
-    /// `timeout`, writes have 34 seconds at most, and watches are exempt.
+    /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients can set a shorter
+    /// `timeout`, writes have at most 34 seconds, and watches are exempt.
     pub request: Duration,
-    /// For taking something of what is written to it; 60 seconds.
+    /// For the client to read some of the answer; 60 seconds.
     pub write: Duration,
     /// With no request in flight; 90 seconds.
     pub idle: Duration,
@@ -121,21 +121,21 @@ impl ListenOptions {
     }
 }
 
-/// The user at the other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// The address of the client.
     pub(crate) address: Option<IpAddr>,
     pub(crate) user: User,
-    /// The client has a certificate that is not trusted: it needs a token.
+    /// The client has an untrusted certificate: it needs a token.
     pub(crate) is_untrusted: bool,
-    /// When the client's certificate expires, if it has one.
+    /// The expiry of the client's certificate, if it has one.
     pub(crate) expiry: Option<Timestamp>,
     /// The time limit of a request.
     pub(crate) request_timeout: Duration,
 }
 
-/// A socket on which a server answers. Dropping it stops it at once; [`shutdown`](Self::shutdown) drains it.
+/// A socket on which a server listens. Dropping it stops it at once; [`shutdown`](Self::shutdown) drains it.
 #[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
@@ -190,7 +190,7 @@ impl Listener {
         self.tasks.len().saturating_sub(1)
     }
 
-    /// The certificate that has signed the server's, in PEM.
+    /// Returns the certificate that signed the server's, in PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }
@@ -200,7 +200,7 @@ impl Listener {
         self.kubeconfig.clone()
     }
 
-    /// Takes no more connections, ends watches, and waits up to ten seconds for requests in flight.
+    /// Accepts no more connections, ends watches, and waits up to ten seconds for requests in flight.
     pub async fn shutdown(self) {
         self.drain.cancel();
         self.tasks.close();

@@ -1,4 +1,4 @@
-//! Long work on threads of its own, so that short requests, handshakes and health checks do not wait for it.
+//! Runs long work on separate threads, so that short requests, handshakes and health checks do not wait for it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// The number of pieces of work that are under way; further ones wait in the order in which they came.
+/// The maximum number of concurrent tasks; further ones wait in FIFO order.
 const TASKS_MAX: usize = 64;
 
 /// Runs long work.
@@ -20,7 +20,7 @@ pub(crate) struct Offload {
     slots: Arc<Slots>,
 }
 
-/// The number of threads that compute at the same time. Work that waits, such as for a webhook, holds no slot: the
+/// The maximum number of computing threads. Waiting tasks, such as those that call a webhook, hold no slot, because the
 /// webhook may need one.
 #[derive(Debug)]
 struct Slots {
@@ -62,9 +62,9 @@ impl Drop for Slot<'_> {
 }
 
 impl Offload {
-    /// Runs work on a thread for blocking work, or in place without a runtime. `None` if it panicked.
+    /// Runs work on a blocking thread, or in place without a runtime. Returns `None` if it panicked.
     ///
-    /// When the returned future is dropped, the work is dropped where it next waits.
+    /// When the returned future is dropped, the work is dropped at its next await.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,

@@ -1,10 +1,10 @@
-//! The OpenAPI documents of what is served: one v3 document for each group version, and the v2 document of all.
+//! The OpenAPI documents of the served resources: one v3 document for each group version, and one v2 document.
 //!
-//! Knows no HTTP and no store: a list of served resources in, JSON out. Schemas come from the table of built-in types
-//! or from the structural schema of a CustomResourceDefinition. There are no descriptions: the table has none.
+//! Schemas come from the table of built-in types or from the structural schema of a CustomResourceDefinition. They have
+//! no descriptions, because the table has none.
 //!
-//! kubectl reads from these documents whether a patch may carry `fieldValidation`, how lists are merged by a
-//! client-side apply, and what `kubectl explain` prints.
+//! kubectl uses these documents to decide if a patch may have `fieldValidation`, to merge lists in a client-side apply,
+//! and for `kubectl explain`.
 
 mod operation;
 mod schema;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use v2::document as v2_document;
 pub(crate) use v2_protobuf::encode as encode_v2;
 
-/// A resource as its OpenAPI document shows it.
+/// A resource in its OpenAPI document.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource<'a> {
     pub(crate) group: &'a str,

@@ -42,9 +42,9 @@ pub(crate) struct Incoming<B> {
     pub(crate) user: User,
     /// The address of the client.
     pub(crate) address: Option<IpAddr>,
-    /// The client's certificate is not trusted.
+    /// True if the client's certificate is not trusted.
     pub(crate) is_untrusted: bool,
-    /// When the client's certificate expires; the connection may last longer.
+    /// The expiry of the client's certificate; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
     /// The time limit of the request.
@@ -148,7 +148,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Returns the response to a request, with what every response has.
+/// Returns the response to a request, with the common headers.
 fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
@@ -166,7 +166,7 @@ fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Re
     answer.into_response()
 }
 
-/// Checks that the request is allowed, and reads its body; the time that it has.
+/// Checks that the request is allowed, and reads its body; returns its deadline.
 async fn prepare(
     handler: &Handler,
     method: &Method,
@@ -176,7 +176,7 @@ async fn prepare(
 ) -> Result<Deadline, Status> {
     let deadline = Deadline::of(call, limit)?;
     call.deadline = deadline.end();
-    // Before the body: it costs memory.
+    // Before the body is read, because it takes memory.
     let decision = handler
         .registry
         .authorizer
@@ -204,13 +204,13 @@ async fn prepare(
     Ok(deadline)
 }
 
-/// A body from which on a request is worth a thread of its own.
+/// The body size from which a request runs on a separate thread.
 const LONG_BODY_BYTES: usize = 32 << 10;
-/// The same for custom resources, whose rules may be costly.
+/// The same for custom resources, whose rules may be expensive.
 const LONG_CUSTOM_BODY_BYTES: usize = 4 << 10;
-/// The number of objects from which on a list is.
+/// The same, as the number of objects of a list.
 const LONG_LIST: usize = 500;
-/// The memory of an object from which on its change is.
+/// The same, as the memory of a changed object.
 const LARGE_OBJECT_BYTES: usize = 128 << 10;
 
 /// Returns true if a request may take longer than a health check should wait.
@@ -243,7 +243,7 @@ fn has_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Finds out who sends the request.
+/// Authenticates the request.
 fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous()
         && let Some(token) = authn::bearer_token(&call.headers)
@@ -257,7 +257,7 @@ fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     Ok(())
 }
 
-/// Lets the request be that of the user that its headers name, if they do.
+/// Impersonates the user in the headers, if there are any.
 fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     let asked = Attributes::of(&call.user, &call.info);
     if let Some(user) = authn::impersonate(&handler.registry.authorizer, &call.headers, &asked)? {
@@ -312,7 +312,7 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     verb::serve(handler, method, call, &definition, form).await
 }
 
-/// The form of the answer that the client requested.
+/// Returns the format of the answer that the client requested.
 pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
 }
@@ -322,7 +322,7 @@ fn error_form(call: &Call) -> Form {
     negotiate_error(call.header(ACCEPT), call.header(USER_AGENT), &call.query)
 }
 
-/// A namespaced path of a cluster-scoped resource leads nowhere; so does one object of all namespaces.
+/// A namespaced path of a cluster-scoped resource does not exist; nor does a single object of all namespaces.
 fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
     if definition.is("", "namespaces") {
         return true;

@@ -1,4 +1,4 @@
-//! Requests to the servers of extension APIs, with the user in the headers that front proxies use.
+//! Forwards requests to the servers of extension APIs, with the user in the headers of front proxies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use crate::registry::aggregation::Remote;
 use crate::status::{self, Status};
 use crate::webhook_client;
 
-/// The certificate and the key, in PEM, that the server shows to the servers of extension APIs.
+/// The client certificate and the key, in PEM, for the servers of extension APIs.
 #[derive(Clone)]
 pub(crate) struct ClientIdentity {
     pub(crate) certificate: Vec<u8>,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for ClientIdentity {
     }
 }
 
-/// Returns true for headers of one connection, and for those that say who the client is.
+/// Returns true for hop-by-hop headers, and for those that identify the client.
 fn is_dropped(name: &HeaderName) -> bool {
     const DROPPED: [&str; 7] = [
         "keep-alive",
@@ -54,7 +54,7 @@ fn is_dropped(name: &HeaderName) -> bool {
         || text.starts_with("x-remote-")
 }
 
-/// Answers a request with what the server of an extension API answers.
+/// Answers a request with the answer of the extension API server.
 pub(crate) async fn serve(
     handler: &Handler,
     method: &Method,
@@ -147,7 +147,7 @@ fn headers(call: &Call, host: &str) -> HeaderMap {
     headers
 }
 
-/// Returns the key of an extra field as a part of the name of a header: other bytes are percent-encoded.
+/// Returns the key of an extra field as a part of a header name: other bytes are percent-encoded.
 fn escape(key: &str) -> String {
     let mut escaped = String::new();
     for byte in key.bytes() {

@@ -23,8 +23,8 @@ pub struct RequestInfo {
     pub is_resource: bool,
     /// The path of the URL, without the query.
     pub path: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the
-    /// method in lower case. Empty if the method has no meaning.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the method in
+    /// lower case. Empty for other methods.
     pub verb: &'static str,
     /// The API group; empty for the core group.
     pub group: String,
@@ -40,13 +40,13 @@ pub struct RequestInfo {
     pub subresource: String,
     /// The segments after the subresource.
     pub(crate) rest: String,
-    /// The one name that the field selector of a list or a watch lets through.
+    /// The name to which the field selector of a list or a watch limits it.
     selected_name: String,
-    /// The one value of `spec.nodeName` that it lets through.
+    /// The value of `spec.nodeName` to which the field selector limits it.
     selected_node: String,
 }
 
-/// Subresources of a namespace; any other third segment is a resource inside of it.
+/// Subresources of a namespace; any other third segment is a resource in it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
@@ -98,7 +98,7 @@ impl RequestInfo {
         }
     }
 
-    /// The node whose objects alone a list or a watch is about; empty for all.
+    /// The node to which a list or a watch is limited; empty for all.
     pub(crate) fn selected_node(&self) -> &str {
         &self.selected_node
     }

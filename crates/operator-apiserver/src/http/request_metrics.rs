@@ -1,4 +1,4 @@
-//! The labels under which requests are counted.
+//! The labels of request metrics.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::http::handler::Handler;
 use crate::metrics::{InFlight, Metrics, RequestLabels};
 use crate::resource::{Resources, builtin_catalog};
 
-/// Counts a request that began, until the guard is dropped.
+/// Counts a running request until the guard is dropped.
 pub(crate) fn begin<'a>(metrics: &'a Metrics, call: &Call) -> InFlight<'a> {
     metrics.begin(!matches!(
         call.info.verb,
@@ -53,7 +53,7 @@ impl Drop for LongRunning {
     }
 }
 
-/// Paths that are counted by their names.
+/// Paths with their own label value.
 const PATHS: [&str; 10] = [
     "/api",
     "/apis",

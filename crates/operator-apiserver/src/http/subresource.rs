@@ -1,4 +1,4 @@
-//! Subresources whose body is of another kind than their resource.
+//! Subresources whose body has another kind than their resource.
 
 mod binding;
 mod connect;
@@ -53,7 +53,7 @@ pub(crate) async fn serve_bindings(
     binding::serve(registry, call, definition, form).await
 }
 
-/// Checks that a body is about the object of the URL.
+/// Checks that a body belongs to the object of the URL.
 fn check_place(write: &Write, body: &Value, kind: &str) -> Result<(), Status> {
     if object::name(body) != write.name {
         return Err(status::bad_request(format!(
@@ -71,7 +71,7 @@ fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
     }
 }
 
-/// Gives a body of another kind than its resource its type and its namespace, as admission sees them.
+/// Sets type and namespace of a body of another kind than its resource, as admission sees them.
 fn complete_body(write: &Write, body: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
     if let Some(body) = body.as_object_mut() {
         body.insert("apiVersion".to_owned(), api_version.into());
@@ -80,7 +80,7 @@ fn complete_body(write: &Write, body: &mut Value, (api_version, kind): (&str, &s
     fill_namespace(write, body)
 }
 
-/// The answer to a request that did what it should and has nothing to show.
+/// Returns the success Status for requests without a result object.
 fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

@@ -1,4 +1,4 @@
-//! `as=Table`: objects as rows, the way `kubectl get` prints them.
+//! `as=Table`: objects as rows, as `kubectl get` prints them.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status};
 use builtin_kinds::{Column, generic_cells, generic_columns};
 
-/// The part of an object that a row carries besides its cells.
+/// The part of an object that a row contains besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     None,

@@ -1,4 +1,4 @@
-//! The verbs: what a request to a resource makes the handler do, and how the result is answered.
+//! The verbs: execute a request to a resource, and return its result.
 
 mod create;
 mod delete;
@@ -26,7 +26,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status};
 use crate::write::Write;
 
-/// Carries out a request to a resource.
+/// Executes a request to a resource.
 pub(crate) async fn serve(
     handler: &Handler,
     method: &Method,
@@ -85,7 +85,7 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
         };
         subresource.verbs.iter().any(|verb| verb == info.verb)
     };
-    // Custom resources are served by what takes a HEAD for a GET.
+    // Custom resources treat a HEAD as a GET.
     if fits && allowed && (definition.is_custom() || *method != Method::HEAD) {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
     Err(status::method_not_allowed())
 }
 
-/// Returns true if there is anything at the path of a single object: questions have no objects.
+/// Returns true if the path of a single object can exist: reviews have no objects.
 fn has_items(definition: &Definition) -> bool {
     ["get", "update", "patch", "delete"]
         .iter()

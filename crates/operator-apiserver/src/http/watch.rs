@@ -1,7 +1,7 @@
-//! Watches: from the events of the store to the frames that a client reads.
+//! Watches: convert events of the store to the frames of a client.
 //!
-//! A watcher is a cursor into the history: nothing is buffered for it, and one that falls behind the horizon ends
-//! with an `ERROR` event.
+//! A watcher is a cursor in the history: nothing is buffered for it, and one that is behind the horizon ends with an
+//! `ERROR` event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ use crate::status::{self, Status};
 use crate::store::EventType;
 use crate::store::{Event, Stored};
 
-/// The number of events that are taken from the history at a time.
+/// The number of events that are taken from the history at once.
 const BATCH: usize = 256;
 /// The period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// The time before the end of a watch at which the last bookmark is sent.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// The shortest time after which the server ends a watch of a client that named none.
+/// The minimum time after which the server ends a watch without a timeout.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
-/// The longest time that a client may name: a year, so that no clock overflows.
+/// The maximum timeout of a client: a year, so that no clock overflows.
 const TIMEOUT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 
 /// The selection of a watch, and its position in the history.
@@ -50,9 +50,9 @@ pub(crate) struct Subscription {
     options: ListOptions,
     form: Form,
     cursor: u64,
-    /// The initial events: their frames are encoded in turn.
+    /// The initial events: their frames are encoded one after the other.
     pending: VecDeque<Pending>,
-    /// Set when the frames that are pending are the last.
+    /// Set if the pending frames are the last.
     ended: bool,
     include: IncludeObject,
     columns_told: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct Subscription {
 /// A frame to be sent.
 #[derive(Debug)]
 enum Pending {
-    /// An object that was there when the watch began.
+    /// An object that existed when the watch began.
     Initial(Arc<Stored>),
     Frame(Bytes),
 }
@@ -140,7 +140,7 @@ impl Subscription {
         !self.options.has_selector() || self.options.matches(&self.definition, &stored.value)
     }
 
-    /// Returns the next frames, some at a time; moves the cursor. None are left if there are none.
+    /// Returns the next frames, a few at a time, and moves the cursor. Empty at the end.
     async fn take(&mut self) -> Vec<Bytes> {
         loop {
             if !self.pending.is_empty() {
@@ -184,7 +184,7 @@ impl Subscription {
                 .filter(|event| event.object.key.starts_with(&self.prefix))
                 .filter_map(|event| self.event_frame(event))
                 .collect();
-            // Events that are not for this client are passed over.
+            // Events that this client does not select are skipped.
             if !frames.is_empty() {
                 return frames;
             }
@@ -220,7 +220,7 @@ impl Subscription {
         frames.collect()
     }
 
-    /// Returns an event as this client sees it: an object that begins or ceases to match comes or goes.
+    /// Returns an event for this client: an object that starts or stops matching is added or deleted.
     fn event_frame(&self, event: &Event) -> Option<Bytes> {
         let before = event.old.as_ref().is_some_and(|old| self.selects(old));
         let now = event.kind != EventType::Deleted && self.selects(&event.object);
@@ -282,7 +282,7 @@ impl Subscription {
         line(&json!({"type": kind, "object": object}).to_string())
     }
 
-    /// An event's object as a Table; the columns are sent once.
+    /// Renders an event's object as a Table; the columns are sent once.
     fn table(&self, kind: &str, object: &Value) -> Value {
         let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
         let rows = (kind != "BOOKMARK").then_some(object).into_iter();
@@ -309,13 +309,13 @@ impl Subscription {
             "metadata": metadata,
         });
         if !self.definition.is_custom() {
-            // An empty object of its kind, with what is written even when it is empty; it has nothing to refuse.
+            // An empty object of its kind, with the fields that are always written; it cannot be rejected.
             let _ = self.definition.decode(&mut object);
         }
         self.value_frame("BOOKMARK", &object)
     }
 
-    /// A bookmark at the newest revision of which nothing is left to tell; `None` if there is something to tell.
+    /// Returns a bookmark at the newest revision without pending events; `None` if there are pending events.
     fn idle_bookmark(&mut self) -> Option<Bytes> {
         let current = self.registry.store.revision();
         let rest = self.registry.store.events(&self.definition.table, self.cursor, 1);
@@ -334,7 +334,7 @@ fn line(text: &str) -> Bytes {
     line.freeze()
 }
 
-/// A subscription and the times that its stream keeps.
+/// A subscription and the timers of its stream.
 struct Stream {
     subscription: Subscription,
     bookmarks: bool,
@@ -345,7 +345,7 @@ struct Stream {
     frames: VecDeque<Bytes>,
 }
 
-/// Returns the body of a watch: frames as they come, until the timeout or the end of the server.
+/// Returns the body of a watch: frames as they arrive, until the timeout or the end of the server.
 pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: CancellationToken) -> Body {
     let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
     let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
@@ -356,7 +356,7 @@ pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: Ca
         subscription,
         bookmarks: watch.bookmarks,
         next_bookmark: now + BOOKMARK_PERIOD,
-        // A watch that is shorter gets none before its end.
+        // A shorter watch gets no bookmark before its end.
         last_bookmark: end < now + BOOKMARK_BEFORE_END,
         end,
         drain,
@@ -379,7 +379,7 @@ impl Stream {
             if subscription.ended && subscription.pending.is_empty() {
                 return None;
             }
-            // Read first: the events before the end are still sent.
+            // Read first, so that the events before the end are still sent.
             let is_last = subscription.definition.is_retired();
             self.frames.extend(subscription.take().await);
             if self.frames.is_empty() && (is_last || !self.wait().await) {
@@ -388,7 +388,7 @@ impl Stream {
         }
     }
 
-    /// Waits for something to do; `false` is the end.
+    /// Waits for the next work; `false` means the end.
     async fn wait(&mut self) -> bool {
         let before_end = self.end - BOOKMARK_BEFORE_END;
         let bookmark = if self.last_bookmark {

@@ -20,18 +20,18 @@ pub(crate) struct User {
     /// Empty if the user has no uid.
     pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
-    /// Further attributes, by a key such as `authentication.kubernetes.io/credential-id`.
+    /// Extra attributes, by a key such as `authentication.kubernetes.io/credential-id`.
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The group whose members may do everything.
+/// The group whose members have all permissions.
 pub(crate) const MASTERS: &str = "system:masters";
-/// The group of everyone with a name.
+/// The group of all authenticated users.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everyone else.
+/// The group of all anonymous users.
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
-/// The extra field that says by which credential a user is known.
+/// The extra field with the credential of the user.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The attribute with the node of a token that is bound to a pod or node.
@@ -49,7 +49,7 @@ impl User {
         }
     }
 
-    /// Somebody known by name.
+    /// Returns a user with this name.
     pub(crate) fn named(name: String, groups: Vec<String>) -> Self {
         let mut user = Self {
             name,
@@ -69,7 +69,7 @@ impl User {
         }
     }
 
-    /// Returns the user that a client certificate names: the common name, with the organisations as groups.
+    /// Returns the user of a client certificate: the common name, with the organizations as groups.
     pub(crate) fn from_certificate(der: &[u8]) -> Option<Self> {
         certificate::user(der)
     }

@@ -1,4 +1,4 @@
-//! Authorization: `system:masters` may do everything, other users what roles grant them.
+//! Authorization: `system:masters` has all permissions, other users those of their roles.
 
 mod abac;
 pub(crate) mod coverage;
@@ -17,25 +17,25 @@ use crate::metrics::Metrics;
 use crate::status::{self, NamedResource, Status};
 use crate::store::Store;
 
-/// An authorizer: it decides what users may do. Members of `system:masters` may do everything under each of them.
+/// An authorization mode. Members of `system:masters` have all permissions in each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authorization {
     /// Roles and their bindings.
     #[default]
     Rbac,
-    /// Nobody: all is allowed.
+    /// No authorizer: everything is allowed.
     AlwaysAllow,
-    /// Nobody: nothing is allowed.
+    /// No authorizer: nothing is allowed.
     AlwaysDeny,
-    /// The Node authorizer: kubelets may use what belongs to the pods on their nodes.
+    /// The Node authorizer: kubelets may access the objects of the pods on their nodes.
     Node,
     /// The policies of a file.
     Abac(AbacPolicies),
 }
 
 impl Authorization {
-    /// The name as `--authorization-mode` has it.
+    /// Returns the name in `--authorization-mode`.
     fn name(&self) -> &'static str {
         match self {
             Self::Rbac => "RBAC",
@@ -63,7 +63,7 @@ impl Authorization {
 pub(crate) struct Attributes<'a> {
     pub(crate) user: &'a User,
     pub(crate) verb: &'a str,
-    /// True if it is about a resource; otherwise it is about a path.
+    /// True for a resource request; false for a path.
     pub(crate) is_resource: bool,
     pub(crate) group: &'a str,
     pub(crate) resource: &'a str,
@@ -71,11 +71,11 @@ pub(crate) struct Attributes<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
-    /// The one node whose objects the field selector of a list or a watch lets through.
+    /// The node to which the field selector of a list or a watch is limited.
     pub(crate) selected_node: &'a str,
 }
 
-/// A decision, and where it comes from. Refusals usually have no reason.
+/// A decision, and its reason. Rejections usually have no reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
@@ -98,7 +98,7 @@ impl Decision {
     }
 }
 
-/// Decides what users may do: the first mode that allows a request decides.
+/// Authorizes requests: the first mode that allows a request decides.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     store: Arc<Store>,
@@ -115,7 +115,7 @@ impl Authorizer {
         }
     }
 
-    /// Decides on a request: the first authorizer that allows it. A refusal has the reasons of all.
+    /// Decides on a request: the first authorizer that allows it. A rejection has the reasons of all.
     pub(crate) fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
             return Decision::allow("");
@@ -134,7 +134,7 @@ impl Authorizer {
         Decision::no_opinion(&reasons.join("\n"))
     }
 
-    /// Lets a request through with the reason, or refuses it.
+    /// Returns the reason if the request is allowed, else an error.
     pub(crate) fn check_and_explain(&self, attributes: &Attributes<'_>) -> Result<String, Box<Refused>> {
         let decision = self.authorize(attributes);
         if decision.allowed {
@@ -146,7 +146,7 @@ impl Authorizer {
         }))
     }
 
-    /// Lets a request through, or refuses it.
+    /// Returns an error unless the request is allowed.
     pub(crate) fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         let decision = self.check_and_explain(attributes);
         decision.map(drop).map_err(|refused| refused.status)
@@ -158,14 +158,14 @@ impl Authorizer {
     }
 }
 
-/// A request that is not allowed: why, and the answer to it.
+/// A rejected request: the reason, and the answer.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) reason: String,
     pub(crate) status: Status,
 }
 
-/// The answer to a request that is not allowed.
+/// Returns the answer to a rejected request.
 pub(crate) fn refusal(attributes: &Attributes<'_>, reason: &str) -> Status {
     let mut why = sentence(attributes);
     if !reason.is_empty() {

@@ -1,4 +1,4 @@
-//! Keys and certificates that outlive a server: files beside its data, or nothing but memory.
+//! Keys and certificates that survive a restart: files in the data directory, or only in memory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,16 +18,16 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    /// The keyring of a data directory, which the caller has locked.
+    /// Returns the keyring of a data directory, which the caller has locked.
     pub(crate) fn of(data_directory: &Path) -> Self {
         Self {
             directory: Some(data_directory.join(DIRECTORY)),
         }
     }
 
-    /// The text that is kept under a name; the first time it is made, and kept from then on.
+    /// Returns the value with this name; it is created and stored on the first call.
     ///
-    /// The file is readable for its owner alone, and is there as a whole or not at all.
+    /// The file is readable only by its owner, and is created atomically.
     pub(crate) fn keep(
         &self,
         name: &str,
@@ -45,7 +45,7 @@ impl Keyring {
         Ok(text)
     }
 
-    /// The text that is kept under a name already.
+    /// Returns the stored value with this name, if any.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>, Error> {
         let Some(directory) = &self.directory else {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Tokens of service accounts: JSON Web Tokens that the server signs, and checks when they come back.
+//! Service account tokens: JSON Web Tokens that the server signs and verifies.
 //!
-//! Knows no HTTP and no objects: claims in, token out, and the other way round.
+//! Converts claims to tokens, and tokens to claims.
 
 mod key;
 mod rsa;
@@ -19,16 +19,16 @@ use self::key::{PublicKey, SigningKey};
 use crate::error::Error;
 use crate::identity::keyring::Keyring;
 
-/// The issuer, unless the builder names another. Nothing is fetched from it: it is a name.
+/// The default issuer. It is only a name: nothing is fetched from it.
 const DEFAULT_URL: &str = "https://127.0.0.1:16443/";
 
 /// The name of the signing key in the keyring.
 const KEY_FILE: &str = "service-account.key";
 
-/// The number of verified tokens that are remembered.
+/// The number of verified tokens in the cache.
 const REMEMBERED: usize = 256;
 
-/// The claims of tokens whose signature was found right, by the SHA-256 digest of the token.
+/// The claims of verified tokens, by the SHA-256 digest of the token.
 type Verified = HashMap<Box<[u8]>, Arc<Value>>;
 
 /// The signer of service account tokens.
@@ -38,20 +38,20 @@ type Verified = HashMap<Box<[u8]>, Arc<Value>>;
 #[derive(Debug)]
 pub(crate) struct Issuer {
     url: String,
-    /// Further issuers whose tokens are taken.
+    /// Additional accepted issuers.
     further: Vec<String>,
-    /// The audiences of tokens; none means the issuers.
+    /// The audiences of tokens; the default is the issuers.
     audiences: Vec<String>,
-    /// Given keys that check tokens, besides the one that signs them.
+    /// Given verification keys, in addition to the signing key.
     given: Vec<PublicKey>,
     signing: OnceLock<SigningKey>,
     /// The storage of a created key.
     keyring: Keyring,
-    /// A client sends the same token with each request, and to check a signature costs more than to answer.
+    /// A client sends the same token with each request, and verifying a signature takes longer than answering.
     verified: Mutex<Verified>,
 }
 
-/// Why the server cannot sign.
+/// The reason why the server cannot sign.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
     #[error("the system provides no random numbers for a key")]
@@ -91,7 +91,7 @@ impl Issuer {
             .map(String::as_str)
     }
 
-    /// Sets the further issuers whose tokens are taken, and the audiences; without any these are the issuers.
+    /// Sets the additional accepted issuers, and the audiences; without any these are the issuers.
     pub(crate) fn set_audiences(&mut self, further: Vec<String>, audiences: Vec<String>) {
         self.further = further;
         self.audiences = audiences;
@@ -107,13 +107,13 @@ impl Issuer {
         Ok(())
     }
 
-    /// Takes tokens that are signed by any key of a PEM text.
+    /// Accepts tokens that are signed by any key of a PEM text.
     pub(crate) fn add_keys(&mut self, pem: &[u8]) -> Result<(), KeyError> {
         self.given.extend(PublicKey::all_from_pem(pem)?);
         Ok(())
     }
 
-    /// Keeps a key that has to be made, and takes the one that is kept already.
+    /// Sets the storage of a created key, and loads the stored one.
     pub(crate) fn keep_key(&mut self, keyring: &Keyring) -> Result<(), Error> {
         if self.signing.get().is_none()
             && let Some(pem) = keyring.read(KEY_FILE)?
@@ -125,7 +125,7 @@ impl Issuer {
         Ok(())
     }
 
-    /// Signs claims, to which it adds itself. May take a second: it must not be called where others wait.
+    /// Signs claims, and adds the standard ones. May take a second: it must not be called on an async thread.
     pub(crate) fn sign(&self, mut claims: Value) -> Result<String, SigningError> {
         claims["iss"] = self.url.as_str().into();
         let key = self.signing_key()?;
@@ -136,9 +136,9 @@ impl Issuer {
         Ok(format!("{message}.{}", BASE64_URL.encode(signature)))
     }
 
-    /// The claims of a token that this issuer has signed; `None` for every other text.
+    /// Returns the claims of a token of this issuer; `None` for any other text.
     ///
-    /// Only that the signature is right is remembered; whether the claims still hold is for the caller to see.
+    /// Only the signature check is cached; the caller checks the claims.
     pub(crate) fn verify(&self, token: &str) -> Option<Arc<Value>> {
         let digest = digest(&SHA256, token.as_bytes());
         if let Some(claims) = self.verified.lock().get(digest.as_ref()) {
@@ -197,7 +197,7 @@ impl Issuer {
         }))
     }
 
-    /// A key that was not made yet has signed nothing.
+    /// A key that does not exist yet has signed nothing.
     fn known_keys(&self) -> impl Iterator<Item = &PublicKey> {
         self.signing
             .get()
@@ -229,7 +229,7 @@ impl Issuer {
             Ok(pem(&der))
         });
         let key = SigningKey::from_pem(made?.as_bytes())?;
-        // Another request may have made one meanwhile; the first one counts.
+        // Another request may have created one; the first one counts.
         Ok(self.signing.get_or_init(|| key))
     }
 }

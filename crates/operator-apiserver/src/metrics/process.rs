@@ -1,4 +1,4 @@
-//! Figures of the process, as Linux reports them in `/proc`; elsewhere there are none.
+//! Process metrics from Linux's `/proc`; empty on other systems.
 
 use std::fs;
 

@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use crate::measure::Measure;
 
-/// The most operations that one patch may have.
+/// The maximum number of operations of a patch.
 pub(crate) const OPERATIONS_MAX: usize = 10_000;
-/// The most bytes that the copies of one patch may add, as JSON: the limit of kube-apiserver.
+/// The maximum size of the copies of one patch, as JSON: the limit of kube-apiserver.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// The most list items that one patch may move and values that it may measure. A patch that changes the beginning of a
-/// long list again and again takes time that grows with the product of both; this is about a second.
+/// The maximum number of list items that one patch may move and values that it may measure. A patch that repeatedly
+/// changes the beginning of a long list takes time that grows with the product of both; this is about a second.
 const STEPS_MAX: usize = 100_000_000;
 
-/// Why a patch does not apply.
+/// The reason why a patch does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct PatchError(String);
@@ -36,8 +36,8 @@ fn error<T>(text: impl Into<String>) -> Result<T> {
     Err(PatchError(text.into()))
 }
 
-/// Applies all operations in order. After an error the document is in an unspecified state, never nested deeper than a
-/// body may be.
+/// Applies all operations in order. After an error the document is in an unspecified state, but never nested deeper
+/// than a body may be.
 pub(crate) fn apply(document: &mut Value, patch: &[Value]) -> Result<()> {
     let mut budget = Budget::default();
     for operation in patch {
@@ -46,7 +46,7 @@ pub(crate) fn apply(document: &mut Value, patch: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// The part of its limits that a patch has used.
+/// The used part of the limits of a patch.
 #[derive(Default)]
 struct Budget {
     copied_bytes: usize,
@@ -76,7 +76,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Checks that a value may be put at a path.
+    /// Checks that a value may be set at a path.
     fn nest(&mut self, path: &[String], value: &Value) -> Result<()> {
         let measure = Measure::of(value);
         self.step(measure.nodes)?;
@@ -125,7 +125,7 @@ fn apply_one(document: &mut Value, operation: &Value, budget: &mut Budget) -> Re
     }
 }
 
-/// Returns the segments of a pointer, unescaped. What stands before the first `/` is dropped.
+/// Returns the segments of a pointer, unescaped. Text before the first `/` is dropped.
 fn segments(path: &str) -> Vec<String> {
     path.split('/')
         .skip(1)
@@ -133,7 +133,7 @@ fn segments(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// The container of the last segment, which must exist, and that segment.
+/// Returns the container of the last segment, which must exist, and that segment.
 fn parent<'v, 'p>(document: &'v mut Value, path: &'p [String]) -> Result<(&'v mut Value, &'p str)> {
     let Some((last, parents)) = path.split_last() else {
         return error("the whole document cannot be the target");
@@ -185,7 +185,7 @@ fn add(document: &mut Value, path: &[String], value: Value, budget: &mut Budget)
             Ok(())
         }
         Value::Array(list) => {
-            // A negative index of an insertion counts from behind the last item.
+            // A negative index of an insertion counts from after the last item.
             let position = index(last, list.len() + 1)?;
             if position > list.len() {
                 return error(format!("index out of bounds: {last}"));
@@ -237,7 +237,7 @@ fn replace(document: &mut Value, path: &[String], value: Value) -> Result<()> {
     }
 }
 
-/// The value at a path; an error if a container on the way is missing.
+/// Returns the value at a path; an error if a container on the way is missing.
 fn find<'v>(document: &'v mut Value, path: &[String]) -> Result<Option<&'v Value>> {
     if path.is_empty() {
         return Ok(Some(document));

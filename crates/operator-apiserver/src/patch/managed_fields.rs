@@ -1,4 +1,4 @@
-//! The ownership of fields: the only user of structured-merge.
+//! Field ownership: the only user of structured-merge.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Write;
 
-/// Records what a create (no `live`) or an update changed.
+/// Records the fields that a create (no `live`) or an update changed.
 pub(crate) fn update(now: &str, write: &Write, live: Option<&Value>, object: &mut Value) {
     let Some(manager) = manager(write) else {
         return;
@@ -78,7 +78,7 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Returns true if two versions of an object differ in nothing but the times of their managed fields.
+/// Returns true if two versions of an object differ only in the times of their managed fields.
 pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
     structured_merge::managed_fields::equal_but_for_times(a, b)
 }
@@ -114,7 +114,7 @@ fn make(definition: &Definition, subresource: &str) -> FieldManager {
     }
 }
 
-/// The longest name of a field manager, and of a subresource in managedFields, in bytes.
+/// The maximum length of the name of a field manager, and of a subresource in managedFields, in bytes.
 const MANAGER_LENGTH_MAX: usize = 128;
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
 
@@ -139,7 +139,7 @@ pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
     errors
 }
 
-/// Checks `metadata.managedFields`, as far as field managers leave it to validation.
+/// Checks the parts of `metadata.managedFields` that field managers do not check.
 pub(crate) fn validate(object: &Value) -> Vec<Error> {
     let path = Path::new("metadata").child("managedFields");
     let mut errors = Vec::new();
@@ -204,7 +204,7 @@ impl Converter for CustomVersions {
     }
 }
 
-/// The one built-in kind that is served in two versions of a group.
+/// The only built-in kind that is served in two versions of a group.
 #[derive(Debug)]
 struct AutoscalerVersions;
 
@@ -302,14 +302,14 @@ pub(crate) fn update_scale(now: &str, write: &Write, live: &Value, wanted: Value
     FieldManager::scale().update(Some(live), wanted, &write.manager, now)
 }
 
-/// The managers of an object as far as its Scale shows them.
+/// Returns the managers of the object in terms of its Scale.
 pub(crate) struct ScaleManagers {
     paths: ReplicasPaths,
     api_version: String,
 }
 
 impl ScaleManagers {
-    /// `replicas`: where the object keeps them.
+    /// `replicas`: the path of the replicas in the object.
     pub(crate) fn new(definition: &Definition, replicas: &[String]) -> Self {
         let path: Vec<PathElement> = replicas.iter().map(|name| PathElement::field(name)).collect();
         let api_version = definition.api_version();
@@ -324,13 +324,13 @@ impl ScaleManagers {
         Self { paths, api_version }
     }
 
-    /// Puts those who own the replicas of an object into its Scale.
+    /// Sets the managers of a Scale to the owners of the object's replicas.
     pub(crate) fn show(&self, object: &Value, scale: &mut Value) {
         let entries = scale::to_scale(entries(object), &self.paths).unwrap_or_default();
         structured_merge::managed_fields::set_entries(scale, entries);
     }
 
-    /// Takes the managers of a written Scale over into its object.
+    /// Copies the managers of a written Scale to its object.
     pub(crate) fn take_over(&self, live: &Value, scale: &Value, object: &mut Value) {
         let taken = scale::to_resource(entries(live), entries(scale), &self.paths, &self.api_version);
         if let Ok(taken) = taken {
@@ -339,10 +339,10 @@ impl ScaleManagers {
     }
 }
 
-/// Checks that the managed fields of an object can be read.
+/// Checks that the managed fields of an object can be parsed.
 ///
 /// # Errors
-/// The text that the real server has for what is wrong.
+/// Returns the API server's text for an error.
 pub(crate) fn check(object: &Value) -> Result<(), String> {
     let decoded = structured_merge::managed_fields::Managed::decode(entries(object));
     decoded.map(drop).map_err(|error| error.to_string())

@@ -22,11 +22,11 @@ const LOCAL: &str = "Local APIServices are always available";
 const CUSTOM_GROUP_PRIORITY: i64 = 1000;
 const CUSTOM_VERSION_PRIORITY: i64 = 100;
 
-/// The versions of groups that other servers answer for.
+/// The group versions that other servers answer for.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregation {
     remotes: RwLock<Arc<Remotes>>,
-    /// Held while the objects are brought up to date.
+    /// Held while the objects are updated.
     updating: Mutex<()>,
     custom: Mutex<Custom>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Aggregation {
 struct Custom {
     /// The number of resources of each.
     counts: BTreeMap<(String, String), usize>,
-    /// Those whose number has become zero, or was zero, since the objects were brought up to date.
+    /// Those whose number has become zero, or was zero, since the last update of the objects.
     changed: BTreeSet<(String, String)>,
 }
 
@@ -59,7 +59,7 @@ impl Aggregation {
         self.remotes.read().is_empty()
     }
 
-    /// Counts the definitions that are served in the place of others.
+    /// Counts the served definitions when some replace others.
     pub(crate) fn served(&self, before: &[Arc<Definition>], after: &[Arc<Definition>]) {
         let key = |definition: &Arc<Definition>| {
             let subject = &definition.subject;
@@ -117,7 +117,7 @@ pub(crate) fn concerns(registry: &Registry, definition: &Definition) -> bool {
             && (is("", "services") || is("", "endpoints") || is("discovery.k8s.io", "endpointslices")))
 }
 
-/// Brings the APIService objects, their conditions and the table of servers up to date.
+/// Updates the APIService objects, their conditions and the table of servers.
 pub(crate) fn update(registry: &Registry) {
     let Some(definition) = builtin_catalog().find(GROUP, "v1", "apiservices") else {
         return;
@@ -143,8 +143,8 @@ pub(crate) fn update(registry: &Registry) {
     *registry.aggregation.remotes.write() = Arc::new(remotes);
 }
 
-/// Creates and deletes the objects of the groups whose definitions have come or gone. Its cost does not depend on the
-/// number of definitions.
+/// Creates and deletes the objects of the groups whose definitions were added or removed. Its cost does not depend on
+/// the number of definitions.
 pub(crate) fn update_custom(registry: &Registry) {
     if registry.aggregation.custom.lock().changed.is_empty() {
         return;
@@ -210,7 +210,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
     }
 }
 
-/// Creates an object of a group that this server answers for, unless there is one.
+/// Creates an object of a group that this server answers for, unless it exists.
 fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
     let name = object::name(&service).to_owned();
     if registry.store.get(TABLE, &name).is_some() {
@@ -253,16 +253,16 @@ fn set_condition(registry: &Registry, definition: &Definition, stored: &Arc<Stor
     condition["lastTransitionTime"] = since.unwrap_or_else(|| registry.timestamp().into());
     let mut service = (*stored.value).clone();
     service["status"] = json!({"conditions": [condition]});
-    // One that changed meanwhile is looked at again after that change.
+    // An object that changed in between is processed again after that change.
     let _ = registry
         .store
         .update(&definition.table, &definition.storage, stored, service);
 }
 
-/// Why a server cannot be reached: reason and message.
+/// The reason why a server is not available: reason and message.
 type Fault = (&'static str, String);
 
-/// The server of an APIService that has one, and why it is not available.
+/// Returns the server of an APIService that has one, or the reason why it is not available.
 fn remote(registry: &Registry, service: &Value) -> Option<(Remote, Option<Fault>)> {
     let reference = at(service, &["spec", "service"]);
     if !reference.is_object() {

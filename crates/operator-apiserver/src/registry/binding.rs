@@ -31,10 +31,10 @@ pub(crate) async fn admit(registry: &Registry, write: &Write, binding: &mut Valu
     admission::validate_body(&registry.admission, write, Operation::Create, binding).await
 }
 
-/// Labels that say where a node is: its pods have them too.
+/// Topology labels of a node that its pods get as well.
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// PodTopologyLabels: the labels of the node that the pod takes over when it is bound.
+/// PodTopologyLabels: returns the node's labels that the pod gets when it is bound.
 fn add_topology(registry: &Registry, binding: &mut Value) {
     let Some(node) = registry
         .store
@@ -96,7 +96,7 @@ fn check_target(node: &str, kind: &str) -> Result<(), Status> {
     }
 }
 
-/// The pod must be the one that the binding means, where it says which.
+/// The pod must have the uid and the version of the binding, if set.
 fn check_identity(write: &Write, binding: &Value, live: &Value) -> Result<(), Status> {
     let wanted = [
         ("UID", object::uid(binding), object::uid(live)),
@@ -149,8 +149,8 @@ fn merge_meta(pod: &mut Value, field: &str, added: Option<&Value>) {
     object::set_meta(pod, field, Some(merged));
 }
 
-/// Replaces the condition of the same type in an object's status, or adds it. The time of the last transition stays
-/// while the condition's status does.
+/// Replaces the condition of the same type in an object's status, or adds it. The transition time changes only with the
+/// condition's status.
 pub(crate) fn set_condition(object: &mut Value, mut condition: Value) {
     let conditions = object::child_mut(object, "status")
         .entry("conditions")

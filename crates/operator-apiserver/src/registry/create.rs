@@ -16,10 +16,10 @@ use crate::write::Write;
 
 /// The number of attempts to generate a free name.
 const GENERATE_NAME_TRIES: usize = 8;
-/// The longest prefix of a generated name that is kept.
+/// The maximum length of the prefix of a generated name.
 const GENERATE_NAME_BASE_MAX: usize = 58;
 
-/// Fields that clients must not set.
+/// Fields that clients cannot set.
 const SERVER_FIELDS: [&str; 5] = [
     "creationTimestamp",
     "uid",
@@ -29,10 +29,10 @@ const SERVER_FIELDS: [&str; 5] = [
 ];
 
 impl Registry {
-    /// Creates a decoded and defaulted object. The answer is in the version of the request.
+    /// Creates a decoded and defaulted object. Returns it in the version of the request.
     pub(crate) async fn create(&self, write: &Write, mut object: Value) -> Result<Arc<Value>, Status> {
         if write.definition.is("", "limitranges") && object::name(&object).is_empty() {
-            // The one kind that needs no name.
+            // The only kind that needs no name.
             object::set_meta(&mut object, "name", Some(self.random.uuid().into()));
         }
         let draws = object::name(&object).is_empty()
@@ -97,7 +97,7 @@ impl Registry {
         Ok(definition.serve(&created))
     }
 
-    /// Returns a PUT or an apply that creates was allowed as what it is; it needs to be allowed as a create too.
+    /// A PUT or an apply that creates is authorized as itself; it must also be allowed as a create.
     fn check_upsert(&self, write: &Write) -> Result<(), Status> {
         if write.name.is_empty() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Registry {
         self.authorizer.check(&asked)
     }
 
-    /// Stores a new object, and charges the quotas that count it; the answer is as it is stored.
+    /// Stores a new object, and charges its quotas; returns the stored form.
     fn insert(
         &self,
         write: &Write,
@@ -141,7 +141,7 @@ impl Registry {
                 };
             }
             let _reserved = service_address::reserve(self, write, &stored, None)?;
-            // Only a write that charges quotas can be superseded by another one that does.
+            // Only a write that charges quotas can conflict with another one that does.
             let value = if charges.is_empty() {
                 std::mem::take(&mut stored)
             } else {
@@ -184,7 +184,7 @@ impl Registry {
     }
 }
 
-/// Warns that owner references with these uids were repeated.
+/// Warns about repeated owner references with these uids.
 pub(super) fn warn_about_owners(write: &Write, uids: &[String]) {
     if !uids.is_empty() {
         write.warnings.add(format!(
@@ -196,7 +196,7 @@ pub(super) fn warn_about_owners(write: &Write, uids: &[String]) {
 
 const DUPLICATE_OWNERS: &str = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
 
-/// A namespace in the body must be the one of the request.
+/// A namespace in the body must be that of the request.
 pub(crate) fn check_namespace(write: &Write, object: &Value) -> Result<(), Status> {
     let given = object::namespace(object);
     if given.is_empty() || given == write.namespace {
@@ -207,7 +207,7 @@ pub(crate) fn check_namespace(write: &Write, object: &Value) -> Result<(), Statu
     ))
 }
 
-/// The namespace of the object is the one of the request.
+/// Sets the namespace of the object to that of the request.
 pub(crate) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), Status> {
     let given = object::namespace(object);
     if !write.definition.namespaced {
@@ -223,7 +223,7 @@ pub(crate) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), St
     Ok(())
 }
 
-/// A new object has no revision. A version that is not a number is ignored, as kube-apiserver does.
+/// A new object has no revision. A version that is not a number is ignored, as in kube-apiserver.
 fn check_revision(object: &Value) -> Result<(), Status> {
     match object::resource_version(object).parse::<u64>() {
         Ok(1..) => Err(status::plain(

@@ -44,9 +44,9 @@ impl DeleteOptions {
         }
     }
 
-    /// The object must be the one that the preconditions name.
+    /// Checks the preconditions.
     pub(crate) fn check(&self, write: &Write, live: &Value) -> Result<(), Status> {
-        // These conflicts name the kind where others name the resource.
+        // These conflicts contain the kind where others contain the resource.
         let mut subject = write.definition.stored_subject().clone();
         subject.resource.clone_from(&subject.kind);
         let subject = &subject;
@@ -81,9 +81,9 @@ impl DeleteOptions {
 /// The result of a delete.
 #[derive(Debug)]
 pub(crate) struct Deleted {
-    /// The object as it was left, or its last state.
+    /// The terminating object, or its last state.
     pub(crate) object: Arc<Value>,
-    /// True if it is gone; otherwise it is terminating.
+    /// True if it is removed; otherwise it is terminating.
     pub(crate) gone: bool,
 }
 
@@ -96,7 +96,7 @@ impl Registry {
         Ok(deleted)
     }
 
-    /// Deletes; what is left is as it is stored.
+    /// Deletes an object; returns it in its stored form.
     async fn delete_stored(&self, write: &Write, options: &DeleteOptions) -> Result<Deleted, Status> {
         loop {
             let live = self.load(write)?;
@@ -144,7 +144,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// Returns the object that a delete answers with: a pod is marked even if it is removed at once.
+    /// Returns the object for the answer: a pod is marked even if it is removed at once.
     fn last_words(&self, definition: &Definition, last: &Arc<Value>) -> Arc<Value> {
         if !definition.is("", "pods") {
             return last.clone();
@@ -174,9 +174,9 @@ fn deleted(plan: Plan, live: &Arc<Value>) -> Deleted {
 
 /// The effect of a delete on an object.
 enum Plan {
-    /// It is terminating already, and nothing changes.
+    /// The object is terminating already, and nothing changes.
     Keep,
-    /// It gets or keeps its deletion timestamp, as given.
+    /// The object gets or keeps its deletion timestamp.
     Mark(Value),
     Remove,
 }
@@ -184,7 +184,7 @@ enum Plan {
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
     let mut object = live.clone();
     let again = object::is_terminating(live);
-    // Only the deletion of a pod, which takes time, cannot be repeated with other options.
+    // Only the graceful deletion of a pod cannot be repeated with other options.
     if !again || !definition.is("", "pods") {
         set_policy_finalizers(&mut object, definition, options);
     }
@@ -218,7 +218,7 @@ fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace:
     let seconds = clock::unix_seconds(registry.clock.now()) + grace;
     let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     object::set_meta(object, "deletionTimestamp", Some(time.to_string().into()));
-    // Namespaces and CRDs are marked by storages of their own, which know no grace.
+    // Namespaces and CRDs have their own storage, which does not support grace periods.
     let namespace = definition.is("", "namespaces");
     let definition_of_kind = crd::is_definition_table(definition);
     if !namespace && !definition_of_kind {
@@ -233,7 +233,7 @@ fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace:
     }
 }
 
-/// Seconds until a pod may be removed; other kinds are removed at once.
+/// Returns the grace period of a pod in seconds; other kinds are removed at once.
 fn grace(definition: &Definition, live: &Value, options: &DeleteOptions) -> i64 {
     if !definition.is("", "pods") {
         return 0;
@@ -258,14 +258,15 @@ pub(super) fn has_spec_finalizers(object: &Value) -> bool {
             .is_some_and(|list| !list.is_empty())
 }
 
-/// Turns the propagation policy into finalizers: the request's wish, else what the object has, else the type's way.
+/// Converts the propagation policy to finalizers: the one of the request, else that of the object, else the default of
+/// the kind.
 fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &DeleteOptions) {
     let present: Vec<String> = object::finalizers(object)
         .into_iter()
         .map(str::to_owned)
         .collect();
     let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
-    // Nothing depends on an event.
+    // Events have no dependents.
     let no_dependents = definition.subject.resource == "events";
     let (orphan, foreground) = match options.propagation_policy.as_deref() {
         _ if no_dependents => (false, false),

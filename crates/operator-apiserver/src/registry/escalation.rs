@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold: the check of roles and bindings before they are written.
+//! Privilege escalation: rejects roles and bindings that grant more than the writer's own permissions.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
 
-/// Checks a role or a binding that is about to be created, or changed from `old`. Other objects pass.
+/// Checks a role or a binding before it is created, or changed from `old`. Other objects are accepted.
 ///
 /// # Errors
-/// Returns an error if the writer does not hold what the object grants and may neither `escalate` the role nor `bind`
+/// Returns an error if the writer does not hold the granted permissions and may neither `escalate` the role nor `bind`
 /// it.
 pub(crate) fn check(
     registry: &Registry,
@@ -40,7 +40,7 @@ pub(crate) fn check(
     }
 }
 
-/// Returns true if a change is one that lets garbage collection finish: owners and finalizers only.
+/// Returns true if a change only lets garbage collection finish: owners and finalizers.
 fn only_releases(object: &Value, old: &Value) -> bool {
     let mut object = object.clone();
     for field in ["ownerReferences", "finalizers", "managedFields"] {
@@ -49,7 +49,7 @@ fn only_releases(object: &Value, old: &Value) -> bool {
     without_empty(object) == without_empty(old.clone())
 }
 
-/// Returns an object without what Go takes for equal to nothing.
+/// Returns an object without the values that Go treats as empty.
 fn without_empty(mut object: Value) -> Value {
     fn prune(value: &mut Value) {
         match value {
@@ -136,7 +136,7 @@ fn about<'a>(user: &'a User, verb: &'a str, resource: &'a str) -> Attributes<'a>
     }
 }
 
-/// Returns the real server reads the role by the path of the request, and so names the wrong resource.
+/// The API server reads the role by the path of the request, and so its error has the wrong resource.
 fn unresolved(write: &Write, error: &Unresolved) -> Status {
     match error {
         Unresolved::Missing { name, .. } => status::not_found(&write.definition.subject, name),

@@ -1,7 +1,7 @@
-//! The controllers of a CRD: accept its names, establish it, serve it, and remove it.
+//! The controllers of CRDs: accept names, establish, serve, and finalize.
 //!
-//! The real server runs these as controllers and is late by seconds; here they run inside the commit that caused
-//! them, so that a CRD is served before its creation is answered.
+//! The API server runs them as controllers, with a delay of seconds; here they run inside the commit, so that a CRD is
+//! served before its creation is answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::resource::{Definition, builtin_catalog};
 use crate::store::Stored;
 use crate::write::{Warnings, Write};
 
-/// The result of the last round, by the name of the CRD. A round looks only at what has changed since, so that its cost
+/// The state of the last round, by the name of the CRD. A round processes only changes since then, so that its cost
 /// does not depend on the number of CRDs.
 #[derive(Debug, Default)]
 pub(crate) struct Established {
     served: BTreeMap<Arc<str>, Served>,
-    /// The revision of the store that the last round saw.
+    /// The revision of the store at the last round.
     revision: u64,
     taken: Taken,
-    /// The CRDs whose names others have, by group.
+    /// The CRDs whose names conflict with others, by group.
     waiting: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// The groups in which names have become free.
     freed: BTreeSet<String>,
 }
 
-/// One CRD as it was last seen, and what is served of it.
+/// One CRD in its last processed state, and its served resources.
 #[derive(Debug)]
 struct Served {
     crd: Arc<Stored>,
@@ -43,20 +43,20 @@ struct Served {
     group: String,
     names_accepted: bool,
     definitions: Vec<Arc<Definition>>,
-    /// Cancelled when another definition takes the place of these.
+    /// Cancelled when other definitions replace these.
     retired: CancellationToken,
 }
 
-/// Brings conditions and the catalogue up to date with the stored CRDs.
+/// Updates conditions and the catalog after a change of the stored CRDs.
 pub(crate) fn establish(registry: &Registry) {
     let mut established = registry.establishing.lock();
     while established.round(registry) {}
 }
 
-/// Completes the deletion of a CRD after one of its instances was written: a terminating CRD without instances is
-/// deleted too, and its names are free.
+/// Completes the deletion of a CRD after a write to one of its instances: a terminating CRD without instances is
+/// deleted, and its names become free.
 ///
-/// The round that saw the deletion of the CRD deleted the other instances. Only this one may have been created or
+/// The round that processed the deletion of the CRD deleted the other instances. Only this one may have been created or
 /// changed at the same time, so the work does not depend on their number.
 pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition, key: &str) {
     let table = &definition.table;
@@ -79,11 +79,11 @@ pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition, key
 // === impl Established ===
 
 impl Established {
-    /// Accepts names and serves what is accepted. Reports whether names were given up, which others may get.
+    /// Accepts names and serves the resources. Returns true if names became free, which others may get.
     fn round(&mut self, registry: &Registry) -> bool {
         let changed = self.changed(registry);
         let current = |key: &Arc<str>| registry.store.get(TABLE, key);
-        // Names that were given up are free before others ask for them.
+        // Names become free before others request them.
         self.publish(registry, &changed);
         for key in &changed {
             if let Some(stored) = current(key) {
@@ -104,8 +104,8 @@ impl Established {
         !self.freed.is_empty()
     }
 
-    /// Returns the names of the CRDs that were written since the last round, and of those that wait for names which
-    /// others may have given up.
+    /// Returns the names of the CRDs that were written since the last round, and of those that wait for names that may
+    /// have become free.
     fn changed(&mut self, registry: &Registry) -> Vec<Arc<str>> {
         let revision = registry.store.revision();
         let mut changed: BTreeSet<Arc<str>> = match registry.store.events(TABLE, self.revision, usize::MAX) {
@@ -123,7 +123,7 @@ impl Established {
         changed.into_iter().collect()
     }
 
-    /// Serves what some stored CRDs define, and ends the watches of what is served no more.
+    /// Serves the resources of some stored CRDs, and ends the watches of removed ones.
     fn publish(&mut self, registry: &Registry, keys: &[Arc<str>]) {
         let mut changed = Vec::new();
         let mut retired = Vec::new();
@@ -209,7 +209,7 @@ impl Served {
         }
     }
 
-    /// Returns true if a later version of the CRD defines the same: the real server keeps its storage then.
+    /// Returns true if a later version of the CRD defines the same resource: the API server then keeps its storage.
     fn says_the_same(&self, crd: &Stored) -> bool {
         let (old, new) = (&*self.crd.value, &*crd.value);
         let accepted = |crd: &Value| crd.pointer("/status/acceptedNames").cloned();
@@ -258,7 +258,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
     };
     let mut value = value;
     managed_fields::update(&registry.timestamp(), &write, Some(&stored.value), &mut value);
-    // A write that came between started its own round, which sees what this one did not.
+    // A concurrent write started its own round, which processes the rest.
     let result = registry
         .store
         .update(&definition.table, &definition.storage, stored, value);
@@ -267,7 +267,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
     }
 }
 
-/// The names that a CRD has got.
+/// The accepted names of a CRD.
 fn accepted_names(crd: &Value) -> Names {
     Names::read(crd.pointer("/status/acceptedNames").unwrap_or(&Value::Null))
 }
@@ -350,7 +350,7 @@ fn clean_up(registry: &Registry, stored: &Stored) {
     }
 }
 
-/// Instances with finalizers hold a CRD up.
+/// Instances with finalizers delay the deletion of a CRD.
 fn say_in_progress(registry: &Registry, stored: &Stored) {
     let mut value = (*stored.value).clone();
     set_condition(

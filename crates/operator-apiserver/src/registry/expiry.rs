@@ -1,6 +1,6 @@
-//! Events are deleted some time after their last write: `--event-ttl` of kube-apiserver.
+//! Expires events some time after their last write: `--event-ttl` of kube-apiserver.
 //!
-//! Without a background task: each request for events first deletes expired ones.
+//! There is no background task: each request for events first deletes expired ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::resource::Definition;
 use crate::store::TableId;
 use apimachinery::gvk::Gvr;
 
-/// The time that events are kept by default.
+/// The default time to live of events.
 pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
-/// The limit of events that one request deletes; the next one goes on.
+/// The maximum number of events that one request deletes; the next one continues.
 const EXPIRED_MAX: usize = 10_000;
 
 /// The table of events; both groups of events share it.
@@ -64,14 +64,14 @@ pub(crate) fn is_expiring(definition: &Definition) -> bool {
     &*definition.table == TABLE && !definition.is_custom()
 }
 
-/// Starts the time of the events that were stored before the server started.
+/// Starts the time to live of the stored events when the server starts.
 pub(crate) fn begin(registry: &Registry) {
     for event in registry.store.list(TABLE, "").objects {
         written(registry, &event.key);
     }
 }
 
-/// Starts the time of an event anew after it was written, or forgets one that was deleted.
+/// Restarts the time to live of an event after a write, or removes it after a deletion.
 pub(crate) fn written(registry: &Registry, key: &str) {
     let expiry = &registry.expiry;
     let end = registry.clock.now().checked_add(expiry.ttl);
@@ -83,7 +83,7 @@ pub(crate) fn written(registry: &Registry, key: &str) {
     }
 }
 
-/// Deletes the events whose time is over. Finalizers do not keep them, as they do not in kube-apiserver.
+/// Deletes expired events. Finalizers do not keep them, as in kube-apiserver.
 pub(crate) fn expire(registry: &Registry) {
     let now = registry.clock.now();
     let expired: Vec<Arc<str>> = {
@@ -100,7 +100,7 @@ pub(crate) fn expire(registry: &Registry) {
         if let Some(event) = registry.store.get(TABLE, &key)
             && let Err(error) = registry.store.delete(&table, &storage, &event)
         {
-            // Written again at the same time, so its time begins anew; or the disk is full.
+            // The event was written again at the same time, so its time to live restarts; or the disk is full.
             tracing::debug!(%key, ?error, "expired event not deleted");
             return;
         }

@@ -28,7 +28,7 @@ pub(crate) enum RevisionMatch {
 pub(crate) struct ListOptions {
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
-    /// `None` is the most recent.
+    /// `None` is the most recent revision.
     pub(crate) revision: Option<u64>,
     pub(crate) revision_match: RevisionMatch,
     /// 0 means no limit.
@@ -115,7 +115,7 @@ impl Registry {
         })
     }
 
-    /// The revision that a list has to show; `None` for the present.
+    /// Returns the revision of a list; `None` for the current one.
     fn past_revision(&self, options: &ListOptions, start: Option<&Token>) -> Result<Option<u64>, Status> {
         if let Some(token) = start {
             if options.revision.is_some_and(|revision| revision != 0) {
@@ -123,7 +123,7 @@ impl Registry {
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            // A token below zero goes on from the present.
+            // A negative token continues from the current revision.
             let past = u64::try_from(token.revision).ok();
             let current = self.store.revision();
             return match past {
@@ -143,7 +143,7 @@ impl Registry {
         Ok(exact.then_some(revision))
     }
 
-    /// Returns the answer to a token beyond the horizon; it offers a token that goes on from the present.
+    /// Returns the error of an expired token; it contains a token that continues from the current revision.
     fn expired_token(&self, token: &Token) -> Status {
         let mut expired = status::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
@@ -158,14 +158,14 @@ impl Registry {
     }
 }
 
-/// The version of what a token says.
+/// The version of the token's content.
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
-/// Tokens are base64 without padding; bits that are too many do not matter.
+/// Tokens are base64 without padding; surplus bits are ignored.
 const TOKENS: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// Returns the position at which a token stops being base64: the first invalid byte, or the start of the last four bytes.
+/// Returns the position of the base64 error: the first invalid byte, or the start of the last four bytes.
 fn corrupt_at(text: &str) -> usize {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let foreign = text.bytes().position(|byte| !is_known(byte));
@@ -182,9 +182,9 @@ fn is_clean(key: &str) -> bool {
 #[derive(Debug)]
 struct Token {
     revision: i64,
-    /// The first key that may appear.
+    /// The first key of the page.
     start: String,
-    /// The same below the prefix of the list: what the token says.
+    /// The same relative to the prefix of the list, as in the token.
     relative: String,
 }
 

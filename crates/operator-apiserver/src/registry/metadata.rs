@@ -1,4 +1,4 @@
-//! The rules of `metadata` that hold for every kind.
+//! The common rules of `metadata` of all kinds.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -173,7 +173,7 @@ fn validate_annotations(object: &Value, path: &Path) -> Vec<Error> {
     errors
 }
 
-/// The number of errors about further controllers of one object.
+/// The maximum number of errors about additional controllers of one object.
 const CONTROLLER_ERRORS_MAX: usize = 10;
 
 fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
@@ -240,7 +240,7 @@ fn has_no_version(api_version: &str) -> bool {
     version.is_empty() || version.contains('/')
 }
 
-/// An owner reference as its Go struct is written: the fields in the order of their declaration.
+/// Formats an owner reference as its Go struct: the fields in the order of their declaration.
 fn owner_text(owner: &Value) -> String {
     let fields = [
         "apiVersion",
@@ -266,7 +266,7 @@ fn invalid_text(field: Path, value: String, detail: String) -> Error {
     }
 }
 
-/// Checks that finalizers without a prefix are standard ones, as most built-in kinds demand.
+/// Checks that finalizers without a prefix are standard ones, as most built-in kinds require.
 fn validate_standard_finalizers(object: &Value) -> Vec<Error> {
     let path = Path::new("metadata").child("finalizers");
     object::finalizers(object)
@@ -304,7 +304,7 @@ fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
 
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
-/// Drops exact repetitions of owner references; returns the uids of those that were dropped.
+/// Drops duplicate owner references; returns their uids.
 pub(crate) fn dedupe_owners(object: &mut Value) -> Vec<String> {
     let Some(owners) = object
         .get_mut("metadata")

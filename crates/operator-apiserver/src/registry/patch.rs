@@ -25,7 +25,7 @@ pub(crate) enum Patch {
     Apply { config: Value, force: bool },
 }
 
-/// A patch, and how its target is to be checked.
+/// A patch, and the checks of its target.
 #[derive(Clone, Debug)]
 pub(crate) struct Patching {
     pub(crate) patch: Patch,
@@ -89,7 +89,7 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
         Patch::Strategic(patch) => object = strategic(write, live, patch)?,
         Patch::Apply { .. } => {}
     }
-    // The text is for errors alone, which are rare.
+    // The text is only needed for errors, which are rare.
     let shown = {
         let patched = object.clone();
         move || shown(write, live, &patched, &patching.patch)
@@ -148,7 +148,7 @@ fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status
 /// Separates the kind from the reason in a decoding error.
 const CANNOT: &str = " cannot be handled as a ";
 
-/// Reports what the text of an applied configuration has twice, once the configuration is merged.
+/// Reports the duplicate fields of an applied configuration, after the configuration is merged.
 fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
     let faults = &patching.faults;
     match patching.validation {
@@ -167,7 +167,7 @@ fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
 }
 
 /// Checks that the resourceVersion of a patched object is a number. Unlike in a PUT, its uid is not a precondition:
-/// validation rejects another one.
+/// validation rejects a changed one.
 fn check_identity(object: &Value) -> Result<(), Status> {
     let version = object::resource_version(object);
     if version.parse::<u64>().is_err() && !version.is_empty() {
@@ -179,7 +179,7 @@ fn check_identity(object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Checks the name of an applied object and brings it into normal form.
+/// Checks the name of an applied object, and normalizes the object.
 fn finish_applied(write: &Write, config: &Value, mut object: Value) -> Result<Value, Status> {
     let Source::Custom(version) = &write.definition.source else {
         let finished = finish(write, object, StrictFaults::default(), FieldValidation::Ignore);
@@ -197,7 +197,7 @@ fn finish_applied(write: &Write, config: &Value, mut object: Value) -> Result<Va
     Ok(object)
 }
 
-/// Checks the name of a patched object and brings it into normal form.
+/// Checks the name of a patched object, and normalizes the object.
 fn finish(
     write: &Write,
     mut object: Value,

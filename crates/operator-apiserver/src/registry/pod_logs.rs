@@ -8,14 +8,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The number of bytes that are kept of one container; older lines are dropped.
+/// The maximum size of the log of one container in bytes; older lines are dropped.
 const BYTES_MAX: usize = 10 << 20;
 
 /// The logs of all containers, by the UID of the pod and the name of the container.
 #[derive(Debug, Default)]
 pub(crate) struct PodLogs(Mutex<BTreeMap<(String, String), Runs>>);
 
-/// The log of the current run of a container, and that of the run before.
+/// The log of the current run of a container, and that of the previous run.
 #[derive(Debug)]
 struct Runs {
     current: Arc<PodLog>,

@@ -1,7 +1,7 @@
 //! Fields of a Service that the server assigns: cluster addresses, address families, node ports.
 //!
-//! There are no reservations to leak: what is in use is read from the stored services, and a counter that only goes
-//! forward keeps two creations at the same time from drawing the same address. Addresses that clients choose are
+//! There are no reservations that could leak: the numbers in use are read from the stored services, and a counter that
+//! only moves forward keeps two concurrent creations from choosing the same address. Addresses that clients choose are
 //! checked again when the service is committed.
 
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ pub(crate) struct Cursor {
     commit: Mutex<()>,
 }
 
-/// Gives a new or changed service what its type needs and it has not. `old` is the stored one. This comes before the
-/// rest of the service is checked. A dry run gets numbers that are not in use by anybody.
+/// Allocates the missing addresses and ports of a new or changed service. `old` is the stored one. This happens before
+/// the rest of the service is validated. A dry run gets free numbers without reserving them.
 pub(super) fn allocate(
     registry: &Registry,
     service: &mut Value,
@@ -95,8 +95,8 @@ pub(super) fn allocate(
     errors
 }
 
-/// Keeps other services from being committed while it lives, and makes sure that what a service uses is not used by
-/// another one that was committed since [`allocate`].
+/// Prevents the commit of other services while it lives, and checks that no service that was committed since
+/// [`allocate`] uses the same numbers.
 ///
 /// # Errors
 /// Returns an error if an address or a port is taken.
@@ -210,8 +210,8 @@ fn path() -> Path {
     Path::new("spec")
 }
 
-/// The cluster has addresses of one family. A service without addresses and selector says so of both families, since
-/// its endpoints are its owner's business.
+/// The cluster has addresses of one family. A service without addresses and selector declares both families, because
+/// its owner manages the endpoints.
 fn set_families(spec: &mut Map<String, Value>) -> Vec<Error> {
     let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
     let has_selector = spec
@@ -314,7 +314,7 @@ fn set_cluster_address(
     }
 }
 
-/// Returns an error if an address that a client chose is not available. Invalid addresses are left to validation.
+/// Returns an error if an address that a client chose is not available. Validation rejects invalid addresses.
 fn refuse_address(drawing: &Drawing<'_>, given: &str, others: &Others) -> Option<Error> {
     let Ok(address) = given.parse::<IpAddr>() else {
         return None;
@@ -342,7 +342,7 @@ fn refuse_address(drawing: &Drawing<'_>, given: &str, others: &Others) -> Option
     Some(Error::invalid(path().child("clusterIPs"), json!([given]), detail))
 }
 
-/// Draws what a service did not choose.
+/// Allocates the numbers that a service did not choose.
 struct Drawing<'a> {
     registry: &'a Registry,
     dry_run: bool,

@@ -1,10 +1,10 @@
-//! The range that cluster addresses of services are drawn from. Plain arithmetic: knows no service.
+//! The range of the cluster addresses of services, as plain arithmetic.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-/// A range of IPv4 addresses for services, written like `10.0.0.0/24`. The first one is that of `kubernetes`.
+/// A range of IPv4 addresses for services, such as `10.0.0.0/24`. The first one is that of `kubernetes`.
 ///
 /// ```
 /// # use operator_apiserver::ServiceNetwork;
@@ -18,11 +18,11 @@ pub struct ServiceNetwork {
     prefix: u32,
 }
 
-/// Why a text is not a range for services.
+/// The reason why a text is not a valid range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// No range of IPv4 addresses.
+    /// Not a range of IPv4 addresses.
     #[error("it is not a range of IPv4 addresses like 10.0.0.0/24")]
     Form,
     /// Too few addresses.

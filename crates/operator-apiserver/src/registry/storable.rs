@@ -1,4 +1,4 @@
-//! Which objects can be stored: those that etcd takes, and that can be read again.
+//! Size limits of stored objects: those of etcd, and of the parsers.
 
 use apimachinery::json::DEPTH_MAX;
 use apimachinery::object;
@@ -8,17 +8,17 @@ use super::Write;
 use crate::measure::Measure;
 use crate::status::{self, Status};
 
-/// The longest request that etcd takes (`--max-request-bytes`), without what its log adds to it.
+/// The maximum length of a request to etcd (`--max-request-bytes`), without the overhead of its log.
 const REQUEST_BYTES_MAX: usize = 1_572_864 - 14;
-/// The longest message that the real server's etcd client sends.
+/// The maximum length of a message of the API server's etcd client.
 const MESSAGE_BYTES_MAX: usize = 2 << 20;
-/// The bytes of a request to etcd without the key, which it contains twice, and the object.
+/// The bytes of a request to etcd besides the key, which it contains twice, and the object.
 const ENVELOPE_BYTES: usize = 25;
-/// The longest JSON text of an object of a built-in kind.
+/// The maximum length of the JSON text of an object of a built-in kind.
 const BUILTIN_JSON_MAX: usize = 8 << 20;
 
-/// Refuses an object that is too large or nested too deeply to be stored. Like the real server, it gives up the
-/// managed fields of such an object first, unless the write is an apply.
+/// Rejects an object that is too large or nested too deeply. Like the API server, it first drops the managed fields of
+/// such an object, unless the write is an apply.
 pub(super) fn check(write: &Write, key: &str, stored: &mut Value) -> Result<(), Status> {
     let Err(refused) = fits(write, key, stored) else {
         return Ok(());
@@ -42,7 +42,7 @@ fn fits(write: &Write, key: &str, stored: &Value) -> Result<(), Status> {
         "" => 0,
         version => "\"resourceVersion\":\"\",".len() + version.len(),
     };
-    // The real server stores custom resources as JSON, and built-in kinds in a form without field names and escapes.
+    // The API server stores custom resources as JSON, and built-in kinds in a format without field names and escapes.
     let length = if definition.is_custom() {
         (measure.json + "\n".len()).saturating_sub(version)
     } else if measure.json > BUILTIN_JSON_MAX {

@@ -15,7 +15,7 @@ use crate::status::{self, Status};
 use crate::store::{JointUpdate, Rejected, Stored};
 use crate::write::Write;
 
-/// The change of a request: makes the new object from the live one (both in the version of the request).
+/// The change of a request: computes the new object from the live one (both in the version of the request).
 pub(crate) trait Change: Send + Sync {
     /// Returns the new object, before defaults of the registry.
     fn apply(&self, live: &Value) -> Result<Value, Status>;
@@ -33,13 +33,13 @@ where
 /// The maximum number of optimistic-lock retries before a conflict is returned to the client.
 const CHANGE_TRIES: usize = 100;
 
-/// The maximum number of runs of a field manager that lacked a conversion to another version. Each run makes at least
+/// The maximum number of runs of a field manager that lacked a conversion to another version. Each run adds at least
 /// one conversion, and an object needs a few for each version of its kind.
 const CONVERSION_ROUNDS_MAX: usize = 256;
 
 impl Registry {
-    /// Changes an object. If another write comes between, the change is made again on the newer version, unless the
-    /// new object names a resourceVersion.
+    /// Changes an object. After a concurrent write, the change is repeated on the newer version, unless the new object
+    /// has a resourceVersion.
     pub(crate) async fn update(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
         for _ in 0..CHANGE_TRIES {
             let live = self.load(write)?;
@@ -50,8 +50,8 @@ impl Registry {
         Err(status::modified(&write.definition.subject, &write.name))
     }
 
-    /// Changes what is stored without admission, validation or field managers: for what the server itself does to an
-    /// object on the way of another request.
+    /// Changes a stored object without admission, validation or field managers: for changes that the server itself
+    /// makes during another request.
     pub(crate) fn rewrite(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
         for _ in 0..CHANGE_TRIES {
             let live = self.load(write)?;
@@ -121,7 +121,7 @@ impl Registry {
         Ok(Some(definition.serve(&updated)))
     }
 
-    /// Applies a change, again after each conversion that it lacked.
+    /// Applies a change, and repeats it after each missing conversion.
     async fn changed(&self, write: &Write, change: &dyn Change, live: &Value) -> Result<Value, Status> {
         write.conversions.clear();
         for _ in 0..CONVERSION_ROUNDS_MAX {
@@ -133,7 +133,7 @@ impl Registry {
         change.apply(live)
     }
 
-    /// Updates the managed fields after a write other than an apply, again after each missing conversion.
+    /// Updates the managed fields after a write other than an apply, and repeats it after each missing conversion.
     pub(super) async fn track(&self, write: &Write, live: Option<&Value>, object: &mut Value) {
         let now = self.timestamp();
         if conversion::has_webhook(&write.definition) {
@@ -149,8 +149,8 @@ impl Registry {
         managed_fields::update(&now, write, live, object);
     }
 
-    /// Stores a changed object, or removes one that nothing holds back any more; the answer is as it is stored, and
-    /// `None` if the live object, or a quota that it is charged to, has changed meanwhile.
+    /// Stores a changed object, or removes one without finalizers; returns the stored form, or `None` if the live
+    /// object, or a quota that it is charged to, has changed.
     fn replace(
         &self,
         write: &Write,
@@ -168,7 +168,7 @@ impl Registry {
         }
         let _reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
         let result = if removes {
-            // The watchers see the object as it was stored last, the client sees what it sent.
+            // Watchers get the last stored form of the object, the client gets the object it sent.
             self.store
                 .delete(&definition.table, &definition.storage, live)
                 .map(|_| Arc::new(stored))
@@ -188,11 +188,11 @@ impl Registry {
         }
     }
 
-    /// The resourceVersion and the uid that a client names must be the live ones.
+    /// The resourceVersion and the uid of the request must be the live ones.
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let subject = &write.definition.subject;
         let uid = object::uid(object);
-        // Validation refuses a patch of the uid.
+        // Validation rejects a patch of the uid.
         if write.replaces && !uid.is_empty() && uid != object::uid(old) {
             return Err(write.precondition_failed("UID", uid, object::uid(old)));
         }
@@ -249,13 +249,13 @@ fn must_be_specified(write: &Write) -> Status {
         0.into(),
         "must be specified for an update",
     );
-    // The real server names the resource here where other errors name the kind.
+    // The API server uses the resource here where other errors use the kind.
     let mut subject = write.definition.subject.clone();
     subject.kind.clone_from(&subject.resource);
     status::invalid(&subject, &write.name, &[error])
 }
 
-/// Restores fields that no request may change.
+/// Restores immutable fields.
 fn restore_server_fields(object: &mut Value, old: &Value) {
     if object::uid(object).is_empty() {
         object::copy_meta(object, old, "uid");
@@ -263,7 +263,7 @@ fn restore_server_fields(object: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "selfLink"] {
         object::copy_meta(object, old, field);
     }
-    // Nobody takes a deletion back; validation refuses to begin one.
+    // A deletion cannot be undone; validation rejects a new one.
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         if object::meta(old, field).is_some() {
             object::copy_meta(object, old, field);

@@ -18,7 +18,7 @@ use crate::resource::Definition;
 /// The table of CustomResourceDefinitions.
 pub(crate) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// Returns true if writes to this resource change what is served.
+/// Returns true if writes to this resource change the served resources.
 pub(crate) fn is_definition_table(definition: &Definition) -> bool {
     definition.is("apiextensions.k8s.io", "customresourcedefinitions")
 }

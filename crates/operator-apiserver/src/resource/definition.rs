@@ -1,4 +1,4 @@
-//! Definitions of served resources, and their catalogue.
+//! Definitions of served resources, and their catalog.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -19,9 +19,9 @@ use builtin_kinds::Strategy;
 pub(crate) struct Definition {
     pub(crate) subject: NamedResource,
     pub(crate) version: String,
-    /// The table that keeps its objects, whatever the version.
+    /// The table of its objects, independent of the version.
     pub(crate) table: TableId,
-    /// Group, version and plural under which its events are known.
+    /// The group, version and plural of its events.
     pub(crate) storage: Arc<Gvr>,
     pub(crate) singular: String,
     pub(crate) list_kind: String,
@@ -72,8 +72,8 @@ impl Definition {
         }
     }
 
-    /// Returns the kind as errors of its storage name it: both groups of events have the storage of the core group.
-    /// Errors that name the resource and not the kind have the group of the request.
+    /// Returns the kind in errors of its storage: both groups of events have the storage of the core group. Errors with
+    /// the resource instead of the kind have the group of the request.
     pub(crate) fn stored_subject(&self) -> &NamedResource {
         static CORE_EVENTS: LazyLock<NamedResource> = LazyLock::new(|| NamedResource {
             group: String::new(),
@@ -87,7 +87,7 @@ impl Definition {
         }
     }
 
-    /// Returns the folder of its objects in the storage of a real server, which error texts name.
+    /// Returns the directory of its objects in the API server's storage, which some errors contain.
     pub(crate) fn storage_folder(&self) -> String {
         let NamedResource { group, resource, .. } = &self.subject;
         match (group.as_str(), resource.as_str()) {
@@ -120,7 +120,7 @@ impl Definition {
         }
     }
 
-    /// Waits until the resource is not served in this form any more: its CRD changed, or is gone.
+    /// Waits until the resource is not served in this form any more: its CRD has changed or was deleted.
     pub(crate) async fn retired(&self) {
         match &self.source {
             Source::Custom(version) => version.retired.cancelled().await,
@@ -253,7 +253,7 @@ fn builtin_definition(
     }
 }
 
-/// The bodies of `serviceaccounts/token`, as far as they are read and tracked like objects.
+/// The bodies of `serviceaccounts/token`, which are decoded and tracked like objects.
 pub(crate) fn token_requests() -> &'static Arc<Definition> {
     static DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| {
         const GVK: &Gvk = &Gvk {

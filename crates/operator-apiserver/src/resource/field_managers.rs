@@ -1,23 +1,23 @@
-//! The field managers of a resource, which track who set which field.
+//! The field managers of a resource, which track the owners of fields.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use structured_merge::FieldManager;
 
-/// The field managers of a definition: one for the resource, one for each subresource, made when first needed.
+/// The field managers of a definition: one for the resource and each subresource, created on first use.
 #[derive(Debug, Default)]
 pub(crate) struct FieldManagers(HashMap<String, OnceLock<FieldManager>>);
 
 impl FieldManagers {
-    /// Room for the managers of a resource with these subresources.
+    /// Returns empty slots for the managers of a resource with these subresources.
     pub(crate) fn new<'a>(subresources: impl Iterator<Item = &'a str>) -> Self {
         let names = std::iter::once("").chain(subresources);
         Self(names.map(|name| (name.to_owned(), OnceLock::new())).collect())
     }
 
-    /// Returns the manager of a subresource, or of the resource itself for the empty name; `make` makes it the first
-    /// time.
+    /// Returns the manager of a subresource, or of the resource itself for the empty name; `make` creates it on the
+    /// first call.
     pub(crate) fn get(
         &self,
         subresource: &str,

@@ -14,7 +14,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// The resource that is served at a path.
+    /// Returns the resource at a path.
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Definition>> {
         builtin_catalog()
             .find(group, version, resource)

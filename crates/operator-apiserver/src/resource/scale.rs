@@ -1,4 +1,4 @@
-//! The Scale of an object: where the object keeps its replicas.
+//! The Scale of an object: the paths of the replicas.
 
 use apimachinery::field;
 use apimachinery::object;
@@ -12,7 +12,7 @@ pub(crate) fn scale_of(definition: &Definition, object: &Value) -> Value {
     ScalePaths::of(definition).scale(object)
 }
 
-/// Gives an object the replicas that a Scale wants.
+/// Sets the replicas of an object from a Scale.
 pub(crate) fn set_replicas(definition: &Definition, object: &mut Value, scale: &Value) {
     let replicas = scale.pointer("/spec/replicas").cloned();
     let paths = ScalePaths::of(definition);
@@ -51,7 +51,7 @@ impl ScalePaths {
         self.spec_replicas.iter().map(|name| format!(".{name}")).collect()
     }
 
-    /// Replicas are never negative; built-in kinds say so of the Scale, custom ones later of the object.
+    /// Replicas are never negative; for built-in kinds the error is about the Scale, for custom ones about the object.
     pub(crate) fn check(&self, definition: &Definition, name: &str, replicas: &Value) -> Result<(), Status> {
         if definition.is_custom() || replicas.as_i64().is_none_or(|replicas| replicas >= 0) {
             return Ok(());
@@ -112,7 +112,7 @@ pub(crate) fn set(object: &mut Value, path: &[String], value: Value) {
     }
 }
 
-/// Returns a label selector, or a map of labels, as one text.
+/// Returns a label selector, or a map of labels, as one string.
 fn selector_text(selector: &Value) -> String {
     let labels = match selector.get("matchLabels") {
         Some(labels) => labels,

@@ -20,7 +20,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Returns the table of a built-in resource, and the group, version and plural that its objects are stored in.
+/// Returns the table of a built-in resource, and the group, version and plural of its storage.
 pub(super) fn of(group: &str, version: &str, resource: &str) -> (TableId, Arc<Gvr>) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("events".into(), Arc::new(Gvr::new("", "v1", "events"))),
@@ -79,7 +79,7 @@ fn relabel(object: &mut Value, api_version: &str) {
     }
 }
 
-/// Events of `events.k8s.io` leave out an empty reporter.
+/// Events of `events.k8s.io` omit an empty reporter.
 fn drop_empty_reporter(event: &mut Value) {
     if let Some(map) = event.as_object_mut() {
         map.retain(|field, value| !(field.starts_with("reporting") && value == ""));

@@ -53,7 +53,7 @@ impl Definition {
         }
     }
 
-    /// Brings a body into the form of its type, and names the fields that the type does not have.
+    /// Normalizes a body by its type, and returns its unknown fields.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
         match &self.source {
             Source::Builtin { gvk, .. } => {
@@ -154,7 +154,7 @@ impl Definition {
         }
     }
 
-    /// Returns what is checked of a changed object after its metadata was checked for the first time.
+    /// Returns the validation steps of a changed object after the first check of its metadata.
     pub(crate) fn update_steps(&self, subresource: &str) -> Vec<Step> {
         match &self.source {
             Source::Builtin { gvk, .. } => builtin_kinds::update_steps(gvk, subresource),
@@ -243,7 +243,7 @@ impl Definition {
         self.version == other.version && self.subject.group == other.subject.group
     }
 
-    /// Returns an object of this version in another version of the resource: as a webhook has converted it, else
+    /// Returns an object of this version in another version of the resource: as converted by a webhook, else
     /// relabelled.
     pub(crate) fn in_version(&self, object: Value, other: &Self) -> Value {
         let object = match &self.source {
@@ -253,7 +253,7 @@ impl Definition {
         Arc::unwrap_or_clone(other.serve(&Arc::new(object)))
     }
 
-    /// An object of this version as it is stored.
+    /// Returns an object of this version in its stored form.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
         match &self.source {
             Source::Builtin { .. } => shared_storage::to_storage(self, object),

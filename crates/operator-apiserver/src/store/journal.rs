@@ -1,17 +1,17 @@
 //! The journal of `--data-dir`: every commit of the store, appended to a file before it is acknowledged.
 //!
-//! Knows no object and no revision: records are bytes. A data directory holds one generation: `snapshot-N`, the
-//! records that make up the state when the generation began, and `log-N`, what was committed since. Each record is
-//! its length, its CRC-32 and its bytes. The records of a commit are written with one `write` call before the commit is
-//! answered, so a process that dies at any moment, by SIGKILL too, loses nothing that it acknowledged. Against a loss
-//! of power, [`Options::sync`] waits for the disk as well.
+//! Records are bytes to it. A data directory has one generation: `snapshot-N`, the records of the state when the
+//! generation began, and `log-N`, the commits since. Each record is its length, its CRC-32 and its bytes. The records
+//! of a commit are written with one `write` call before the commit is answered, so a process that ends at any moment,
+//! also by SIGKILL, loses nothing that it acknowledged. For power failures, [`Options::sync`] waits for the disk as
+//! well.
 //!
-//! A log that ends inside a record was being written when its server died. The unfinished record was never
-//! acknowledged; it is moved to a file of its own. Damage anywhere else is an error, and nothing is changed. To tell
-//! both apart where a damaged length makes a record seem longer than its file, no record may follow in the rest, and
-//! the rest may not be a record of its actual length.
+//! A log that ends inside a record was being written when its server ended. The incomplete record was never
+//! acknowledged; it is moved to a separate file. Damage anywhere else is an error, and nothing is changed. A damaged
+//! length can make a record seem longer than its file; to detect this, no record may follow in the rest, and the rest
+//! may not be a record of its actual length.
 //!
-//! A failed write is undone: the log is cut off where it ended before, and the next commit is tried again.
+//! A failed write is undone: the log is truncated to its previous end, and the next commit is tried again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -23,9 +23,9 @@ const SNAPSHOT_MAGIC: &[u8; 8] = b"opsdksn1";
 /// The length and the checksum of a record.
 const HEADER_LENGTH: usize = 8;
 const PARTIAL_SNAPSHOT: &str = "snapshot.partial";
-/// A longer record is neither written nor read. Objects end far below it.
+/// The maximum length of a record. Objects are far smaller.
 const RECORD_LENGTH_MAX: usize = 64 << 20;
-/// A log shorter than this is never worth a new snapshot.
+/// The length of the log below which no new snapshot is written.
 const COMPACTION_LENGTH_MIN: u64 = 16 << 20;
 
 /// Errors of a data directory.
@@ -43,14 +43,14 @@ pub(crate) enum Error {
     /// A record is too long to be read again.
     #[error("a record of {length} bytes is longer than the {RECORD_LENGTH_MAX} that the journal accepts")]
     TooLong { length: usize },
-    /// A record is whole but means nothing to this version.
+    /// A record is complete but unknown to this version.
     #[error("record {record} of {} cannot be read: {reason}", .directory.display())]
     Unreadable {
         directory: PathBuf,
         record: usize,
         reason: String,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
         action: &'static str,
@@ -70,7 +70,7 @@ fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) 
 /// The options of a journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
-    /// Wait until the disk has each record. Slower; needed only against a loss of power.
+    /// Wait until the disk has each record. Slower; needed only against power failures.
     pub(crate) sync: bool,
 }
 
@@ -83,11 +83,11 @@ pub(crate) struct Journal {
     log: File,
     log_length: u64,
     snapshot_length: u64,
-    /// The length of the log at which a new snapshot is tried again after one has failed.
+    /// The length of the log at which a new snapshot is tried again after a failure.
     next_compaction: u64,
     /// The last record could not be written.
     failing: bool,
-    /// True if a write failed and the log may end in a part of it, which is cut off before the next record.
+    /// True if a write failed and the log may end in a part of it, which is removed before the next record.
     torn: bool,
     /// True if the disk may have lost a record that is in the log. No more commits are accepted.
     unsynced: bool,
@@ -101,7 +101,7 @@ pub(crate) struct Recovered {
     pub(crate) snapshot: Vec<Vec<u8>>,
     /// The later commits.
     pub(crate) log: Vec<Vec<u8>>,
-    /// The number of bytes of an unfinished record that were cut off.
+    /// The number of bytes of an incomplete record that were removed.
     pub(crate) cut_off: u64,
 }
 
@@ -109,9 +109,9 @@ pub(crate) struct Recovered {
 const PROBE: &[u8] = &[0; 4096];
 
 impl Journal {
-    /// Opens a data directory, making it if needed, and reads what it holds.
+    /// Opens a data directory, creating it if needed, and reads its records.
     pub(crate) fn open(directory: &Path, options: Options) -> Result<(Self, Recovered), Error> {
-        // Secrets are in it: it is its owner's alone.
+        // It contains Secrets: only its owner may read it.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(io_error("create", directory))?;
         let lock = lock(directory)?;
@@ -147,8 +147,8 @@ impl Journal {
 
     /// Appends the records of a commit, all or none. When this returns, they survive the end of the process.
     ///
-    /// After an error the log is as it was before, and further records can be appended. Only after a failed sync the
-    /// journal takes no more records until it is opened again, since the disk may have lost some.
+    /// After an error the log is unchanged, and further records can be appended. Only after a failed sync the journal
+    /// accepts no more records until it is opened again, because the disk may have lost some.
     pub(crate) fn append<R: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = R>,
@@ -184,8 +184,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Checks that records can be written. After a failed one this writes and removes a few bytes, to see whether the
-    /// disk takes them again.
+    /// Checks that records can be written. After a failure this writes and removes a few bytes, to check that the disk
+    /// accepts them again.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if !self.failing {
             return Ok(());
@@ -202,7 +202,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes what a failed write has left at the end of the log.
+    /// Removes the rest of a failed write at the end of the log.
     fn cut_off_torn(&mut self) -> io::Result<()> {
         self.log.set_len(self.log_length)?;
         self.log.seek(SeekFrom::Start(self.log_length))?;
@@ -216,10 +216,10 @@ impl Journal {
         self.log_length > least.max(self.next_compaction)
     }
 
-    /// Begins a new generation whose snapshot is `records`: the whole state now.
+    /// Begins a new generation with the snapshot `records`, the whole current state.
     ///
-    /// The old generation stays in force until the new snapshot is complete on disk. After an error that is not about
-    /// the rest of the old generation, it stays in force.
+    /// The old generation stays in effect until the new snapshot is complete on disk. It also stays in effect after an
+    /// error, except for errors of removing it.
     pub(crate) fn compact<R: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = R>,
@@ -236,7 +236,7 @@ impl Journal {
                 return Err(error);
             }
         };
-        // The snapshot has its name: the next start reads the new generation, whatever fails from here on.
+        // The snapshot has its name: the next start reads the new generation, even if a later step fails.
         self.log = log;
         self.log_length = LOG_MAGIC.len() as u64;
         self.snapshot_length = length;
@@ -248,7 +248,7 @@ impl Journal {
         remove_other_generations(&self.directory, generation)
     }
 
-    /// Writes the snapshot and the empty log of a generation; its log, and the length of its snapshot.
+    /// Writes the snapshot and the empty log of a generation; returns the log, and the length of the snapshot.
     fn begin_generation<R: AsRef<[u8]>>(
         &self,
         generation: u64,
@@ -256,7 +256,7 @@ impl Journal {
     ) -> Result<(File, u64), Error> {
         let temporary = self.partial_snapshot();
         let length = write_snapshot(&temporary, records)?;
-        // The log first: once the snapshot has its name, the generation is in force.
+        // The log comes first: once the snapshot has its name, the generation is in effect.
         let path = log_path(&self.directory, generation);
         let log = begin_log(&path)?;
         let snapshot = snapshot_path(&self.directory, generation);
@@ -289,7 +289,7 @@ fn lock(directory: &Path) -> Result<File, Error> {
     }
 }
 
-/// The newest generation that has a complete snapshot; 0 is the one that began empty.
+/// Returns the newest generation with a complete snapshot; 0 is the initial empty one.
 fn newest_generation(directory: &Path) -> Result<u64, Error> {
     Ok(files(directory)?
         .filter_map(|name| name.strip_prefix("snapshot-")?.parse().ok())
@@ -323,7 +323,7 @@ fn sync_directory(directory: &Path) -> Result<(), Error> {
         .map_err(io_error("sync", directory))
 }
 
-/// Returns the checksum covers the length too, so that no record, the empty one included, is all zeros on disk.
+/// The checksum covers the length, too, so that no record, including the empty one, is all zeros on disk.
 fn checksum(length: [u8; 4], record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length);
@@ -351,7 +351,7 @@ fn log_options() -> OpenOptions {
     options
 }
 
-/// Opens a log for appending. One that its server did not live to begin gets its header.
+/// Opens a log for appending. A log without a header gets one.
 fn open_log(path: &Path) -> Result<File, Error> {
     let file = log_options()
         .truncate(false)
@@ -364,7 +364,7 @@ fn open_log(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Makes an empty log, in place of one that was left by an earlier attempt.
+/// Creates an empty log, replacing one of an earlier attempt.
 fn begin_log(path: &Path) -> Result<File, Error> {
     let mut file = log_options()
         .truncate(true)
@@ -380,7 +380,7 @@ struct LogContents {
     cut_off: u64,
 }
 
-/// Keeps a copy of the end of a log that is about to be cut off.
+/// Keeps a copy of the end of a log before it is truncated.
 fn keep_unfinished(log: &Path, rest: &[u8]) -> Result<(), Error> {
     let path = log.with_extension("unfinished");
     log_options()
@@ -392,7 +392,7 @@ fn keep_unfinished(log: &Path, rest: &[u8]) -> Result<(), Error> {
 
 /// Returns true if the end of a log contains records after a damaged length.
 fn hides_records(rest: &[u8]) -> bool {
-    // The record itself may be whole.
+    // The record itself may be complete.
     if let Some((_, record)) = rest.split_first_chunk::<4>()
         && let Some((sum, record)) = record.split_first_chunk::<4>()
         && let Ok(length) = u32::try_from(record.len())
@@ -400,7 +400,7 @@ fn hides_records(rest: &[u8]) -> bool {
     {
         return true;
     }
-    // Records are texts: the zeros of a length are in none of them, so that few places are worth a checksum.
+    // Records are texts without zero bytes, which lengths contain, so that few positions need a checksum.
     (1..rest.len()).any(|start| {
         let rest = rest.get(start..).unwrap_or_default();
         let is_empty = rest.starts_with(&[0; 4]);
@@ -408,7 +408,7 @@ fn hides_records(rest: &[u8]) -> bool {
     })
 }
 
-/// Reads a log, cuts off an unfinished record at its end, and leaves the file positioned there.
+/// Reads a log, removes an incomplete record at its end, and leaves the file positioned there.
 fn read_log(log: &mut File, path: &Path) -> Result<LogContents, Error> {
     let mut bytes = Vec::new();
     log.seek(SeekFrom::Start(0))
@@ -494,13 +494,13 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
     }
 }
 
-/// Reports whether a part of a record was never written: it reads as zeros, which do not occur in text. A damaged bit makes no two
-/// of them, and none of the last byte.
+/// Returns true if a part of a record was never written: it reads as zeros, which do not occur in text. A damaged bit
+/// makes no two of them, and none of the last byte.
 fn is_unwritten(record: &[u8]) -> bool {
     record.last() == Some(&0) || record.windows(2).any(|pair| pair == [0, 0])
 }
 
-/// Writes a snapshot: its records, then an empty record that says it is complete. Returns the file's length.
+/// Writes a snapshot: its records, then an empty record that marks its end. Returns the file's length.
 fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item = R>) -> Result<u64, Error> {
     let write = || -> io::Result<u64> {
         let mut options = OpenOptions::new();
@@ -528,7 +528,7 @@ fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item =
     write().map_err(io_error("write", path))
 }
 
-/// Reads a snapshot. It was complete when it got its name, so anything else than its end record is damage.
+/// Reads a snapshot. It was complete when it got its name, so a missing end record is damage.
 fn read_snapshot(path: &Path) -> Result<(Vec<Vec<u8>>, u64), Error> {
     let mut bytes = Vec::new();
     File::open(path)

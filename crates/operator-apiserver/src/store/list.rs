@@ -1,4 +1,4 @@
-//! Parts of a table, now or at a past revision: the present rolled back through the history.
+//! Reads parts of a table, at the current or a past revision: the current state rolled back through the history.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,15 +11,15 @@ use super::{Compacted, Store, Stored, Table, check_history};
 pub(crate) struct Selection<'a> {
     /// The prefix of the keys.
     pub(crate) prefix: &'a str,
-    /// The first key that may appear.
+    /// The first key of the result.
     pub(crate) start: &'a str,
     /// The maximum number of objects; `None` for all.
     pub(crate) limit: Option<usize>,
-    /// The revision to read at; `None` is the present.
+    /// The revision to read at; `None` is the current one.
     pub(crate) revision: Option<u64>,
 }
 
-/// Objects in key order, and the revision they were read at.
+/// Objects in key order, and their revision.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) revision: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Listing {
 }
 
 type Objects = BTreeMap<Arc<str>, Arc<Stored>>;
-/// Objects as they were, by key; `None` for those that were not.
+/// Past states of objects by key; `None` for those that did not exist.
 type Past = BTreeMap<Arc<str>, Option<Arc<Stored>>>;
 type Bounds = (Bound<String>, Bound<String>);
 
@@ -40,11 +40,11 @@ impl Store {
             prefix,
             ..Selection::default()
         };
-        // The present is never forgotten.
+        // The current revision is never dropped.
         self.select(table, selection).unwrap_or_default()
     }
 
-    /// Returns a part of a table. What it costs depends on the part, not on the table, but for counting what remains.
+    /// Returns a part of a table. The cost depends on the part, not on the table, except for counting the rest.
     pub(crate) fn select(&self, table: &str, selection: Selection<'_>) -> Result<Listing, Compacted> {
         let state = self.state.read();
         let revision = selection.revision.unwrap_or(state.revision);
@@ -118,7 +118,7 @@ fn merged<'a>(
         start.as_ref().map(String::as_str),
         end.as_ref().map(String::as_str),
     );
-    // A start beyond the end of the prefix selects nothing; `range` would panic.
+    // A start after the end of the prefix selects nothing; `range` would panic.
     let empty =
         matches!((bounds.0, bounds.1), (Bound::Included(start), Bound::Excluded(end)) if start >= end);
     let bounds = if empty {
@@ -158,7 +158,7 @@ impl Table {
             .rev()
             .take_while(|event| event.revision > revision)
             .filter(|event| event.object.key.starts_with(prefix));
-        // The oldest change after the revision is undone last, and has the last word.
+        // The oldest change after the revision is undone last, so its state counts.
         Ok(undo
             .map(|event| (event.object.key.clone(), event.old.clone()))
             .collect())

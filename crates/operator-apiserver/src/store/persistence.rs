@@ -1,7 +1,7 @@
-//! The store in its journal: one record a commit, and the whole state as the records of a snapshot.
+//! Persists the store in its journal: one record for each commit, and the whole state as the records of a snapshot.
 //!
-//! A record is a line of JSON that says which object, in which table, at which revision, followed by the object; a
-//! record without an object is a deletion, or, without a key, only the revision that a snapshot was taken at.
+//! A record is a line of JSON with the key, the table and the revision, followed by the object; a record without an
+//! object is a deletion, and one without a key has only the revision of a snapshot.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,11 +59,11 @@ pub(super) fn append(journal: &mut Journal, events: &[(TableId, Arc<Event>)]) ->
 }
 
 impl Store {
-    /// Returns a store that keeps its commits in a data directory, with what the directory held in it. History begins
-    /// anew: a watch from before the restart gets `Expired`.
+    /// Returns a store with the content of a data directory, which keeps its commits. The history is empty: a watch
+    /// from before the restart gets `Expired`.
     ///
     /// # Errors
-    /// The directory is in use, damaged, or cannot be read or written.
+    /// Returns an error if the directory is in use, damaged, or cannot be read or written.
     pub(crate) fn open(horizon: Horizon, directory: &Path, options: Options) -> Result<Self, Error> {
         let (journal, recovered) = Journal::open(directory, options)?;
         if recovered.cut_off > 0 {
@@ -118,7 +118,7 @@ impl State {
                 table.objects.remove(&key);
             }
             object => {
-                // The parser of requests: what it made of a number once, it makes of it again.
+                // The parser of requests is used, so that numbers are parsed in the same way.
                 let value = json::parse_stored(object)?;
                 table
                     .objects
@@ -128,7 +128,7 @@ impl State {
         Ok(())
     }
 
-    /// Begins a new generation of the journal when the log has grown long. A failure leaves the old one in force.
+    /// Begins a new generation of the journal when the log has grown long. After a failure the old one stays in effect.
     pub(super) fn compact_journal(&mut self) {
         let Some(journal) = self.journal.as_mut().filter(|journal| journal.wants_compaction()) else {
             return;

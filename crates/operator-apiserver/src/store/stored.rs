@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::codec::protobuf;
 use crate::measure::Measure;
 
-/// One version of an object, with its bytes once they were needed.
+/// One version of an object, with its bytes after they were needed.
 pub(crate) struct Stored {
     pub(crate) key: Arc<str>,
     pub(crate) revision: u64,
@@ -65,7 +65,7 @@ impl Stored {
             out.extend_from_slice(bytes.get(from..cut.start).unwrap_or_default());
             from = cut.end;
         }
-        // A removal at the end leaves the comma before it.
+        // A removal at the end keeps the comma before it.
         let rest = bytes.get(from..).unwrap_or_default();
         if rest == b"}" && out.last() == Some(&b',') {
             out.pop();

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use rustls::CertificateError;
 use serde_json::Value;
 
-/// Returns the object in the answer to a review: a review of the same version and kind. A version or a kind that the
-/// answer omits is that of the review.
+/// Returns the object in the answer to a review, which has the same version and kind. The default of a missing version
+/// or kind is that of the review.
 pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Value, String> {
     if !(200..=206).contains(&code) {
         return Err(refusal(code, body));
@@ -32,7 +32,7 @@ pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Val
     Ok(parsed.value)
 }
 
-/// The versions of reviews that the real client knows.
+/// The versions of reviews that the real client supports.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
@@ -65,7 +65,7 @@ fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
     ))
 }
 
-/// The number of bytes of an answer that errors show; client-go reads no more.
+/// The maximum number of bytes of an answer in errors; client-go reads no more.
 const SHOWN_BYTES_MAX: usize = 2048;
 
 /// Returns the error for an unsuccessful answer.
@@ -110,7 +110,7 @@ pub(super) fn of_dial(host: &str, port: u16, error: &io::Error) -> String {
         ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
         ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
         ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
-        // Names that are not found have no kind of their own.
+        // Names that are not found have no error kind.
         _ if error.raw_os_error().is_none() => return format!("dial tcp: lookup {host}: no such host"),
         _ => format!("connect: {error}"),
     };
@@ -151,7 +151,7 @@ fn of_certificate(why: &CertificateError) -> String {
             if presented.is_empty() {
                 return format!("certificate is not valid for any names, but wanted to match {wanted}");
             }
-            // As they are printed by the library: `DnsName("a.b")`.
+            // The library's format: `DnsName("a.b")`.
             let names = presented.iter().map(|name| {
                 let inner = name.split_once('"').and_then(|(_, rest)| rest.split_once('"'));
                 inner.map_or(name.as_str(), |(inner, _)| inner)
@@ -174,7 +174,7 @@ pub(super) fn of_http(error: &hyper::Error) -> String {
     of_body(error)
 }
 
-/// Returns a body that ended early, or the error under another one.
+/// Returns an error for a truncated body, or the underlying error.
 pub(super) fn of_body(error: &(dyn Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(found) = cause {

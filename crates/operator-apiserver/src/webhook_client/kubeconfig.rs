@@ -1,4 +1,4 @@
-//! The kubeconfigs that name the webhooks of audit and authorization.
+//! The kubeconfigs of the webhooks of audit and authorization.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub(super) struct Access {
     pub(super) authorization: Option<String>,
 }
 
-/// Reads the current context of a kubeconfig; one with a single cluster needs none. Files are relative to the working
+/// Reads the current context of a kubeconfig; it is optional for a single cluster. Files are relative to the working
 /// directory.
 pub(super) fn read(text: &str) -> Result<Access, String> {
     let config = apimachinery::yaml::parse(text)?.value;
@@ -61,7 +61,7 @@ pub(super) fn read(text: &str) -> Result<Access, String> {
     })
 }
 
-/// Returns the entry of a name, or the only one.
+/// Returns the entry with a name, or the only one.
 fn entry<'c>(config: &'c Value, list: &str, name: &str) -> Option<&'c Value> {
     let entries = config.get(list)?.as_array()?;
     let named = entries

@@ -1,4 +1,4 @@
-//! The address that a webhook configuration, or a redirect, names.
+//! The address of a webhook configuration or of a redirect.
 
 use std::net::SocketAddr;
 
@@ -10,9 +10,9 @@ use super::Services;
 /// The host and the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Uses TLS; only the servers of kubeconfigs may do without.
+    /// True for TLS; only the servers of kubeconfigs may omit it.
     pub(super) secure: bool,
-    /// Host and port as they stand in the URL.
+    /// Host and port as written in the URL.
     pub(super) authority: String,
     pub(super) host: String,
     pub(super) port: u16,

@@ -1,4 +1,4 @@
-//! Which certificates a webhook may show.
+//! The trusted certificates of webhooks.
 
 use std::sync::Arc;
 
@@ -10,9 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Creates a client that trusts only the certificates of a bundle (PEM); without a bundle, none.
-/// With an identity (a chain and its key, PEM), the client proves it.
-/// An insecure client trusts every certificate.
+/// Creates a client that trusts only the certificates of a bundle (PEM); without a bundle, none. With an identity (a
+/// chain and its key, PEM), the client authenticates. An insecure client trusts every certificate.
 pub(crate) fn client_config(
     bundle: &[u8],
     identity: Option<(&[u8], &[u8])>,
@@ -64,8 +63,8 @@ pub(crate) fn client_config(
     Ok(Arc::new(config))
 }
 
-/// Trusts what the authorities of a bundle have signed, and the certificates of the bundle themselves: a self-signed
-/// certificate may be its own authority, which Go allows and webpki does not.
+/// Trusts certificates that the authorities of a bundle signed, and the certificates of the bundle themselves: a
+/// self-signed certificate may be its own authority, which Go allows and webpki does not.
 #[derive(Debug)]
 struct Bundle {
     is_insecure: bool,

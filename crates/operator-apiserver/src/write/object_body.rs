@@ -1,4 +1,4 @@
-//! The checks of an object that a client sends: its type, its fields, its defaults.
+//! Checks an object of a client: its type, its fields, its defaults.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
-/// The name in the body is the one in the path.
+/// Checks that the name in the body is that of the path.
 pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     let given = object::name(object);
     if given.is_empty() {
@@ -29,12 +29,12 @@ pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// The strict decoding errors of a body beside its unknown fields, and the order of all of them.
+/// The strict decoding errors of a body besides its unknown fields, and the order of all of them.
 #[derive(Debug, Default)]
 pub(crate) struct StrictFaults<'a> {
-    /// Those that were found before the body was decoded. They come first.
+    /// The errors found before the body was decoded. They come first.
     pub(crate) earlier: Vec<String>,
-    /// Fields that are given more than once: `duplicate field "spec.replicas"`.
+    /// Duplicate fields: `duplicate field "spec.replicas"`.
     pub(crate) duplicates: Vec<String>,
     pub(crate) order: FaultOrder<'a>,
 }
@@ -42,18 +42,18 @@ pub(crate) struct StrictFaults<'a> {
 /// The order of strict decoding errors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum FaultOrder<'a> {
-    /// That in which the schema of a custom resource finds them.
+    /// The order of the custom resource's schema.
     #[default]
     Path,
-    /// That of the fields in a JSON document.
+    /// The order of the fields in a JSON document.
     Document(&'a [u8]),
-    /// That of a document whose fields are sorted by name.
+    /// The order of a document with sorted fields.
     Fields,
     /// That of their texts.
     Text,
 }
 
-/// Checks the type of an object, brings it into normal form, and reports what its type does not know.
+/// Checks the type of an object, normalizes it, and reports unknown fields.
 pub(crate) fn complete(
     definition: &Definition,
     value: &mut Value,
@@ -64,7 +64,8 @@ pub(crate) fn complete(
     let mistyped = mistyped(definition, value);
     let foreign = foreign_fields(definition, value);
     check_type(definition, value)?;
-    // An empty list clears them but in custom resources, whose metadata leaves empty lists out when it is read.
+    // An empty list clears the managed fields, except in custom resources, whose metadata omits empty lists when it is
+    // decoded.
     let empty = clears_managers(value);
     let cleared = empty && !definition.is_custom();
     let sorted = match faults.order {
@@ -187,7 +188,7 @@ fn strict_text(faults: &[String]) -> String {
         .join(", ")
 }
 
-/// Refuses a type that no built-in API has.
+/// Rejects a type that no built-in API has.
 pub(crate) fn unregistered(wanted: &WantedType<'_>, api_version: &str, kind: &str) -> Option<Status> {
     let (group, version) = match api_version.split_once('/') {
         Some(parts) => parts,
@@ -230,7 +231,7 @@ impl<'a> WantedType<'a> {
         }
     }
 
-    /// Refuses an object of another kind.
+    /// Rejects an object of another kind.
     pub(crate) fn check_kind(&self, kind: &str, version: &str) -> Result<(), Status> {
         if kind.is_empty() || kind == self.kind {
             return Ok(());
@@ -255,7 +256,7 @@ pub(crate) fn cannot_handle(kind: &str, version: &str) -> String {
     )
 }
 
-/// The refusal of a custom resource that says it is of another type. It is found after the fields are checked.
+/// Returns the error of a custom resource with another type. It is reported after the fields are checked.
 pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status> {
     if !definition.is_custom() {
         return None;
@@ -280,7 +281,7 @@ pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status>
     (!errors.is_empty()).then(|| status::invalid(&subject, object::name(value), &errors))
 }
 
-/// Returns the fields of a custom resource whose version does not exist: no schema knows them.
+/// Reports the fields of a custom resource whose version does not exist: no schema declares them.
 fn foreign_fields(definition: &Definition, value: &Value) -> Option<Vec<String>> {
     let Source::Custom(version) = &definition.source else {
         return None;
@@ -316,7 +317,7 @@ pub(crate) fn wrong_version(definition: &Definition, given: &str) -> Status {
     ))
 }
 
-/// The type of a body must be that of the path, see [`mistyped`] for custom resources; what is missing is filled in.
+/// The type of a body must be that of the path (see [`mistyped`] for custom resources); missing fields are set.
 fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> {
     let expected = definition.api_version();
     let given = object::text(value, &["apiVersion"]);

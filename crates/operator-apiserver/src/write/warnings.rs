@@ -1,4 +1,4 @@
-//! Texts for the `Warning` headers of an answer, bounded as kube-apiserver bounds them.
+//! Texts of the `Warning` headers of an answer, with kube-apiserver's length limits.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// The annotations of a request's event.
 pub(crate) type Annotations = BTreeMap<String, String>;
 
-/// The number of characters of all warnings before they are shortened, and after which no more are added.
+/// The total length at which warnings are shortened, and after which no more are added.
 const TOTAL_CHARS_MAX: usize = 4096;
 /// The length of one warning, once the total is exceeded.
 const SHORTENED_CHARS_MAX: usize = 256;
@@ -23,7 +23,7 @@ pub(crate) struct Warnings(Arc<Mutex<Recorded>>);
 #[derive(Debug, Default)]
 struct Recorded {
     texts: Vec<String>,
-    /// The texts as they were given.
+    /// The original texts.
     seen: HashSet<String>,
     chars: usize,
     shortens: bool,
@@ -36,7 +36,7 @@ impl Warnings {
         self.0.lock().add(text.into());
     }
 
-    /// Adds an annotation to the event of the request in the audit log, unless it has one of that key.
+    /// Adds an annotation to the audit event of the request, unless it has the key.
     pub(crate) fn annotate(&self, key: &str, value: &str) {
         let annotations = &mut self.0.lock().annotations;
         if annotations.len() < ANNOTATIONS_MAX {

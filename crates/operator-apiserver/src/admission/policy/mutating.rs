@@ -99,11 +99,12 @@ pub(crate) fn mutate(
     Err(refused)
 }
 
-/// The text of a failure, and the reason that it is answered with; empty for the usual one.
+/// The text of a failure, and its reason; empty for the default.
 type Failure = (String, &'static str);
 
 impl Policy<Mutations> {
-    /// Asks the policy with one binding and parameter. The inner error is a failure that its failure policy lets count.
+    /// Evaluates the policy with one binding and parameter. The inner error is a failure that is subject to its failure
+    /// policy.
     fn invoke(
         &self,
         mutated: &mut MutatedObject<'_>,
@@ -160,7 +161,7 @@ impl Policy<Mutations> {
 }
 
 impl Mutation {
-    /// Changes the object; the inner error is why it could not.
+    /// Changes the object; the inner error is the reason why it could not be changed.
     fn run(
         &self,
         mutated: &mut MutatedObject<'_>,
@@ -224,7 +225,7 @@ fn apply(program: &Program, scope: &Scope<'_>, live: &Json, schema: Option<Schem
 fn patch(program: &Program, scope: &Scope<'_>, live: &Json) -> Result<Json, String> {
     let operations = value_of(program, scope)?;
     let operations = operations.as_array().map_or(&[] as &[Json], Vec::as_slice);
-    // A field that is the zero of its type is as good as one that is not there.
+    // A field with the zero value of its type equals a missing one.
     let operations: Vec<Json> = operations.iter().map(without_empty_source).collect();
     let mut changed = live.clone();
     match json_patch::apply(&mut changed, &operations) {

@@ -11,7 +11,7 @@ use crate::admission::attributes::Attributes;
 use crate::status::{self, Status};
 use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 
-/// Longer messages of expressions fall back to the plain one, in bytes.
+/// The maximum length of a message expression's result in bytes; longer ones are replaced by the default message.
 const MESSAGE_MAX: usize = 5 << 10;
 
 /// The validations of a policy.
@@ -30,14 +30,14 @@ struct Validation {
     reason: String,
 }
 
-/// A value for the audit log. One that fails refuses the request.
+/// A value for the audit log. An error rejects the request.
 #[derive(Debug)]
 struct Annotation {
     key: String,
     program: Program,
 }
 
-/// The annotation that lists the refusals of bindings whose action is `Audit`.
+/// The annotation that lists the violations of bindings with the action `Audit`.
 const VALIDATION_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 impl Body for Checks {
@@ -71,12 +71,12 @@ impl Body for Checks {
     }
 }
 
-/// Why a policy refuses: the text, and the reason if it gives one.
+/// A rejection by a policy: the text, and the reason if there is one.
 #[derive(Debug)]
 struct Refusal {
     message: String,
     reason: String,
-    /// The place of the validation among those of its policy.
+    /// The index of the validation in its policy.
     index: usize,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn validate(
     first.map_or(Ok(()), Err)
 }
 
-/// The first refusal of a policy, after all its bindings have been tried.
+/// Returns the first rejection of a policy, after all its bindings have been evaluated.
 fn ask(
     attributes: &Attributes<'_>,
     bound: &Bound<Checks>,
@@ -175,9 +175,9 @@ fn ask(
 #[derive(Debug, Default)]
 struct Verdict {
     refusals: Vec<Refusal>,
-    /// Keys and values for the audit log.
+    /// Returns keys and values for the audit log.
     annotations: Vec<(String, String)>,
-    /// Annotations that have no value refuse whatever the binding's actions are.
+    /// Annotations whose evaluation fails reject the request, whatever the binding's actions are.
     failed_annotations: Vec<String>,
 }
 
@@ -234,7 +234,7 @@ impl Policy<Checks> {
 }
 
 impl Validation {
-    /// The refusal of a validation that is false; the error is that the text of it cost too much.
+    /// Returns the rejection by a false validation; an error if its message exceeds the cost limit.
     fn refusal(&self, scope: &Scope<'_>, budget: &mut u64) -> Result<Refusal, String> {
         let text = match &self.message_expression {
             None => None,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::status::Status;
 
-/// A version of `admission.k8s.io` that is spoken.
+/// A supported version of `admission.k8s.io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReviewVersion {
     V1,
@@ -16,7 +16,7 @@ pub(super) enum ReviewVersion {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub(super) allowed: bool,
-    /// A Status, as far as it was filled in.
+    /// A Status with its optional fields.
     pub(super) result: Value,
     pub(super) warnings: Vec<String>,
     /// A JSON patch in base64.
@@ -33,7 +33,7 @@ impl Verdict {
 }
 
 impl ReviewVersion {
-    /// The first version of a webhook's list that is spoken.
+    /// Returns the first supported version of a webhook's list.
     pub(super) fn first_known(webhook: &Value) -> Option<Self> {
         let list = webhook.get("admissionReviewVersions")?.as_array()?;
         list.iter().find_map(|version| match version.as_str()? {
@@ -109,7 +109,7 @@ impl ReviewVersion {
         ))
     }
 
-    /// A patch comes with its type; `v1beta1` knows only one.
+    /// A patch has a type; `v1beta1` supports only one.
     fn patch(self, response: &Value) -> Result<Option<String>, String> {
         let patch = Some(object::text(response, &["patch"])).filter(|patch| !patch.is_empty());
         let patch_type = response.get("patchType").and_then(Value::as_str);
@@ -139,7 +139,7 @@ fn no_patch(response: &Value) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// Returns the answer to a request that a webhook refuses: its own Status with its name in front of the message.
+/// Returns the answer to a request that a webhook rejects: its Status with its name before the message.
 pub(super) fn denial(webhook: &str, result: &Value) -> Status {
     let by = format!("admission webhook {webhook:?} denied the request");
     let text = |field: &str| object::text(result, &[field]);

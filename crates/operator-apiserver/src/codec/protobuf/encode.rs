@@ -1,6 +1,7 @@
-//! Objects as protobuf: the reverse of [`super::decode`].
+//! Encodes objects as protobuf: the reverse of [`super::decode`].
 //!
-//! A field is written if it is in the tree. Go also writes zero values that JSON omits; readers cannot tell the difference.
+//! A field is written if it is in the tree. Go also writes zero values that JSON omits; readers cannot distinguish
+//! them.
 
 use apimachinery::json;
 use base64::Engine as _;
@@ -72,7 +73,7 @@ pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     out.finish()
 }
 
-/// A message under construction from its end, so that the length of a nested message is known when it is written.
+/// A message that is built from its end, so that the length of a nested message is known when it is written.
 #[derive(Debug, Default)]
 struct Backward {
     bytes: Vec<u8>,
@@ -229,7 +230,7 @@ fn write_special(messages: &Messages, special: Special, message: usize, value: &
     }
 }
 
-/// Writes a schema into the first of two fields, and a list into the second one.
+/// Writes a schema to the first of two fields, and a list to the second one.
 fn write_alternative(
     messages: &Messages,
     message: usize,

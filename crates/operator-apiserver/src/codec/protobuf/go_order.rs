@@ -1,6 +1,6 @@
 //! The JSON text of an object of a built-in kind with its fields in the order of the Go structs.
 //!
-//! The numbers of protobuf fields follow the order of the structs, apart from fields that were added later in between.
+//! The numbers of protobuf fields follow the order of the structs, except for fields that were added later.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Special;
 use super::table::{Cardinality, Field, FieldType, messages};
 
-/// Fields whose number is not their place: message, field, and the number of the field before it.
+/// Fields whose number differs from their position: message, field, and the number of the field before it.
 const MOVED: &[(&str, &str, u32)] = &[
     ("autoscaling.v2.HPAScalingRules", "stabilizationWindowSeconds", 0),
     ("networking.v1.HTTPIngressPath", "pathType", 1),
@@ -46,10 +46,10 @@ const MOVED: &[(&str, &str, u32)] = &[
     ("admissionregistration.v1.ValidatingWebhook", "objectSelector", 5),
 ];
 
-/// Returns the text of an object that a JSON or merge patch was applied to, as the patch library of the real server
-/// leaves it: the objects on the paths of the patch have sorted fields, the others are as they were encoded.
+/// Returns the text of a patched object in the form of the API server's patch library: the objects on the paths of the
+/// patch have sorted fields, the others are as they were encoded.
 ///
-/// `touched` has an object for each object that the patch goes into.
+/// `touched` has an object for each object that the patch modifies.
 pub(crate) fn patched_text(patched: &Value, live: &Value, touched: &Value, kind: (&str, &str)) -> String {
     let mut text = String::new();
     let message = messages().for_kind(kind.0, kind.1);
@@ -134,7 +134,7 @@ fn write_items(text: &mut String, items: &[Value], write: impl Fn(&mut String, u
     text.push(']');
 }
 
-/// Writes a value with sorted fields. Go escapes what HTML would read.
+/// Writes a value with sorted fields. Go escapes the special characters of HTML.
 fn write_scalar(text: &mut String, value: &Value) {
     for character in apimachinery::json::to_string(value).chars() {
         match character {
@@ -161,7 +161,7 @@ fn in_order(fields: &Map<String, Value>, message: Option<usize>) -> Vec<(&str, &
     ordered
 }
 
-/// Returns the place of a field in its struct. Type fields, which no message has, come first.
+/// Returns the position of a field in its struct. Type fields, which no message has, come first.
 fn place(message: usize, name: &str) -> (u32, u32, u32) {
     let Some((outer, field)) = find(message, name) else {
         return (0, u32::from(name == "apiVersion"), 0);
@@ -198,8 +198,8 @@ fn member(message: Option<usize>, name: &str) -> Option<usize> {
 /// More than the number of any field.
 const NUMBERS: u32 = 1000;
 
-/// Finds a field by its JSON name, in messages that are inlined as well; with the number of the inlined one and the place
-/// in it.
+/// Finds a field by its JSON name, also in inlined messages; returns the number of the inlined one and the position in
+/// it.
 fn find(message: usize, name: &str) -> Option<(Option<(u32, u32)>, &'static Field)> {
     fields_of(message).find_map(|field| match (field.cardinality, field.kind) {
         (Cardinality::Inlined, FieldType::Message(inner)) => find(inner, name).map(|(place, found)| {

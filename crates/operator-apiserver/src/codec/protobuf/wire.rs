@@ -1,9 +1,9 @@
-//! The protobuf wire format: tags, varints, lengths. Total: every input gives a value or an [`Error`].
+//! The protobuf wire format: tags, varints, lengths. Every input gives a value or an [`Error`].
 
 use super::Error;
 use super::table::{Field, FieldType};
 
-/// A field's value as it stands on the wire.
+/// A field's value on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum WireValue<'a> {
     Varint(u64),
@@ -57,7 +57,7 @@ impl<'a> WireValue<'a> {
     }
 }
 
-/// Reads the fields of one message in the order they were written.
+/// Reads the fields of one message in their order.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -120,7 +120,7 @@ const LENGTH_DELIMITED: u64 = 2;
 const SEVEN_BITS: u64 = 0x7f;
 const MORE: u8 = 0x80;
 
-/// A message under construction. Fields are written in the order of the calls, whether they are empty or not.
+/// A message under construction. Fields are written in the order of the calls, even if they are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -135,7 +135,7 @@ impl Writer {
         self.bytes.push(value as u8);
     }
 
-    /// A field whose value has a length: a text, bytes, another message.
+    /// A field whose value has a length: a string, bytes, another message.
     pub(crate) fn message(&mut self, field: u64, bytes: &[u8]) -> &mut Self {
         self.varint(field << 3 | LENGTH_DELIMITED);
         self.varint(bytes.len() as u64);

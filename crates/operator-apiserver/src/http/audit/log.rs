@@ -1,4 +1,4 @@
-//! The audit log: a file of one event a line, which is renamed when it has grown, or the standard output.
+//! The audit log file, with one event per line and rotation by size; or the standard output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Opens the log, so that a path that cannot be written is an error at the start.
+    /// Opens the log; a path that cannot be written is an error at the start.
     pub(super) fn open(options: AuditLog) -> io::Result<Self> {
         let mut writer = Self {
             options,
@@ -116,7 +116,7 @@ impl Writer {
         written
     }
 
-    /// Renames the file after the time, and removes old ones.
+    /// Renames the file with the time, and removes old ones.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         let path = &self.options.path;

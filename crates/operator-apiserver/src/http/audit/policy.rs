@@ -1,4 +1,4 @@
-//! The audit policy: which requests are recorded, and how much of them. Pure.
+//! The audit policy: decides which requests are recorded, and at which level.
 
 use apimachinery::object;
 use serde_json::Value;

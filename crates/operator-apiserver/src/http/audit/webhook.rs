@@ -1,4 +1,4 @@
-//! The audit webhook: events in batches, sent by a task of their own, and dropped when there are too many.
+//! The audit webhook: sends events in batches from its own task; drops them if there are too many.
 
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
@@ -21,13 +21,13 @@ const TRIES: u32 = 5;
 pub struct AuditWebhook {
     /// The kubeconfig with the address and the credentials of the webhook.
     pub kubeconfig: String,
-    /// The number of events that wait before further ones are dropped; 10,000.
+    /// The maximum number of queued events; further ones are dropped; 10,000.
     pub buffer_size: usize,
     /// The number of events of a batch; 400.
     pub max_size: usize,
     /// The maximum time that an event waits for its batch to fill; 30 seconds.
     pub max_wait: Duration,
-    /// The wait before a batch that failed is sent again; 10 seconds. It grows by half each time.
+    /// The delay before a failed batch is sent again; 10 seconds. It grows by half each time.
     pub initial_backoff: Duration,
 }
 
@@ -44,7 +44,7 @@ impl AuditWebhook {
     }
 }
 
-/// The way to the task that sends. The task starts with the first event.
+/// The channel to the sending task, which starts with the first event.
 #[derive(Debug)]
 pub(super) struct Sender {
     options: AuditWebhook,
@@ -60,7 +60,7 @@ impl Sender {
         })
     }
 
-    /// Hands an event over. One that finds no place is lost.
+    /// Queues an event; drops it if the queue is full.
     pub(super) fn send(&self, services: &Weak<Services>, event: Value) {
         let queue = self.queue.get_or_init(|| {
             let (sender, events) = mpsc::channel(self.options.buffer_size.max(1));
@@ -110,7 +110,8 @@ async fn run(services: Weak<Services>, options: AuditWebhook, mut events: mpsc::
     }
 }
 
-/// Returns the next events: as many as a batch holds, or those that came until the first one has waited long enough.
+/// Returns the next batch: as many events as its limit, or those that came before the first one reached the maximum
+/// wait.
 async fn batch(options: &AuditWebhook, events: &mut mpsc::Receiver<Value>) -> Option<Vec<Value>> {
     let mut batch = vec![events.recv().await?];
     let end = Instant::now() + options.max_wait;

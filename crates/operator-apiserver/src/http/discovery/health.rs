@@ -11,7 +11,7 @@ use crate::clock::unix_seconds;
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
 
-/// Checks that every path has. None of them can fail here but those in [`STORAGE`].
+/// Checks of every path. Only those in [`STORAGE`] can fail here.
 const COMMON: &[&str] = &[
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -70,7 +70,7 @@ pub(super) fn paths() -> Vec<String> {
     ["healthz", "livez", "readyz"].into_iter().flat_map(of).collect()
 }
 
-/// Why a check fails; `None` if it succeeds.
+/// Returns the reason why a check fails; `None` if it succeeds.
 fn failure(handler: &Handler, check: &str) -> Option<String> {
     if !STORAGE.contains(&check) {
         return None;
@@ -83,7 +83,7 @@ fn failure(handler: &Handler, check: &str) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// Answers a health check; `name` is what follows the path.
+/// Answers a health check; `name` is the rest of the path.
 pub(super) fn serve(handler: &Handler, call: &Call, path: &str, name: &str) -> Answer {
     if name.is_empty() {
         return all(handler, call, path);
@@ -147,7 +147,7 @@ fn all(handler: &Handler, call: &Call, path: &str) -> Answer {
 
 const NOT_MACHINE_READABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
-/// `/statusz`: since when the server runs, and its version.
+/// `/statusz`: the start time of the server, and its version.
 pub(super) fn status(handler: &Handler) -> Answer {
     let started = unix_seconds(handler.started);
     let up = (unix_seconds(handler.registry.clock.now()) - started).max(0);

@@ -1,4 +1,4 @@
-//! OpenAPI documents over HTTP; what is in them is made by [`crate::http::openapi`].
+//! OpenAPI documents over HTTP; [`crate::http::openapi`] generates them.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -14,7 +14,7 @@ use crate::http::openapi::{self, Resource, Subresource};
 use crate::resource::{Definition, Source};
 use crate::status::Status;
 
-/// A year after which a client may ask again for a document that its URL already identifies.
+/// The time (a year) for which a client may cache a document whose URL identifies its content.
 const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 /// `/openapi/v2`.
@@ -58,7 +58,7 @@ fn v2_document(documents: &Documents) -> Value {
 /// The content type of the v2 document in protobuf; the `@` of the requested name must not occur in an answer.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Returns true if the first form that the client names and that there is is the one in protobuf.
+/// Returns true if the first supported format of the client is protobuf.
 fn wants_protobuf(call: &Call) -> bool {
     let accepted = call.header(ACCEPT);
     let mut names = accepted
@@ -134,8 +134,8 @@ fn render(version: &GroupVersion) -> Bytes {
     Bytes::from(document.to_string())
 }
 
-/// Returns the hash of the document of a version, which its URL carries. It is made without the document where
-/// definitions say what is in it: an index of thousands of versions does not make thousands of documents.
+/// Returns the hash of the document of a version for its URL. It is computed from the definitions where possible: an
+/// index of thousands of versions does not generate thousands of documents.
 fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
     version.hash.get_or_init(|| {
         let custom = version
@@ -163,7 +163,7 @@ fn digest<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> String {
     digest.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Shows definitions as the generator of documents wants them.
+/// Converts definitions to the input of the document generator.
 fn with_resources<T>(definitions: &[&Definition], generate: impl FnOnce(&[Resource<'_>]) -> T) -> T {
     let verbs: Vec<Vec<&str>> = definitions
         .iter()

@@ -1,4 +1,4 @@
-//! The verification of service account tokens by others: OpenID Connect discovery and the public keys.
+//! OpenID Connect discovery and the public keys, with which others verify service account tokens.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};
@@ -13,7 +13,7 @@ use crate::status::{self, Status};
 const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 const KEYS_PATH: &str = "/openid/v1/jwks";
 const KEYS_TYPE: &str = "application/jwk-set+json";
-/// Keys change when the server is started anew.
+/// Keys change only when the server restarts.
 const CACHED: &str = "public, max-age=3600";
 
 /// Answers the paths of OpenID Connect discovery; `None` for others.
@@ -31,7 +31,7 @@ pub(crate) async fn serve(handler: &Handler, method: &Method, call: &Call) -> Op
         return Some(Err(status::no_representation(media)));
     }
     let issuer = handler.authenticator.issuer.clone();
-    // The first one to ask makes the key, which takes a while.
+    // The first request creates the key, which takes a while.
     let made = tokio::task::spawn_blocking(move || document(&issuer)).await;
     let document = match made {
         Ok(Ok(document)) => document,

@@ -21,7 +21,7 @@ pub(crate) fn info() -> Value {
     })
 }
 
-/// Changes when the stored form of a resource does: the beginning of a digest of its storage version.
+/// The hash of a storage version, which changes with the stored form of a resource.
 pub(crate) fn storage_version_hash(definition: &Definition) -> String {
     let subject = &definition.subject;
     let text = format!(

@@ -30,7 +30,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 const STREAMS_MAX: u32 = 100;
 /// Maximum number of headers of an HTTP/1.1 request.
 const HEADERS_MAX: usize = 500;
-/// The longest head of an HTTP/2 request.
+/// The maximum length of the head of an HTTP/2 request.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// The state that the connections of a listener share.
@@ -61,7 +61,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
         },
         () = shared.drain.cancelled() => return,
     };
-    // The protocol is what the handshake settled: a client that speaks another one is refused.
+    // The handshake determines the protocol: a client that uses another one is rejected.
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let service = Requests::new(&stream, address, &shared);
     let activity = service.activity.subscribe();
@@ -80,7 +80,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
 
 type ClientStream = TlsStream<WriteTimeout<TcpStream>>;
 
-/// Answers requests until the client leaves, is idle for too long, or the listener ends.
+/// Answers requests until the client disconnects, is idle for too long, or the listener ends.
 async fn converse(
     connection: impl Connection,
     mut activity: watch::Receiver<usize>,
@@ -102,7 +102,7 @@ async fn converse(
 
 /// A connection of either protocol.
 trait Connection: Future<Output = hyper::Result<()>> {
-    /// Takes no more requests, and ends after those in flight.
+    /// Accepts no more requests, and ends after those in flight.
     fn shut_down(self: Pin<&mut Self>);
 }
 
@@ -200,7 +200,7 @@ async fn idle(active: &mut watch::Receiver<usize>, limit: Duration) {
     }
 }
 
-/// A request in flight, until the last byte of its answer is written or the client is gone.
+/// A request in flight, until the last byte of its answer is written or the client disconnects.
 struct Active(Arc<watch::Sender<usize>>);
 
 impl Active {

@@ -10,7 +10,7 @@ use super::tls::Certificates;
 
 const NAME: &str = "operator-sdk";
 
-/// Returns a kubeconfig as YAML, with all certificates in it. A given certificate is trusted as it is.
+/// Returns a kubeconfig as YAML with embedded certificates. A given certificate is trusted itself.
 pub(super) fn render(
     address: SocketAddr,
     certificates: &Certificates,

@@ -1,4 +1,4 @@
-//! Certificates, made in memory: an authority, the server's and the administrator's.
+//! Certificates, created in memory: an authority, the server's and the administrator's.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Certificates {
     server: Identity,
 }
 
-/// Names that every API server's certificate has.
+/// The names in every API server's certificate.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -46,7 +46,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 impl Certificates {
-    /// Certificates for a server at an address and under further names, of the authority that the keyring holds.
+    /// Creates certificates for a server at an address and for additional names, signed by the keyring's authority.
     pub(super) fn make(address: IpAddr, host_names: &[String], keyring: &Keyring) -> Result<Self, Error> {
         let (pem, issuer) = authority(keyring)?;
         let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
@@ -104,13 +104,13 @@ impl Certificates {
     }
 }
 
-/// Checks client certificates. The handshake takes every certificate whose key the client has, so that a request may
-/// still be authenticated by its token; [`trusts`](Self::trusts) is called once the connection is established.
+/// Verifies client certificates. The handshake accepts every certificate whose key the client has, so that a request
+/// can still be authenticated by its token; [`trusts`](Self::trusts) is called after the handshake.
 #[derive(Clone, Debug)]
 pub(super) struct ClientTrust(Arc<dyn ClientCertVerifier>);
 
 impl ClientTrust {
-    /// Returns true if a certificate leads to one of the authorities and is valid now.
+    /// Returns true if a certificate is signed by one of the authorities and is valid now.
     pub(super) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
         chain.split_first().is_some_and(|(certificate, intermediates)| {
             let verified = self
@@ -177,7 +177,7 @@ pub(super) fn self_signed(names: &[String]) -> Result<ServerIdentity, Error> {
     })
 }
 
-/// Returns the certificate of the authority, and what signs in its name.
+/// Returns the certificate of the authority, and its signer.
 fn authority(keyring: &Keyring) -> Result<(String, Issuer<'static, KeyPair>), Error> {
     let key = keyring.keep("ca.key", || {
         Ok(KeyPair::generate().map_err(failed)?.serialize_pem())

@@ -1,4 +1,4 @@
-//! A stream whose writes fail when the client reads nothing for too long.
+//! A stream whose writes fail if the client reads nothing for too long.
 
 use std::io;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Fails with `TimedOut` when no write has succeeded for a time.
+/// Fails with `TimedOut` if no write has succeeded for a time.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write is held up.
+    /// Runs while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Paths and operations: which verbs a resource answers to, where, and with what parameters.
+//! Paths and operations: the verbs of a resource, with their parameters.
 
 use serde_json::{Map, Value, json};
 
@@ -120,7 +120,7 @@ pub(super) fn paths(resource: &Resource<'_>, names: &Names) -> Map<String, Value
     paths
 }
 
-/// Paths with no operation are left out; the others get their path parameters.
+/// Paths without an operation are omitted; the others get their path parameters.
 fn add(paths: &mut Map<String, Value>, path: String, mut item: Map<String, Value>) {
     if item.is_empty() {
         return;

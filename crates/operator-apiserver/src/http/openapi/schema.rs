@@ -1,4 +1,4 @@
-//! Component schemas: the built-in types that are reached from the served kinds, and the custom ones.
+//! Component schemas: the built-in types that the served kinds use, and the custom ones.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ impl Components {
         (object, list)
     }
 
-    /// Adds a built-in type and what its fields refer to.
+    /// Adds a built-in type and the types of its fields.
     fn add_named(&mut self, name: &str) {
         if self.schemas.contains_key(name) {
             return;

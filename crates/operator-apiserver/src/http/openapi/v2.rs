@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Resource, v3_document};
 
-/// Keywords that OpenAPI v2 lacks; a custom resource's schema that uses one loses it, as on a real server.
+/// Keywords that OpenAPI v2 lacks; they are removed from schemas of custom resources, as in the API server.
 const UNSUPPORTED: &[&str] = &["oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations"];
 
-/// The v2 document of everything that is served.
+/// Returns the v2 document of all served resources.
 pub(crate) fn document(resources: &[Resource<'_>]) -> Value {
     let (custom, built_in): (Vec<_>, Vec<_>) = resources
         .iter()
@@ -112,7 +112,7 @@ fn media_types(body: &Value) -> Value {
     content.map_or_else(|| json!([]), |content| content.keys().cloned().collect())
 }
 
-/// Returns a v3 schema in v2's words. Schemas nest at most as deep as CustomResourceDefinitions may.
+/// Converts a v3 schema to v2. Schemas nest at most as deeply as CustomResourceDefinitions may.
 fn convert(schema: Value) -> Value {
     match schema {
         Value::Object(fields)

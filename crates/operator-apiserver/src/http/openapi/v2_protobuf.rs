@@ -1,5 +1,5 @@
-//! The v2 document as the protobuf message `openapi.v2.Document` of the gnostic project: client-go requests no other
-//! form of it. The numbers of the fields are those of its published schema.
+//! The v2 document as the protobuf message `openapi.v2.Document` of the gnostic project, the only format that client-go
+//! requests. The numbers of the fields are those of its published schema.
 
 use serde_json::Value;
 
@@ -15,16 +15,16 @@ enum Kind {
     /// Any JSON, as a text.
     Any,
     One(&'static Message),
-    /// One text or several of them, in a message of its own.
+    /// One or several strings, in a separate message.
     Texts,
     /// `true`, or a schema.
     Additional,
-    /// The schema of an answer, and of the items of a list: each in a message of its own.
+    /// The schema of a response, and of the items of a list: each in a separate message.
     Wrapped,
     /// An object whose keys are names.
     Named(&'static Message),
     Parameter,
-    /// An answer, in a message of its own, below the name of its code.
+    /// A response, in a separate message with its status code as the name.
     Answers,
     /// A list of any of these.
     Each(&'static Kind),
@@ -192,14 +192,14 @@ fn message(value: &Value, kind: &Message) -> Writer {
     writer
 }
 
-/// Returns a name and what it stands for.
+/// Returns a name and its value.
 fn named(name: &str, value: &[u8]) -> Writer {
     let mut pair = Writer::default();
     pair.message(1, name.as_bytes()).message(2, value);
     pair
 }
 
-/// Any value is a text in YAML, of which JSON is a part.
+/// Any value is a YAML text, which includes JSON.
 fn any(value: &Value) -> Writer {
     let mut any = Writer::default();
     any.message(2, format!("{value}\n").as_bytes());

@@ -1,4 +1,4 @@
-//! `pods/binding`: puts a pod on a node.
+//! `pods/binding`: binds a pod to a node.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) async fn serve(
         found.ok_or_else(status::unknown_resource)
     };
     if definition.is("", "bindings") {
-        // The older form: only the body has the name of the pod.
+        // In the older form, only the body has the name of the pod.
         object::name(&body).clone_into(&mut write.name);
         if write.name.is_empty() {
             return Err(status::bad_request("Name parameter required."));

@@ -1,5 +1,5 @@
-//! `pods/exec`, `pods/attach`, `pods/portforward` and the proxies: what goes through a node. Requests are checked as a
-//! real server checks them, and then refused, since nothing runs behind a simulated node.
+//! `pods/exec`, `pods/attach`, `pods/portforward` and the proxies: connections through a node. Requests are checked as
+//! in the API server and then rejected, because nothing runs on a simulated node.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -52,8 +52,7 @@ pub(super) async fn serve(
     )))
 }
 
-/// Returns a GET connects as a POST does (WebSockets know no other method), and so it needs the right to create as
-/// well.
+/// A GET connects like a POST (WebSockets only support GET), so it also requires the permission to create.
 fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definition) -> Result<(), Status> {
     if call.info.verb != "get" {
         return Ok(());
@@ -83,7 +82,7 @@ async fn admit(
     admission::admit_body(&registry.admission, &write, Operation::Connect, &mut options).await
 }
 
-/// The parameters of the URL, as the object that they are to admission.
+/// Returns the parameters of the URL as the object for admission.
 fn options(call: &Call) -> Value {
     let kind = match (call.info.resource.as_str(), call.info.subresource.as_str()) {
         (_, "attach") => "PodAttachOptions",
@@ -133,7 +132,7 @@ fn wants_upgrade(call: &Call) -> bool {
 
 // === proxies ===
 
-/// Answers a request that should go on to a pod, a service or a node.
+/// Answers a proxy request to a pod, a service or a node.
 pub(super) async fn serve_proxy(
     registry: &Registry,
     call: &Call,
@@ -176,7 +175,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Why a pod, which may be there, does not answer.
+/// Returns the reason why a pod does not answer.
 fn pod_location(
     registry: &Registry,
     call: &Call,
@@ -199,7 +198,7 @@ fn pod_location(
     ))
 }
 
-/// Why a service, which may be there and have pods, does not answer.
+/// Returns the reason why a service does not answer.
 fn service_location(
     registry: &Registry,
     call: &Call,

@@ -1,6 +1,6 @@
 //! `pods/eviction`: deletes a pod if its disruption budget allows.
 //!
-//! The decision is pure ([`decide`]); what it says is carried out on the budget, the pod's conditions and the pod.
+//! The decision is pure ([`decide`]); it is then applied to the budget, the pod's conditions and the pod.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::status::{self, Status};
 use crate::write::Write;
 use apimachinery::gvk::Gvk;
 
-/// A budget that waits for more evictions than this allows no other.
+/// The maximum number of pending evictions of a budget.
 const DISRUPTED_PODS_MAX: usize = 2000;
-/// The number of attempts of an eviction if a pod or a budget changed meanwhile.
+/// The number of attempts of an eviction if a pod or a budget changes.
 const TRIES: usize = 20;
-/// Seconds after which a client may ask again for what a controller has not looked at yet.
+/// Seconds after which a client may retry when a controller has not processed a change yet.
 const RETRY_SECONDS: i64 = 10;
 
 pub(super) async fn serve(
@@ -86,9 +86,9 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
 /// The decision about an eviction.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
-    /// True if the pod must be the version that was looked at: it might become one that counts.
+    /// True if the pod must still have the checked version: a change might make it count.
     guarded: bool,
-    /// True if the budget allows one disruption fewer from now on.
+    /// True if the number of allowed disruptions decreases by one.
     takes: bool,
 }
 
@@ -181,7 +181,7 @@ fn check_budget(budget: &Value) -> Result<(), Status> {
     Err(status::budget_violated(&exhausted(budget), 0))
 }
 
-/// Why a budget allows nothing.
+/// Returns the reason why a budget allows no disruption.
 fn exhausted(budget: &Value) -> String {
     let name = object::name(budget);
     let conditions = object::get(budget, &["status", "conditions"]).and_then(Value::as_array);
@@ -276,7 +276,7 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
     registry.update(&of_budget, &change).await.map(drop)
 }
 
-/// Says in the pod's conditions why it goes, and deletes it.
+/// Sets the condition of a disrupted pod, and deletes it.
 async fn delete(registry: &Registry, write: &Write, mut options: DeleteOptions) -> Result<(), Status> {
     if !write.dry_run {
         let now = registry.timestamp();

@@ -1,4 +1,4 @@
-//! Answers of a node's kubelet about a pod. There are no kubelets: nodes are simulated, or written by hand.
+//! Answers of a node's kubelet about a pod. There are no kubelets: nodes are simulated or created by users.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::resource::builtin_catalog;
 use crate::status::{self, Status};
 use builtin_kinds::tree::{list, text};
 
-/// The name of the selected container: the requested one, or the only one.
+/// Returns the name of the selected container: the requested one, or the only one.
 pub(super) fn container_of(pod: &Value, wanted: &str) -> Result<String, Status> {
     let name = object::name(pod);
     let names = |field: &str| -> Vec<&str> {

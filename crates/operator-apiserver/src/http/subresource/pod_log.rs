@@ -1,8 +1,8 @@
 //! `pods/log`: the output of a container.
 //!
 //! Containers that run as local processes have real logs. The annotations of a simulated pod contain its logs:
-//! `logs.operator-sdk.dev/CONTAINER` is the text of one container, `operator-sdk.dev/logs` that of every other one. Every
-//! line counts as written when the container started.
+//! `logs.operator-sdk.dev/CONTAINER` is the log of one container, `operator-sdk.dev/logs` that of every other one.
+//! Every line has the start time of the container.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -42,7 +42,7 @@ pub(super) fn serve(
     let container = container_of(&pod, call.query.text("container"))?;
     let node = text(&pod, &["spec", "nodeName"]);
     if node.is_empty() {
-        // No container exists yet that could have a log.
+        // No container has started yet.
         return Ok(Answer::new(StatusCode::NO_CONTENT, MEDIA_TYPE, Bytes::new()));
     }
     reachable_node(registry, node)?;
@@ -75,7 +75,7 @@ pub(super) fn serve(
 }
 
 /// Returns the log of a container that runs as a local process. A container whose process has not started has the log
-/// of the run before.
+/// of the previous run.
 fn log_of_process(
     registry: &Registry,
     pod: &Value,
@@ -239,7 +239,7 @@ impl Options {
         errors
     }
 
-    /// The requested part of the log of a process.
+    /// Returns the requested part of the log of a process.
     fn select_lines(&self, lines: &[Line], now: SystemTime) -> String {
         let lines: Vec<_> = lines
             .iter()
@@ -251,7 +251,7 @@ impl Options {
         self.select(lines, now)
     }
 
-    /// The requested lines, of lines with the times at which they were written.
+    /// Returns the requested lines, of lines with their times.
     fn select<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>, now: SystemTime) -> String {
         let lines: Vec<_> = lines
             .filter(|(written, _)| !self.is_before(written, now))
@@ -295,7 +295,7 @@ impl Options {
 
 // === following ===
 
-/// A log that is read until its pod ends.
+/// A log that is followed until its pod ends.
 struct Following {
     registry: Arc<Registry>,
     definition: Arc<Definition>,
@@ -303,7 +303,7 @@ struct Following {
     key: String,
     uid: String,
     container: String,
-    /// The whole log as the reader knows it.
+    /// The whole log so far.
     told: String,
     first: Option<Bytes>,
     drain: CancellationToken,
@@ -349,7 +349,7 @@ impl Following {
     }
 }
 
-/// A log of a process that is read until the container ends.
+/// A log of a process that is followed until the container ends.
 struct FollowingProcess {
     log: Arc<PodLog>,
     changed: watch::Receiver<(usize, bool)>,

@@ -1,4 +1,4 @@
-//! Reviews: kinds that are created and answered, and never stored.
+//! Reviews: kinds that are created and answered, but never stored.
 
 use apimachinery::object;
 use http::StatusCode;
@@ -54,7 +54,7 @@ pub(crate) async fn serve(
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
 
-/// The status of a review that is not answered yet, as admission sees it.
+/// Returns the status of a review before it is answered, as admission sees it.
 fn unanswered(resource: &str) -> Value {
     match resource {
         "selfsubjectreviews" => json!({"userInfo": {}}),
@@ -66,7 +66,7 @@ fn unanswered(resource: &str) -> Value {
     }
 }
 
-/// Invalid reviews are named after their group alone.
+/// Errors of invalid reviews only name the group.
 fn validate(definition: &Definition, review: &Value) -> Result<(), Status> {
     let errors = definition.validate_create(review).errors;
     if errors.is_empty() {

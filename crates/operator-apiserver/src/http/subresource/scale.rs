@@ -85,7 +85,7 @@ fn answer(
     Ok(super::transient(StatusCode::OK, scale, form))
 }
 
-/// Returns the Scale that the request wants, with its managers, from the one that is.
+/// Returns the requested Scale, with its managers, from the live one.
 fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);
     if call.info.verb != "update" && media.starts_with(crate::patch::APPLY_PATCH) {
@@ -103,7 +103,7 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
         check_uid(write, &wanted, live)?;
     }
     if let Some(spec) = wanted.get_mut("spec").and_then(Value::as_object_mut) {
-        // A Go struct leaves zero replicas out.
+        // A Go struct omits zero replicas.
         spec.retain(|field, value| field != "replicas" || !(value.is_null() || *value == 0));
     }
     Ok(managed_fields::update_scale(
@@ -114,7 +114,7 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
     ))
 }
 
-/// A Scale with a uid is one of that object alone.
+/// A Scale with a uid belongs only to that object.
 fn check_uid(write: &Write, wanted: &Value, live: &Value) -> Result<(), Status> {
     let (wanted, live) = (object::uid(wanted), object::uid(live));
     if wanted.is_empty() || wanted == live {
@@ -171,7 +171,7 @@ fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
             .map_err(|why| status::bad_request(format!("error decoding patch: {why}")))
     };
     let mut scale = live.clone();
-    // The objects that a patch goes into are shown with sorted fields.
+    // The objects on the path of a patch are shown with sorted fields.
     let touched = match (call.info.verb, media) {
         ("update", _) if write.definition.is_custom() => {
             return body::decode(

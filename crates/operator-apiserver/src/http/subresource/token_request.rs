@@ -77,7 +77,7 @@ fn check_name(request: &Value, name: &str) -> Result<(), Status> {
     Err(status::invalid(subject(), name, &[error]))
 }
 
-/// A uid in the request must be the one of the account.
+/// A uid in the request must be that of the account.
 fn check_account_uid(request: &Value, account: &Value) -> Result<(), Status> {
     let (wanted, found) = (object::uid(request), object::uid(account));
     if wanted.is_empty() || wanted == found {
@@ -93,7 +93,7 @@ fn check_account_uid(request: &Value, account: &Value) -> Result<(), Status> {
     Err(status::conflict(&named_by_kind, object::name(account), &why))
 }
 
-/// Fills in what the request leaves open.
+/// Sets the defaults of the request.
 fn complete(handler: &Handler, account: &Value, now: SystemTime, request: &mut Value) {
     let spec = object::child_mut(request, "spec");
     let audiences = spec.get("audiences").and_then(Value::as_array);
@@ -135,7 +135,7 @@ fn validate(request: &Value) -> Result<(), Status> {
 /// The object that a token is bound to: the token becomes invalid when the object is deleted.
 #[derive(Default)]
 struct Bound {
-    /// `pod`, `secret` or `node`, with name and uid; the node of a pod is named too.
+    /// `pod`, `secret` or `node`, with name and uid; includes the node of a pod.
     references: Vec<(&'static str, Value)>,
 }
 
@@ -196,7 +196,7 @@ fn check_account(account: &Value, pod: &Value) -> Result<(), Status> {
     )))
 }
 
-/// The node that a pod runs on, by its name alone if it is gone.
+/// Returns the node of a pod; only its name if the node does not exist.
 fn node_of(handler: &Handler, pod: &Value) -> Option<(&'static str, Value)> {
     let name = object::text(pod, &["spec", "nodeName"]);
     if name.is_empty() {
@@ -246,7 +246,7 @@ fn claims(handler: &Handler, account: &Value, bound: &Bound, now: SystemTime, re
     })
 }
 
-/// Signs away from the requests: a key may have to be made first.
+/// Signs on a separate thread: a key may have to be created first.
 async fn sign(handler: &Handler, claims: Value) -> Result<String, Status> {
     let issuer = handler.authenticator.issuer.clone();
     let signed = tokio::task::spawn_blocking(move || issuer.sign(claims)).await;

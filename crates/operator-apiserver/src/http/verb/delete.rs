@@ -31,7 +31,7 @@ pub(super) async fn serve(
         let body = status::deleted(&definition.subject, &write.name, uid);
         Ok(Answer::object(StatusCode::OK, &body, form))
     } else {
-        // A client that requests the deletion of dependents in the old way learns that it is not complete.
+        // A client that uses the deprecated option for dependents gets a 202 while the deletion is not complete.
         let waits = write.options.get("orphanDependents") == Some(&Value::Bool(false)) && !deleted.gone;
         let code = if waits {
             StatusCode::ACCEPTED
@@ -42,7 +42,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Deletes what a list would show, one by one, and answers with the list.
+/// Deletes the objects of a list, one by one, and returns the list.
 pub(super) async fn serve_collection(
     registry: &Registry,
     call: &Call,
@@ -83,7 +83,7 @@ pub(super) async fn serve_collection(
 
 const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// Returns the options in the body, whatever the query says; without a body, those in the query.
+/// Returns the options in the body; without a body, those in the query.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
         query_options(call)?
@@ -104,7 +104,7 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
     Ok(options)
 }
 
-/// The options are of their kind, and their fields of theirs.
+/// Checks the kind of the options, and the types of their fields.
 fn check_type(body: &Value) -> Result<(), Status> {
     let kind = object::text(body, &["kind"]);
     if !kind.is_empty() && kind != "DeleteOptions" {

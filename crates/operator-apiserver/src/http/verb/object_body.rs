@@ -16,9 +16,9 @@ use crate::write::object_body::{
     report, unregistered, wrong_version,
 };
 
-/// Reads, checks, normalises and defaults the object in a body.
+/// Parses, checks, normalizes and defaults the object in a body.
 ///
-/// With `name`, the object must have it: a wrong name is found before a wrong type is.
+/// With `name`, the object must have this name; a wrong name is reported before a wrong type.
 pub(crate) fn read(
     call: &Call,
     definition: &Definition,
@@ -69,7 +69,7 @@ pub(crate) fn read(
         order: match media {
             _ if definition.is_custom() => FaultOrder::Path,
             Media::Json => FaultOrder::Document(&call.body),
-            // Other forms are converted to JSON with sorted fields first.
+            // Other formats are converted to JSON with sorted fields first.
             Media::Yaml | Media::Protobuf => FaultOrder::Fields,
         },
     };
@@ -86,7 +86,7 @@ pub(crate) fn read(
     }
 }
 
-/// Reads the body of a request to a subresource whose kind is not that of the resource, such as a Binding.
+/// Parses the body of a request to a subresource with another kind than the resource, such as a Binding.
 pub(crate) fn read_other(
     call: &Call,
     wanted: &apimachinery::gvk::Gvk,

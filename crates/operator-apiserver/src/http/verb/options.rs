@@ -12,7 +12,7 @@ use crate::resource::Definition;
 use crate::status::{self, NamedResource, Status};
 use crate::write::FieldValidation;
 
-/// `fieldManager`, or what the user agent begins with.
+/// Returns `fieldManager`, or its default: the start of the user agent.
 pub(crate) fn field_manager(call: &Call) -> String {
     let given = call.query.text("fieldManager");
     if !given.is_empty() {
@@ -53,7 +53,7 @@ fn refuse_list(errors: &[Error]) -> Status {
     status::invalid(&options_subject("ListOptions"), "", errors)
 }
 
-/// Checks the options in the query of a create, an update or a patch, and tells everything that is wrong with them.
+/// Checks the options in the query of a create, an update or a patch, and reports all errors.
 pub(crate) fn check(call: &Call) -> Result<(), Status> {
     let manager = call.query.text("fieldManager");
     let mut errors = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn check(call: &Call) -> Result<(), Status> {
     }
 }
 
-/// An apply has to say who applies, and only an apply can be forced.
+/// An apply requires a field manager, and only an apply can be forced.
 fn check_patch(call: &Call, manager: &str) -> Option<Error> {
     if patch::is_apply(call) {
         let required = || Error::required(Path::new("fieldManager"), "is required for apply patch");
@@ -99,7 +99,7 @@ pub(crate) fn dry_runs(call: &Call) -> Vec<Value> {
     call.query.all("dryRun").map(Into::into).collect()
 }
 
-/// The options of a write that are in the query, as an object.
+/// Returns the options of a write in the query as an object.
 pub(crate) fn given(call: &Call) -> Value {
     let mut options = serde_json::Map::new();
     for field in ["fieldManager", "fieldValidation"] {
@@ -166,7 +166,7 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
     })
 }
 
-/// A parameter that is a number; the errors are those of Go's `strconv`.
+/// Parses a number parameter, with the errors of Go's `strconv`.
 fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let text = call.query.text(name);
@@ -193,7 +193,7 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     };
     if call.info.verb == "watch" {
         if !query.text("continue").is_empty() {
-            // The real server names this field, whether it was given or not.
+            // The API server names this field even if it is missing.
             let why = "resourceVersionMatch is forbidden when continue is provided";
             let error = Error::forbidden(Path::new("resourceVersionMatch"), why);
             return Err(refuse_list(&[error]));

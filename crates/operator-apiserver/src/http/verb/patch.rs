@@ -27,7 +27,7 @@ pub(super) async fn serve(
     let media = call.header(CONTENT_TYPE);
     let is_strategic = media == STRATEGIC_PATCH && definition.builtin_type().is_some();
     if matches!(media, JSON_PATCH | MERGE_PATCH) || is_strategic {
-        // A missing object is reported before an unreadable patch.
+        // A missing object is reported before an invalid patch.
         registry.load(&write)?;
     }
     let patching = parse(call)?;
@@ -149,7 +149,7 @@ pub(crate) fn is_apply(call: &Call) -> bool {
     media(call) == APPLY_PATCH
 }
 
-/// Refuses patches in a form that the resource does not take.
+/// Rejects patches in a format that the resource does not support.
 pub(crate) fn check_media(call: &Call, definition: &Definition) -> Result<(), Status> {
     let media = media(call);
     let known = match media {

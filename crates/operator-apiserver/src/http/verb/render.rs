@@ -1,4 +1,4 @@
-//! Objects and lists as answers.
+//! Renders objects and lists as answers.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::registry::{Page, Registry};
 use crate::resource::Definition;
 use crate::status::{self, Status};
 
-/// One object in the requested form.
+/// Renders one object in the requested format.
 pub(crate) fn object(
     registry: &Registry,
     call: &Call,
@@ -68,7 +68,7 @@ pub(crate) fn go_package(group: &str) -> &str {
     }
 }
 
-/// The annotation of a DaemonSet that is a field of its spec inside of the real server.
+/// The annotation of a DaemonSet that is a field of its spec in the API server.
 fn forget_template_generation(metadata: &mut Value) {
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else {
         return;
@@ -90,7 +90,7 @@ pub(crate) fn partial(object: &Value, form: Form) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": form.meta_version(), "metadata": metadata})
 }
 
-/// A page of a list in the requested form.
+/// Renders a page of a list in the requested format.
 pub(crate) fn list(
     registry: &Registry,
     call: &Call,
@@ -156,7 +156,7 @@ pub(crate) fn list(
     Ok(Answer::object(StatusCode::OK, &value, form))
 }
 
-/// Returns the items of built-in lists do not repeat their type; those of custom resources do.
+/// The items of built-in lists omit their type; those of custom resources have it.
 fn item(definition: &Definition, object: &Value) -> Value {
     let mut item = object.clone();
     if !definition.is_custom()
@@ -168,8 +168,8 @@ fn item(definition: &Definition, object: &Value) -> Value {
     item
 }
 
-/// Returns the metadata of a list in another form: only lists of custom resources themselves say that nothing
-/// continues.
+/// Returns the metadata of a list in another format: only lists of custom resources themselves have an empty continue
+/// token.
 fn transformed_metadata(page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if !page.token.is_empty() {

@@ -24,7 +24,7 @@ pub(super) fn serve(
     let mut watch = options::watch_options(call)?;
     let least = handler.min_request_timeout.as_secs();
     if watch.timeout_seconds.is_none() && least > 0 {
-        // Spread out, so that not all clients come back at the same time.
+        // Randomized, so that not all clients reconnect at the same time.
         watch.timeout_seconds = Some(least + handler.registry.random.next() % least);
     }
     if !call.info.name.is_empty() {

@@ -1,4 +1,4 @@
-//! Bearer tokens: the fixed ones of the builder, and those of service accounts.
+//! Bearer tokens: the static ones of the builder, and those of service accounts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::store::Store;
 /// The allowed difference between clocks, in seconds.
 const LEEWAY: i64 = 60;
 
-/// Whose a token is, and for whom it is good.
+/// The user of a token, and its audiences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authenticated {
     pub(crate) user: User,
-    /// Those of the wanted audiences that the token is for.
+    /// The requested audiences that the token is for.
     pub(crate) audiences: Vec<String>,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Authenticator {
     pub(crate) clock: Arc<dyn Clock>,
     /// Signs and verifies the tokens of service accounts.
     pub(crate) issuer: Arc<Issuer>,
-    /// The users of fixed tokens.
+    /// The users of static tokens.
     pub(crate) static_tokens: HashMap<String, User>,
 }
 
 impl Authenticator {
-    /// Whose a token is, if it is for one of the audiences; without any, it has to be for this server.
+    /// Returns the user of a token, if it is for one of the audiences; without any, it must be for this server.
     ///
     /// # Errors
     /// Why it is refused.
@@ -113,7 +113,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// The claims of a token about a service account.
+/// Parses the claims of a token of a service account.
 struct Account<'a> {
     claims: &'a Value,
     namespace: &'a str,
@@ -133,7 +133,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// The user, as long as the account and what the token is bound to are there.
+    /// Returns the user, if the account and the bound object exist.
     fn user(&self, authenticator: &Authenticator) -> Result<User, String> {
         let uid = self.reference("serviceaccount").map_or("", |(_, uid)| uid);
         self.check_account(authenticator, uid)?;

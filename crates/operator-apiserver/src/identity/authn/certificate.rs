@@ -1,4 +1,4 @@
-//! Client certificates: whom they name. Their signatures were checked in the handshake.
+//! Client certificates: the users they identify. Their signatures were checked in the handshake.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use yasna::{ASN1Result, Tag};
 use super::{AUTHENTICATED, CREDENTIAL_ID, User};
 use builtin_kinds::certificate_request::attributes_of;
 
-/// Returns the common name, with the organisations as groups; known by the fingerprint of the certificate.
+/// Returns the common name, with the organizations as groups; the credential ID is the fingerprint of the certificate.
 pub(super) fn user(der: &[u8]) -> Option<User> {
     let subject = subject_of(der).ok()?;
     let texts = |id: &[u64]| {
@@ -65,7 +65,7 @@ fn subject_of(der: &[u8]) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     })
 }
 
-/// When a certificate expires.
+/// Returns the expiry of a certificate.
 pub(crate) fn expiry(der: &[u8]) -> Option<Timestamp> {
     let not_after = yasna::parse_der(der, |reader| {
         reader.read_sequence(|certificate| {

@@ -1,8 +1,8 @@
-//! Acting as another user: the `Impersonate-*` headers, and whether the requester may.
+//! Impersonation: the `Impersonate-*` headers, and the permission of the requester.
 //!
-//! There are five modes, tried in turn. The constrained ones ask twice: may the requester do what the request does
-//! while it impersonates (`impersonate-on:MODE:VERB`), and may it impersonate this user (`impersonate:MODE`)? The last
-//! check is for `impersonate` on each part of the user. See KEP-5284.
+//! There are five modes, tried in turn. The constrained ones check twice: that the requester may do the request while
+//! it impersonates (`impersonate-on:MODE:VERB`), and that it may impersonate this user (`impersonate:MODE`). The last
+//! mode checks `impersonate` for each part of the user. See KEP-5284.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use crate::status::{self, Status};
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The user that a request is carried out as; `request` has the impersonation headers.
+/// Returns the impersonated user; `request` has the impersonation headers.
 ///
 /// # Errors
-/// Returns an error if headers name parts of a user but no user, or the requester may not impersonate it.
+/// Returns an error if headers have parts of a user but no user name, or the requester may not impersonate it.
 pub(crate) fn impersonate(
     authorizer: &Authorizer,
     headers: &HeaderMap,
@@ -100,11 +100,11 @@ fn go_syntax(user: &User) -> String {
     )
 }
 
-/// One way of being allowed to act as another.
+/// A mode of impersonation.
 struct Mode {
-    /// Empty for the mode that is not constrained.
+    /// Empty for the unconstrained mode.
     name: &'static str,
-    /// Reports whether the mode applies to this user (first) and this requester (second).
+    /// Returns true if the mode applies to this user (first) and this requester (second).
     fits: fn(&User, &User) -> bool,
 }
 
@@ -199,7 +199,7 @@ impl Mode {
         }
     }
 
-    /// Many groups are checked together first.
+    /// Many groups are first checked together.
     fn check_groups(
         &self,
         impersonation: &Impersonation<'_>,
@@ -287,12 +287,12 @@ impl Mode {
     }
 }
 
-/// The number of groups or extra values from which on a constrained mode checks all of them together first.
+/// The number of groups or extra values from which a constrained mode first checks all of them together.
 const MANY: usize = 4;
 
 type Check<'a> = dyn Fn(&Attributes<'_>) -> Result<(), Status> + 'a;
 
-/// The attributes that all checks of one impersonation have in common.
+/// The common attributes of all checks of one impersonation.
 struct Impersonation<'a> {
     requester: &'a User,
     verb: &'a str,
@@ -315,7 +315,7 @@ impl<'a> Impersonation<'a> {
         }
     }
 
-    /// Returns the question about the name of a user: it may be that of a service account or of a node.
+    /// Returns the check for the name of a user, which may be a service account or a node.
     fn name(&self, wanted: &'a User) -> Attributes<'a> {
         let group = self.mode.group();
         if let Some(node) = node_of(&wanted.name).filter(|_| self.mode.is_constrained()) {

@@ -1,4 +1,4 @@
-//! Attribute-based access control: a file of policies, one a line.
+//! Attribute-based access control: a file with one policy per line.
 
 use apimachinery::object;
 use serde_json::Value;
@@ -23,11 +23,11 @@ struct Policy {
 }
 
 impl AbacPolicies {
-    /// Reads policies: a JSON object of `abac.authorization.kubernetes.io/v1beta1` on each line that is not empty and
+    /// Parses policies: a JSON object of `abac.authorization.kubernetes.io/v1beta1` on each line that is not empty and
     /// does not begin with `#`.
     ///
     /// # Errors
-    /// The line that cannot be read, and why.
+    /// Returns an error with the invalid line and the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut policies = Vec::new();
         for (index, line) in text.lines().enumerate() {

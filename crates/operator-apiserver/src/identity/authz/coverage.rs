@@ -1,19 +1,19 @@
-//! Which parts of some rules are covered by other rules.
+//! Finds the parts of rules that other rules do not cover.
 //!
-//! A rule stands for all combinations of its verbs, groups, resources and names. They are never written out: values
-//! that the same held rules mention are alike, and only unlike ones are combined.
+//! A rule represents all combinations of its verbs, groups, resources and names. They are never enumerated: values that
+//! occur in the same held rules are equivalent, and only classes of equivalent values are combined.
 
 use std::collections::{HashMap, HashSet};
 
 use super::rule::{ALL, Rule, url_covers};
 
-/// The number of combinations that are listed as missing.
+/// The maximum number of combinations that are listed as missing.
 const MISSING_MAX: usize = 10_000;
-/// The number of comparisons of one check; beyond it, everything counts as missing.
+/// The maximum number of comparisons of one check; beyond it, everything counts as missing.
 const STEPS_MAX: usize = 50_000_000;
 
-/// Lists the combinations of `wanted`, each with one verb, one resource and one name, that no rule of `held` covers; at
-/// most [`MISSING_MAX`] of them. Rules that are too large to be compared are returned as they are.
+/// Returns the combinations of `wanted`, each with one verb, one resource and one name, that no rule of `held` covers;
+/// at most [`MISSING_MAX`] of them. Rules that are too large to compare are returned unchanged.
 pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let holder = Holder::new(held);
     let mut steps = STEPS_MAX;
@@ -28,22 +28,22 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     missing
 }
 
-/// A set of held rules, by their numbers.
+/// A set of held rules, by their indexes.
 type Rules = Vec<u64>;
 
-/// The held rules, by what they mention.
+/// The held rules, indexed by their values.
 struct Holder<'a> {
     held: &'a [Rule],
     verbs: Mentions<'a>,
     groups: Mentions<'a>,
     resources: Mentions<'a>,
     names: Mentions<'a>,
-    /// The rules that are not limited to some names.
+    /// The rules that are not limited to names.
     unnamed: Rules,
     words: usize,
 }
 
-/// The rules that mention a value.
+/// The rules that contain a value.
 struct Mentions<'a> {
     by_value: HashMap<&'a str, Vec<usize>>,
 }
@@ -72,9 +72,9 @@ fn set(rules: &mut Rules, number: usize) {
     }
 }
 
-/// One value of a list of a rule, with the held rules that mention it.
+/// One value of a list of a rule, with the held rules that contain it.
 struct Item<'r> {
-    /// `None` stands for a list that does not limit the rule.
+    /// `None` means that the list does not limit the rule.
     text: Option<&'r String>,
     rules: Rules,
 }
@@ -146,7 +146,7 @@ impl<'a> Holder<'a> {
         rules
     }
 
-    /// The combinations of a rule that are not covered, or `None` if that would take too long.
+    /// Returns the uncovered combinations of a rule, or `None` if that would take too long.
     fn missing(&self, rule: &Rule, limit: usize, steps: &mut usize) -> Option<Vec<Rule>> {
         let held_urls: usize = self.held.iter().map(|rule| rule.non_resource_urls.len()).sum();
         let values =
@@ -198,7 +198,7 @@ impl<'a> Holder<'a> {
         Some(missing)
     }
 
-    /// Returns true if each combination of items is covered; `None` if finding out takes too many steps.
+    /// Returns true if each combination of items is covered; `None` if that would take too many steps.
     fn covers_all(&self, lists: &[&[Item<'_>]], steps: &mut usize) -> Option<bool> {
         if lists.iter().any(|list| list.is_empty()) {
             return Some(true);
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(missing(&held, std::slice::from_ref(&wanted)), [wanted]);
     }
 
-    /// The definition, for rules that are small enough to be written out.
+    /// The definition, for rules that are small enough to enumerate.
     fn covered(held: &[Rule], group: &str, resource: &str, verb: &str, name: Option<&String>) -> bool {
         let has = |list: &[String], text: &str| list.iter().any(|known| known == ALL || known == text);
         held.iter().any(|rule| {

@@ -1,6 +1,6 @@
-//! The Node authorizer: what a kubelet may read and write because of the pods on its node.
+//! The Node authorizer: the permissions of a kubelet that follow from the pods on its node.
 //!
-//! Pure apart from the store, which is read with each request.
+//! Reads the store with each request.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use builtin_kinds::tree::{at, list, text};
 
 const LEASES: &str = "kube-node-lease";
 
-/// Decides on the request of a kubelet; the authorizer has no opinion on others.
+/// Decides on the request of a kubelet; returns no opinion on others.
 pub(super) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let Some(node) = authn::node_name(asked.user) else {
         return Decision::default();
@@ -73,7 +73,7 @@ struct Graph<'a> {
     node: &'a str,
 }
 
-/// Why a request is not allowed; may be empty.
+/// The reason why a request is not allowed; may be empty.
 type Verdict = Result<(), String>;
 
 fn only(allowed: bool, why: &str) -> Verdict {
@@ -274,7 +274,7 @@ impl Graph<'_> {
     }
 }
 
-/// Returns the claims of a pod: those it names, and those that are made for its ephemeral volumes.
+/// Returns the claims of a pod: those it references, and those of its ephemeral volumes.
 fn claims(pod: &Value) -> impl Iterator<Item = String> {
     let name = text(pod, &["metadata", "name"]);
     list(pod, &["spec", "volumes"]).iter().filter_map(move |volume| {
@@ -286,7 +286,7 @@ fn claims(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// The references of a pod to objects of a kind.
+/// Returns the references of a pod to objects of a kind.
 struct References {
     /// Paths in `env` and `envFrom` of a container.
     environment: [&'static [&'static str]; 2],

@@ -14,7 +14,7 @@ use crate::store::Store;
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Decides if a binding gives the user a rule that covers the request.
+/// Returns true if a binding gives the user a rule that covers the request.
 pub(crate) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let mut decision = Decision::default();
     let mut unresolved = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     decision
 }
 
-/// The rules that a user has in a namespace, and the roles that could not be read.
+/// Returns the rules of a user in a namespace, and the roles that could not be read.
 pub(crate) fn rules_of_user(store: &Store, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Unresolved>) {
     let (mut rules, mut unresolved) = (Vec::new(), Vec::new());
     visit(store, user, namespace, &mut |found| {
@@ -51,7 +51,7 @@ pub(crate) fn rules_of_user(store: &Store, user: &User, namespace: &str) -> (Vec
     (rules, unresolved)
 }
 
-/// Several errors as one text, as Go aggregates them: equal ones once.
+/// Joins errors as Go's aggregate does: equal ones once.
 pub(crate) fn aggregate(mut texts: Vec<String>) -> String {
     let mut seen = std::collections::BTreeSet::new();
     texts.retain(|text| seen.insert(text.clone()));
@@ -61,7 +61,7 @@ pub(crate) fn aggregate(mut texts: Vec<String>) -> String {
     }
 }
 
-/// A role that a binding names and that cannot be read.
+/// A role of a binding that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
     /// The role does not exist.
@@ -70,7 +70,7 @@ pub(crate) enum Unresolved {
         resource: &'static str,
         name: String,
     },
-    /// A binding refers to roles only.
+    /// A binding may only refer to roles.
     Kind(String),
 }
 
@@ -120,7 +120,7 @@ fn describe(subject: &Value, namespace: &str) -> String {
     format!("{kind} {}", quote(&format!("{name}/{namespace}")))
 }
 
-/// The namespace of a subject that is a service account: its own, or that of the binding.
+/// The namespace of a service account subject: its own, or that of the binding.
 fn account_namespace<'a>(subject: &'a Value, namespace: &'a str) -> &'a str {
     match object::text(subject, &["namespace"]) {
         "" => namespace,
@@ -131,7 +131,7 @@ fn account_namespace<'a>(subject: &'a Value, namespace: &'a str) -> &'a str {
 type Found<'a> = Result<(&'a Grant<'a>, Rule), Unresolved>;
 type Visitor<'v> = dyn FnMut(Found<'_>) -> ControlFlow<()> + 'v;
 
-/// Shows every rule that a user has in a namespace to the visitor, those of the whole cluster first.
+/// Passes every rule of a user in a namespace to the visitor, those of the whole cluster first.
 fn visit(store: &Store, user: &User, namespace: &str, visitor: &mut Visitor<'_>) {
     let cluster = visit_bindings(store, user, ("clusterrolebindings", ""), visitor);
     if cluster.is_continue() && !namespace.is_empty() {
@@ -197,7 +197,7 @@ fn is_subject(subject: &Value, user: &User, namespace: &str) -> bool {
     }
 }
 
-/// The rules of the role that a reference names; a Role is one of the given namespace.
+/// Returns the rules of the referenced role; a Role is in the given namespace.
 pub(crate) fn rules(store: &Store, reference: &Value, namespace: &str) -> Result<Vec<Rule>, Unresolved> {
     let name = object::text(reference, &["name"]);
     let (resource, table, key) = match object::text(reference, &["kind"]) {

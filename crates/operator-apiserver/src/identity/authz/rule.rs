@@ -1,4 +1,4 @@
-//! One rule of a role: what it allows, what it covers of other rules, and how it is printed.
+//! A rule of a role: matching, covering other rules, and formatting ([`Rule`]).
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{Display, Formatter};
@@ -18,7 +18,7 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<String>,
 }
 
-/// Stands for everything in each list of a rule.
+/// `*` matches every value of a list.
 pub(crate) const ALL: &str = "*";
 
 impl Rule {
@@ -37,7 +37,7 @@ impl Rule {
         }
     }
 
-    /// Everything there is: what a user needs to hold who aggregates roles.
+    /// A rule for everything: the writer of an aggregated role must hold it.
     pub(crate) fn full_authority() -> [Self; 2] {
         let all = || vec![ALL.to_owned()];
         let everything = Self {
@@ -88,7 +88,7 @@ impl Rule {
         })
     }
 
-    /// The rule in JSON, without the lists that are empty.
+    /// Returns the rule as JSON, without empty lists.
     pub(crate) fn to_json(&self) -> Value {
         let mut json = Map::new();
         for (_, field, texts) in self.lists() {
@@ -137,7 +137,7 @@ pub(crate) fn url_covers(known: &str, url: &str) -> bool {
     known == url || (known.ends_with('*') && url.starts_with(known.trim_end_matches('*')))
 }
 
-/// Rules that differ in nothing but their verbs, made one. Those about paths stay as they are.
+/// Joins rules that differ only in their verbs. Those about paths are unchanged.
 pub(crate) fn compact(rules: Vec<Rule>) -> Vec<Rule> {
     let mut compacted = Vec::new();
     let mut simple: BTreeMap<[Vec<String>; 3], (Rule, HashSet<String>)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Keys that sign tokens, and the keys that check them.
+//! Signing and verification keys of tokens.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64_URL;
@@ -18,7 +18,7 @@ const RSA: &[u64] = &[1, 2, 840, 113_549, 1, 1, 1];
 const ELLIPTIC: &[u64] = &[1, 2, 840, 10_045, 2, 1];
 const P256: &[u64] = &[1, 2, 840, 10_045, 3, 1, 7];
 
-/// Why a PEM text gives no key.
+/// The reason why a PEM text is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyError {
     #[error("not in PEM format: {0}")]
@@ -130,7 +130,7 @@ impl SigningKey {
         &self.public
     }
 
-    /// The signature of a message; `None` if the system has no randomness.
+    /// Returns the signature of a message; `None` if the system has no randomness.
     pub(super) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.pair {
@@ -160,13 +160,13 @@ fn sec1(reader: BERReader<'_, '_>) -> ASN1Result<(Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// A key that checks tokens.
+/// A verification key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PublicKey {
     algorithm: Algorithm,
     /// An `RSAPublicKey` in DER, or a point.
     bytes: Vec<u8>,
-    /// Names the key: the digest of its SubjectPublicKeyInfo.
+    /// Returns the key ID: the digest of its SubjectPublicKeyInfo.
     id: String,
 }
 
@@ -266,7 +266,7 @@ impl PublicKey {
         self.algorithm
     }
 
-    /// Returns true if a signature is one of the key's.
+    /// Returns true if a signature is valid for the key.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match self.algorithm {
             Algorithm::Rs256 => {

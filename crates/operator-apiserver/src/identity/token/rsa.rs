@@ -1,4 +1,4 @@
-//! Making RSA keys. Signing is done elsewhere; this is the one part that the signing library leaves out.
+//! Generates RSA keys, which the signing library does not support.
 
 use dashu_int::UBig;
 use dashu_int::fast_div::ConstDivisor;
@@ -12,7 +12,7 @@ const PRIME_BYTES: usize = 128;
 const PUBLIC_EXPONENT: u32 = 65_537;
 /// Candidates with a factor below are dropped before the expensive test.
 const SIEVE_LIMIT: u32 = 8192;
-/// Bases of the Miller-Rabin test. A random candidate of this size passes eight rounds without being prime with a
+/// The rounds of the Miller-Rabin test. A random candidate of this size passes eight rounds without being prime with a
 /// probability far below 2^-100.
 const BASES: [u32; 8] = [2, 3, 5, 7, 11, 13, 17, 19];
 
@@ -36,8 +36,8 @@ pub(super) fn make() -> Result<Vec<u8>, Unspecified> {
 struct Key([UBig; 8]);
 
 impl Key {
-    /// Returns the key of two primes, the greater first. Equal primes, and primes that do not go with the exponent,
-    /// have none.
+    /// Returns the key of two primes, the greater first. Returns `None` for equal primes, and for primes that are
+    /// incompatible with the exponent.
     fn of(p: UBig, q: UBig) -> Option<Self> {
         let exponent = UBig::from(PUBLIC_EXPONENT);
         let (below_p, below_q) = (&p - UBig::ONE, &q - UBig::ONE);
@@ -59,13 +59,13 @@ impl Key {
     }
 }
 
-/// The inverse of a number modulo another, if it has one.
+/// Returns the inverse of a number modulo another, if it has one.
 fn inverse(number: &UBig, modulus: UBig) -> Option<UBig> {
     let ring = ConstDivisor::new(modulus);
     Some(ring.reduce(number.clone()).inv()?.residue())
 }
 
-/// A random prime whose two highest bits are set, so that the product of two has twice the bits.
+/// Returns a random prime whose two highest bits are set, so that the product of two has twice the bits.
 fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<UBig, Unspecified> {
     loop {
         let mut bytes = [0; PRIME_BYTES];

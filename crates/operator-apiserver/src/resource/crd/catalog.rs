@@ -1,4 +1,4 @@
-//! The resources that definitions define. A change costs the same however many definitions there are.
+//! The resources of definitions. The cost of a change does not depend on the number of definitions.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,12 +11,11 @@ const SHARDS: u64 = 256;
 
 type Shard = BTreeMap<Arc<str>, Vec<Arc<Definition>>>;
 
-/// One state of a catalog. Its address differs from those of all other states that are kept.
+/// One state of a catalog. Its address differs from those of all other retained states.
 #[derive(Debug, Default)]
 pub(crate) struct State;
 
-/// The served resources by their table, `plural.group`: one for each version, in the order of discovery. Cloning shares
-/// them.
+/// The served resources by their table, `plural.group`: one for each version, in discovery order. Cloning shares them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CustomCatalog {
     shards: BTreeMap<u64, Arc<Shard>>,
@@ -45,7 +44,7 @@ impl CustomCatalog {
         self.shards.values().flat_map(|shard| shard.values()).flatten()
     }
 
-    /// Returns the identity of the present state: another one after each change.
+    /// Returns the identity of the current state, which differs after each change.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
     }

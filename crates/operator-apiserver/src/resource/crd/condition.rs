@@ -50,5 +50,5 @@ pub(crate) fn set_condition(
     }
 }
 
-/// The finalizer that holds a CRD until its instances are gone.
+/// The finalizer that keeps a CRD until its instances are deleted.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -1,7 +1,7 @@
 //! Conversion of custom resources between versions by a webhook.
 //!
-//! A webhook is called before an object is served ([`prepare`]) or stored ([`to_storage`]); its answer is kept, so that
-//! serving the same object again in the same version costs nothing.
+//! A webhook is called before an object is served ([`prepare`]) or stored ([`to_storage`]); its answer is cached, so
+//! that serving the same object again in the same version costs nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = "kube-apiserver";
 const V1: &str = "apiextensions.k8s.io/v1";
 const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
-/// Converted objects that are remembered.
+/// The number of converted objects in the cache.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The key of a converted object: the hash of the stored object, and the version.
@@ -64,7 +64,7 @@ impl Conversion {
         }))
     }
 
-    /// A stored object in another version, if it has been converted.
+    /// Returns a stored object in another version, if the conversion is cached.
     pub(crate) fn known(&self, stored: &Value, api_version: &str) -> Option<Arc<Value>> {
         self.converted.lock().get(&key(stored, api_version)).cloned()
     }
@@ -77,7 +77,7 @@ impl Conversion {
         known.extend(converted.into_iter().map(|(key, value)| (key, Arc::new(value))));
     }
 
-    /// Asks the webhook for objects in another version.
+    /// Calls the webhook to convert objects.
     async fn convert(
         &self,
         converter: &Converter,
@@ -119,7 +119,7 @@ pub(super) fn key(stored: &Value, api_version: &str) -> Key {
     (digest.into(), api_version.to_owned())
 }
 
-/// The objects in an answer, or what is wrong with it.
+/// Returns the objects in an answer, or its error.
 fn read_response(review_version: &str, answer: &Value, uid: &str) -> Result<Vec<Value>, String> {
     let version = object::text(answer, &["apiVersion"]);
     let kind = object::text(answer, &["kind"]);
@@ -149,7 +149,7 @@ fn read_response(review_version: &str, answer: &Value, uid: &str) -> Result<Vec<
     Ok(objects.cloned().unwrap_or_default())
 }
 
-/// Checks what a webhook made of objects, and gives it the metadata that it must not change.
+/// Checks the converted objects of a webhook, and restores the metadata that it must not change.
 fn finish(objects: &[&Value], converted: Vec<Value>, wanted: &str) -> Result<Vec<Value>, String> {
     if converted.len() != objects.len() {
         return Err(format!("{} objects, expected {}", converted.len(), objects.len()));
@@ -189,7 +189,7 @@ fn check_identity(original: &Value, converted: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Of metadata, only labels and annotations may be converted.
+/// Only labels and annotations of the metadata may be converted.
 fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), String> {
     let mut metadata = original
         .get("metadata")
@@ -227,8 +227,7 @@ fn webhook(definition: &Definition) -> Option<(&super::CustomVersion, &Conversio
     }
 }
 
-/// Has stored objects converted that are not in the version of the definition, all in one call. Then the definition can
-/// serve them.
+/// Converts stored objects to the version of the definition, all in one call, so that the definition can serve them.
 pub(crate) async fn prepare(
     converter: &Converter,
     definition: &Definition,
@@ -255,7 +254,7 @@ pub(crate) fn has_webhook(definition: &Definition) -> bool {
     webhook(definition).is_some()
 }
 
-/// Has one object converted by the webhook of its definition.
+/// Converts one object with the webhook of its definition.
 pub(super) async fn convert(
     converter: &Converter,
     definition: &Definition,
@@ -270,7 +269,7 @@ pub(super) async fn convert(
     converted.ok_or_else(|| status::internal("the conversion has no object"))
 }
 
-/// An object of a request as it is stored.
+/// Returns an object of a request in its stored form.
 pub(crate) async fn to_storage(
     converter: &Converter,
     definition: &Definition,

@@ -1,7 +1,7 @@
-//! The conversions that a field manager needs while it works out the managers of one write.
+//! Caches the conversions that a field manager needs to compute the managers of one write.
 //!
-//! A field manager compares objects in every version that a manager has used. It does no I/O: a conversion that only
-//! the webhook can make is recorded as missing and fails. The caller then has it made, and runs the field manager
+//! A field manager compares objects in every version that a manager has used. It does no I/O: a conversion that needs
+//! the webhook is recorded as missing and fails. The caller then makes the conversion, and runs the field manager
 //! again, until nothing is missing.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use structured_merge::ConvertError;
 use super::conversion::{self, Converter, Key};
 use crate::resource::Definition;
 
-/// The conversions of one write, by the object and the wanted version.
+/// The conversions of one write, by the object and the target version.
 #[derive(Debug, Default)]
 pub(crate) struct ConversionMemo(Mutex<Memo>);
 
@@ -48,7 +48,7 @@ impl ConversionMemo {
         was_missing
     }
 
-    /// Forgets all conversions: the live object is another one.
+    /// Drops all conversions after the live object changed.
     pub(crate) fn clear(&self) {
         *self.0.lock() = Memo::default();
     }

@@ -1,4 +1,4 @@
-//! The definitions of the resources that a CustomResourceDefinition serves.
+//! The definitions of the resources of a CustomResourceDefinition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const ALL_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// Returns the resources that a CRD serves: one for every served version, in the order of discovery.
+/// Returns the resources of a CRD: one for every served version, in discovery order.
 pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Definition> {
     let spec = &crd["spec"];
     let names = Names::read(&crd["status"]["acceptedNames"]);
@@ -70,7 +70,7 @@ pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) 
 
 /// The common properties of the versions of a CRD.
 struct Family {
-    /// The versions that are served and not deprecated, the best first.
+    /// The served versions that are not deprecated, the best first.
     current: Vec<String>,
     namespaced: bool,
     merge_schemas: BTreeMap<String, Schema>,
@@ -82,7 +82,7 @@ struct Family {
     conversion: Option<Arc<Conversion>>,
 }
 
-/// Returns the schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
+/// Returns the schema of a version; `None` for an invalid one, which the checks of a CRD reject.
 fn compiled(version: &Value) -> Option<structural_schema::Schema> {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&anything);

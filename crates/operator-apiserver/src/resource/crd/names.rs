@@ -82,13 +82,13 @@ impl Names {
             .filter(|name| !name.is_empty())
     }
 
-    /// Returns all names, each with what it names.
+    /// Returns all names with their kind.
     fn all(&self) -> impl Iterator<Item = Name> {
         let resources = self.resource_names().cloned().map(Name::Resource);
         resources.chain(self.kind_names().cloned().map(Name::Kind))
     }
 
-    /// Reports whether some of these names are not among later ones.
+    /// Returns true if some of these names are not among later ones.
     pub(crate) fn lost_by(&self, later: &Self) -> bool {
         self.all().any(|name| !later.all().any(|other| other == name))
     }
@@ -100,17 +100,17 @@ impl Names {
     }
 }
 
-/// Names that are refused: the reason and the text for the `NamesAccepted` condition.
+/// Rejected names: the reason and the text of the `NamesAccepted` condition.
 pub(crate) struct NameConflict {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-/// The names that the CRDs of each group have.
+/// The names of the CRDs of each group.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(HashMap<String, HashMap<Name, BTreeSet<Arc<str>>>>);
 
-/// A name of a resource or of a kind: the two do not collide.
+/// A name of a resource or of a kind; the two do not conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Name {
     Resource(String),
@@ -142,7 +142,7 @@ impl Taken {
         }
     }
 
-    /// Reports whether a CRD other than this one has the name.
+    /// Returns true if a CRD other than this one has the name.
     pub(crate) fn by_another(&self, group: &str, name: &Name, owner: &str) -> bool {
         let owners = self.0.get(group).and_then(|taken| taken.get(name));
         owners.into_iter().flatten().any(|other| **other != *owner)

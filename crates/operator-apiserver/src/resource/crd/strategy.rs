@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::condition::{CLEANUP_FINALIZER, set_condition};
 
-/// A write of the spec leaves the status alone, but for a new storage version; one of the status leaves the rest.
+/// A write of the spec does not change the status, except for a new storage version; a write of the status changes
+/// nothing else.
 pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value) {
     if subresource == "status" {
         let mut kept = old.clone();
@@ -18,7 +19,7 @@ pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value
     structural_schema::crd::prepare_for_update(crd);
 }
 
-/// A CRD that is deleted stays until its instances are gone.
+/// A deleted CRD remains until its instances are deleted.
 pub(crate) fn prepare_for_delete(crd: &mut Value, now: &str) {
     let mut finalizers: Vec<Value> = object::finalizers(crd).into_iter().map(Value::from).collect();
     if !finalizers.iter().any(|known| known == CLEANUP_FINALIZER) {

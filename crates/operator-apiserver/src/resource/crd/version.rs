@@ -1,4 +1,4 @@
-//! One version of a custom resource: its rules, read from the CRD once.
+//! One version of a custom resource: its rules, parsed once from the CRD.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ pub(crate) struct CustomVersion {
     pub(crate) selectable_fields: Vec<String>,
     pub(crate) schema: structural_schema::Schema,
     pub(crate) storage_schema: structural_schema::Schema,
-    /// The revision of the CRD that this is read from: objects stored before it may not fit the schema.
+    /// The revision of the CRD from which this was parsed: objects stored before it may not match the schema.
     pub(crate) since: u64,
-    /// A text that no other definition has, and no other state of this one with another schema.
+    /// A text that identifies this definition with this schema.
     pub(crate) identity: String,
     pub(crate) deprecation: Option<String>,
-    /// True if the CRD is on its way out: nothing is created any more.
+    /// True if the CRD is terminating: creates are rejected.
     pub(crate) terminating: bool,
-    /// Cancelled when the CRD says something else or is gone: watches end, as they do when the real server takes the
-    /// storage of a custom resource down.
+    /// Cancelled when the CRD changes or is deleted: watches end, as in the API server when the storage of a custom
+    /// resource is replaced.
     pub(crate) retired: CancellationToken,
     /// The webhook that converts between versions; without one, objects are relabelled.
     pub(crate) conversion: Option<Arc<Conversion>>,
@@ -75,7 +75,7 @@ impl PrinterColumn {
 }
 
 impl CustomVersion {
-    /// Brings a body into the form that its schema gives it, and names what the schema does not know.
+    /// Normalizes a body by its schema, and returns its unknown fields.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
         let unknown = self
             .schema
@@ -110,7 +110,7 @@ impl CustomVersion {
         }
     }
 
-    /// Everything but metadata, and status where that is written apart, counts as a change.
+    /// Everything but metadata, and the status if it is a subresource, counts as a change.
     pub(crate) fn generation_changed(&self, old: &Value, new: &Value) -> bool {
         let counts = |key: &str| key != "metadata" && !(self.has_status && key == "status");
         let part = |object: &Value| -> Vec<(String, Value)> {
@@ -178,8 +178,8 @@ impl CustomVersion {
             .collect()
     }
 
-    /// Returns a stored object in this version: the apiVersion is changed, and what the schema has become since the
-    /// object was stored is applied to it.
+    /// Returns a stored object in this version: sets the apiVersion, and applies changes of the schema since the object
+    /// was stored.
     pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
         let same_version = object::text(stored, &["apiVersion"]) == self.api_version;
         let revision: u64 = object::resource_version(stored).parse().unwrap_or_default();
@@ -201,7 +201,7 @@ impl CustomVersion {
         Arc::new(object)
     }
 
-    /// An object of this version as it is stored: what the storage version does not know is lost.
+    /// Returns an object of this version in its stored form: fields that the storage version lacks are dropped.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
         if self.api_version == self.storage_api_version {
             return object;
@@ -211,14 +211,14 @@ impl CustomVersion {
         stored
     }
 
-    /// Brings an object of the storage version into the form of its schema.
+    /// Normalizes an object of the storage version by its schema.
     pub(crate) fn fit_storage(&self, stored: &mut Value) {
         self.storage_schema.prune(stored);
         self.storage_schema.default(stored);
     }
 }
 
-/// The largest number up to which floats tell all whole numbers apart.
+/// The largest integer up to which floats represent all integers.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Writes floats without a fraction as whole numbers, as Go's encoder does.

@@ -211,7 +211,7 @@ fn a_log_that_an_earlier_attempt_left_is_begun_anew() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Wherever the last write was cut, the records before it are whole, and new ones follow them.
+    /// Wherever the last write is truncated, the records before it are complete, and new ones follow them.
     #[test]
     fn a_torn_tail_costs_only_the_unfinished_record(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 1..8),
