@@ -378,6 +378,21 @@ fn processes_of(program: &Path) -> Vec<String> {
     found.map(|process| process.display().to_string()).collect()
 }
 
+/// The process of a program that runs as a pod.
+#[track_caller]
+fn process_of_pod(program: &Path, pod: &str) -> rustix::process::Pid {
+    let has_name = |process: &String| {
+        let environment = std::fs::read(Path::new(process).join("environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.ends_with(pod.as_bytes()))
+    };
+    let process = processes_of(program).into_iter().find(has_name);
+    let id = process.and_then(|process| process.strip_prefix("/proc/")?.parse().ok());
+    id.and_then(rustix::process::Pid::from_raw)
+        .expect("the pod has a process")
+}
+
 #[test]
 #[ignore = "slow: builds and runs projects"]
 fn a_project_is_deployed_as_local_processes() {
@@ -447,15 +462,70 @@ fn a_project_is_deployed_as_local_processes() {
     let log = kubectl.ok(&["logs", "-n", namespace, holder.split('_').next().unwrap()]);
     assert!(log.contains("Starting workers"), "{log}");
 
-    // It acts as its service account.
+    // The other replica takes over when the leader ends, and when it is killed.
+    let lease = ["get", "lease", "process-operator", "-n", namespace, "-o"];
+    let leader = || {
+        let holder = kubectl.ok(&[&lease[..], &["jsonpath={.spec.holderIdentity}"]].concat());
+        holder.split('_').next().unwrap_or_default().to_owned()
+    };
+    let reconciled = |name: &str| {
+        let parcel = dir.read("config/samples/shop_v1_parcel.yaml");
+        let path = dir.path.join(format!("{name}.yaml"));
+        std::fs::write(&path, parcel.replace("parcel-sample", name)).unwrap();
+        // The Service may lead to a replica that has just ended.
+        let begin = Instant::now();
+        loop {
+            let applied = kubectl.run(&["apply", "-f", path.to_str().unwrap()]);
+            if applied.status.success() {
+                return format!("parcel/{name}");
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{}",
+                String::from_utf8_lossy(&applied.stderr)
+            );
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    let first = leader();
+    kubectl.ok(&["delete", "pod", "-n", namespace, &first]);
+    kubectl.wait(&reconciled("after-delete"), "condition=Available");
+    let second = leader();
+    assert_ne!(second, first);
+    let process = process_of_pod(&program, &second);
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    kubectl.wait(&reconciled("after-kill"), "condition=Available");
+    let restarts = "jsonpath={.status.containerStatuses[0].restartCount}";
+    kubectl.ok(&[
+        "wait",
+        "-n",
+        namespace,
+        &format!("pod/{second}"),
+        &format!("--for={restarts}=1"),
+        "--timeout=60s",
+    ]);
+
+    // It acts as its service account: without a permission it reports the error, and retries.
     kubectl.ok(&[
         "delete",
         "clusterrolebinding",
         "process-operator-manager-rolebinding",
     ]);
+    let refused = reconciled("refused");
+    let begin = Instant::now();
+    loop {
+        let log = kubectl.ok(&["logs", "-n", namespace, &leader()]);
+        if log.contains("is forbidden") && log.contains("parcels") {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{log}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     let who = format!("system:serviceaccount:{namespace}:process-operator-controller-manager");
     let may = kubectl.refused(&["auth", "can-i", "list", "parcels.shop.example.com", "--as", &who]);
     assert!(!may.contains("yes"), "{may}");
+    deploy(&["deploy", "--process"]);
+    kubectl.wait(&refused, "condition=Available");
 
     deploy(&["undeploy", "--yes"]);
     assert_eq!(processes_of(&program), Vec::<String>::new());
