@@ -4,5 +4,5 @@ mod recorded;
 
 mod decoding;
 mod defaulting;
-mod pods;
+mod unusual;
 mod validation;

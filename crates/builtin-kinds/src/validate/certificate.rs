@@ -42,7 +42,7 @@ const USAGES: &[&str] = &[
 fn usages(check: &mut Check, spec: &Value, path: &Path) {
     let usages = list(spec, &["usages"]);
     if usages.is_empty() {
-        check.required(path.clone(), "usages must be provided");
+        check.required(path.clone(), "");
     }
     for (index, usage) in usages.iter().enumerate() {
         if !USAGES.contains(&usage.as_str().unwrap_or_default()) {

@@ -60,7 +60,10 @@ pub(super) fn containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
     for (index, container) in items.iter().enumerate() {
         let path = path.index(index);
         common(check, container, &path, pod);
-        unique(check, &mut seen, container, &path);
+        let name = text(container, &["name"]);
+        if !seen.insert(name) {
+            check.duplicate(path.child("name"), &name.into());
+        }
         hooks(check, container, &path, pod.grace_seconds());
         container_restart::restart_policy(check, container, &path);
     }
@@ -403,7 +406,7 @@ fn divisor(check: &mut Check, reference: &Value, resource: &str, path: &Path) {
 
 fn file_reference(check: &mut Check, reference: &Value, path: &Path) {
     check.required_form(reference, path, "key", names::environment_name);
-    check.required_text(reference, path, "volumeName");
+    check.required_form(reference, path, "volumeName", names::dns1123_label);
     file_path(check, reference, path);
 }
 

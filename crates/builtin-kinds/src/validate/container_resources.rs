@@ -282,7 +282,7 @@ pub(super) fn resource_name(check: &mut Check, name: &str, path: &Path) {
 }
 
 /// Returns true for the name of a resource outside of Kubernetes that quotas can name too.
-fn is_extended(name: &str) -> bool {
+pub(super) fn is_extended(name: &str) -> bool {
     !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 

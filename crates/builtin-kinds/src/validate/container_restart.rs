@@ -38,10 +38,10 @@ pub(super) fn restart_policy(check: &mut Check, container: &Value, path: &Path) 
 pub(super) fn resize_policy(check: &mut Check, container: &Value, path: &Path) {
     let path = path.child("resizePolicy");
     let mut seen = HashSet::new();
-    for policy in list(container, &["resizePolicy"]) {
+    for (index, policy) in list(container, &["resizePolicy"]).iter().enumerate() {
         let resource = text(policy, &["resourceName"]);
         if !seen.insert(resource) {
-            check.duplicate(path.clone(), &resource.into());
+            check.duplicate(path.index(index), &resource.into());
         }
         for (field, known) in [
             ("resourceName", ["cpu", "memory"]),

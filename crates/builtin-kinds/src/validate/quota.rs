@@ -8,7 +8,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
-use super::container_resources::{any_resource_name, is_native, is_standard, resource_name};
+use super::container_resources::{any_resource_name, is_extended, is_native, is_standard, resource_name};
 use crate::tree::{at, entries, is_zero, list, text};
 
 // === limit ranges ===
@@ -228,7 +228,7 @@ fn counts_objects(name: &str) -> bool {
         "services.loadbalancers",
         "services.nodeports",
     ];
-    COUNTED.contains(&name) || !is_native(name) && !name.starts_with("requests.")
+    COUNTED.contains(&name) || !is_native(name) && is_extended(name)
 }
 
 const SCOPES: &[&str] = &[

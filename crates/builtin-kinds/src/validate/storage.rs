@@ -81,7 +81,8 @@ fn access_modes(check: &mut Check, spec: &Value, path: &Path) {
             check.errors.push(Error::not_supported(path, mode, ACCESS_MODES));
         }
     }
-    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod".into()) {
+    let has_other = modes.iter().any(|mode| mode != "ReadWriteOncePod");
+    if has_other && modes.contains(&"ReadWriteOncePod".into()) {
         check.forbidden(
             path.child("accessModes"),
             "may not use ReadWriteOncePod with other access modes",
@@ -198,7 +199,7 @@ fn volume_spec(check: &mut Check, spec: &Value, path: &Path, used: Use) {
     }
     let policy = text(spec, &["persistentVolumeReclaimPolicy"]);
     if inline && !policy.is_empty() && policy != "Retain" {
-        let why = "may only be \"Retain\" in the context of inline volumes";
+        let why = "may only be Retain in the context of inline volumes";
         check.forbidden(path.child("persistentVolumeReclaimPolicy"), why);
     } else if !policy.is_empty() {
         let known = ["Delete", "Recycle", "Retain"];
@@ -286,7 +287,10 @@ fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
         check.required(path.child("nodeAffinity"), "Local volume requires node affinity");
     }
     for other in given {
-        check.forbidden(path.child(other), "may not specify more than 1 volume type");
+        check.forbidden(
+            path.child(volume_source::additional(other)),
+            "may not specify more than 1 volume type",
+        );
     }
 }
 

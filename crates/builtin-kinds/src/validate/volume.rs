@@ -83,7 +83,7 @@ fn source(check: &mut Check, volume: &Value, path: &Path) {
         &path.child(volume_source::shown(first)),
     );
     for other in given {
-        check.forbidden(path.child(other), TOO_MANY);
+        check.forbidden(path.child(volume_source::additional(other)), TOO_MANY);
     }
 }
 

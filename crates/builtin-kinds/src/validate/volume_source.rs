@@ -25,6 +25,14 @@ pub(super) fn shown(name: &str) -> &str {
     }
 }
 
+/// Returns the name of a source in the error for more than one source.
+pub(super) fn additional(name: &str) -> &str {
+    match name {
+        "cephfs" => "cephFS",
+        name => name,
+    }
+}
+
 /// Returns the rules of a volume source by its name.
 pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, owner: Owner) {
     let mut required = |fields: &[&str]| {

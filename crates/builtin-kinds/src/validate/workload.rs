@@ -1,13 +1,13 @@
 //! Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
 
 use apimachinery::field::{Error, Path};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::{
     Check, GoPrint, is_empty_selector, number_of, render_go, render_selector, selector_is_valid, selects,
 };
 use super::pod;
-use crate::tree::{at, is_zero, text};
+use crate::tree::{at, is_zero, list, text};
 
 pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
 
@@ -240,15 +240,39 @@ pub(super) fn stateful_set(check: &mut Check, object: &Value) {
     let template = path.child("template");
     if selector_is_valid(selector) {
         matching_labels(check, spec, &template);
-        // The pods' spec is only validated when the pods are created: claim templates add volumes to it.
-        let labels = at(spec, &["template", "metadata", "labels"]);
-        check.labels(labels, &template.child("labels"));
-        let annotations = at(spec, &["template", "metadata", "annotations"]);
-        pod::annotations(check, annotations, &template.child("annotations"));
+        pod::template(check, &template_of_pods(spec), &template);
     } else {
         check.invalid_text(path.child("selector"), render_selector(selector), "");
     }
     always_restarted(check, spec, &template, "StatefulSet");
+}
+
+/// Returns the template as the controller completes it for a pod: the claims are the first volumes and replace volumes of the
+/// same name, and the host name and the subdomain are those of the pod.
+fn template_of_pods(spec: &Value) -> Value {
+    let mut template = at(spec, &["template"]).clone();
+    let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) else {
+        return template;
+    };
+    let mut names = Vec::new();
+    for claim in list(spec, &["volumeClaimTemplates"]) {
+        let name = text(claim, &["metadata", "name"]);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let claims = names.iter().map(|name| {
+        let source = json!({"claimName": name});
+        json!({"name": name, "persistentVolumeClaim": source})
+    });
+    let is_claim = |volume: &&Value| names.contains(&text(volume, &["name"]));
+    let others = list(spec, &["template", "spec", "volumes"]).iter();
+    let others = others.filter(|volume| !is_claim(volume)).cloned();
+    let volumes: Vec<Value> = claims.chain(others).collect();
+    pod.insert("volumes".to_owned(), volumes.into());
+    pod.remove("hostname");
+    pod.remove("subdomain");
+    template
 }
 
 fn stateful_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {

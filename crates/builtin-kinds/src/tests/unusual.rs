@@ -1,4 +1,4 @@
-//! Errors and warnings of pods with unusual annotations, selectors, ports and volumes, as in kube-apiserver 1.36.
+//! Errors and warnings of objects with unusual fields, most of them pods, as in kube-apiserver 1.36.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,18 @@ use serde_json::Value;
 use crate::tree::{list, text};
 use crate::{default, prepare_for_create, validate_create, warnings};
 
-const RECORDED: &str = include_str!("pods.json");
+const RECORDED: &str = include_str!("unusual.json");
+/// The kinds of the recorded objects.
+const KINDS: [(&str, &str, &str); 8] = [
+    ("", "v1", "Pod"),
+    ("", "v1", "PersistentVolume"),
+    ("", "v1", "PersistentVolumeClaim"),
+    ("", "v1", "ResourceQuota"),
+    ("apps", "v1", "Deployment"),
+    ("apps", "v1", "StatefulSet"),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
+    ("storage.k8s.io", "v1", "VolumeAttachment"),
+];
 /// The length at which the recorded server cut warnings.
 const CUT: usize = 256;
 
@@ -18,22 +29,15 @@ fn texts(value: &Value, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn unusual_pods_get_the_recorded_errors_and_warnings() {
+fn unusual_objects_get_the_recorded_errors_and_warnings() {
     let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
     for case in &recorded {
         let mut object = case["object"].clone();
-        let gvk = match text(&object, &["kind"]) {
-            "Pod" => Gvk {
-                group: "",
-                version: "v1",
-                kind: "Pod",
-            },
-            _ => Gvk {
-                group: "apps",
-                version: "v1",
-                kind: "Deployment",
-            },
+        let kind = text(&object, &["kind"]);
+        let Some((group, version, kind)) = KINDS.into_iter().find(|(.., known)| *known == kind) else {
+            panic!("add {kind} to KINDS");
         };
+        let gvk = Gvk { group, version, kind };
         let name = text(&object, &["metadata", "name"]).to_owned();
         default(&gvk, &mut object);
         let mut found = prepare_for_create(&gvk, &mut object);
