@@ -46,17 +46,17 @@ fn parse_json(text: &str) -> Option<Parsed> {
         return None;
     }
     let parsed = json::parse(text.as_bytes()).ok()?;
-    (parsed.duplicates.is_empty() && says_the_same(&parsed.value)).then_some(parsed)
+    (parsed.duplicates.is_empty() && is_equal_in_yaml(&parsed.value)).then_some(parsed)
 }
 
 /// Returns true if YAML gives the same value: its numbers differ, it merges `<<`, and it does not accept long keys.
-fn says_the_same(value: &Value) -> bool {
+fn is_equal_in_yaml(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_i64(),
-        Value::Array(items) => items.iter().all(says_the_same),
+        Value::Array(items) => items.iter().all(is_equal_in_yaml),
         Value::Object(fields) => fields
             .iter()
-            .all(|(key, value)| key != "<<" && key.len() <= KEY_MAX && says_the_same(value)),
+            .all(|(key, value)| key != "<<" && key.len() <= KEY_MAX && is_equal_in_yaml(value)),
         Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
 }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_block_counts_whatever_stands_around_it() {
+    fn the_first_pem_block_is_parsed_despite_surrounding_text() {
         let request = pem(&["system:masters"]);
         let wanted = Ok(vec!["system:masters".to_owned()]);
         let begin = "-----BEGIN CERTIFICATE REQUEST-----\n";

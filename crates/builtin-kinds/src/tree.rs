@@ -1,6 +1,6 @@
 //! Accessors of JSON trees: read and change fields that may be missing, null or of another type.
 //!
-//! Knows no kind.
+//! They are independent of kinds.
 
 use std::collections::HashMap;
 

@@ -397,7 +397,7 @@ fn running_cost(source: &str) -> u64 {
 
 /// Each of these was repeated in a policy of kube-apiserver 1.36.2 until its budget was exhausted.
 #[test]
-fn running_costs_what_it_costs_on_the_real_server() {
+fn run_time_costs_equal_those_of_the_real_server() {
     let (long, short) = ("abcdefghij".repeat(10), "abcdefghij".repeat(5));
     let numbers: Vec<String> = (1..=21).map(|number| number.to_string()).collect();
     let numbers = format!("[{}]", numbers.join(","));

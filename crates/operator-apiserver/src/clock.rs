@@ -1,4 +1,4 @@
-//! Time, handed in.
+//! The source of time of a server: [`Clock`].
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -281,7 +281,7 @@ async fn expressions_that_cost_too_much_fail() {
 }
 
 #[tokio::test]
-async fn a_variable_that_fails_fails_only_who_needs_it() {
+async fn a_failing_variable_only_affects_expressions_that_use_it() {
     let server = server();
     let variables = json!([{"name": "port", "expression": "object.data.port"}]);
     policy(
@@ -503,7 +503,7 @@ async fn mutate(server: &ApiServer, name: &str, reinvocation: &str, expression: 
 }
 
 #[tokio::test]
-async fn a_mutation_is_made_again_after_later_ones_if_it_wants_to() {
+async fn a_policy_with_reinvocation_is_called_again_after_later_mutations() {
     for (reinvocation, seen) in [("IfNeeded", "yes"), ("Never", "no")] {
         let server = server();
         let first = "Object{metadata: Object.metadata{labels: Object.metadata.labels{seen: has(object.data) ? 'yes' : 'no'}}}";

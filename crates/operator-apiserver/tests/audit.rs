@@ -106,7 +106,7 @@ async fn a_create_is_recorded_with_its_objects_at_its_stages() {
 }
 
 #[tokio::test]
-async fn the_level_decides_what_is_in_an_event() {
+async fn the_level_determines_the_content_of_an_event() {
     let audited = Recorded::new();
     let server = &audited.server;
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}});

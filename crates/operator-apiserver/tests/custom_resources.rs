@@ -197,7 +197,7 @@ async fn fields_that_no_scale_has_are_warned_about() {
 }
 
 #[tokio::test]
-async fn the_options_of_a_delete_are_read_as_what_they_are() {
+async fn the_options_of_a_delete_are_decoded_by_their_type() {
     let server = server().await;
     let mut held = widget("a", &json!({"n": 1}));
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);

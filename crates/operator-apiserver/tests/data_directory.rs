@@ -259,7 +259,7 @@ async fn persistent_writer() {
 #[tokio::test]
 async fn writes_go_on_when_a_full_disk_has_space_again() {
     let directory = tempfile::tempdir().unwrap();
-    // A limit to the size of files stands for a full disk. Its signal is ignored, so that writes fail.
+    // A limit of the file size simulates a full disk. Its signal is ignored, so that writes fail.
     let mut writer = Command::new("sh")
         .args([
             "-c",

@@ -130,7 +130,7 @@ async fn instances_of_a_deleted_definition_are_removed_in_linear_time() {
             .await
             .is_done();
     }
-    // The work of all removals together was quadratic in their number: 18 million instances were looked at.
+    // The work of all removals together was quadratic in their number: 18 million instances were visited.
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
     assert_eq!(get(&server, &path).await.code, 404);
 }

@@ -9,7 +9,7 @@ fn config_maps() -> Gvr {
 }
 
 #[tokio::test]
-async fn a_watch_tells_every_commit_once_and_in_order() {
+async fn a_watch_reports_every_commit_once_and_in_order() {
     let server = ApiServer::builder().build().unwrap();
     let client = server.client();
     let (revision, objects) = client.snapshot();

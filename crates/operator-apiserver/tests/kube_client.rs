@@ -142,7 +142,7 @@ async fn finalizers_hold_an_object_back() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_happens() {
+async fn a_watch_reports_changes() {
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server()));
     let start = api.list(&ListParams::default()).await.unwrap();
     let version = start.metadata.resource_version.unwrap();
@@ -162,7 +162,7 @@ async fn a_watch_tells_what_happens() {
 }
 
 #[tokio::test]
-async fn a_streaming_list_begins_with_what_is_there() {
+async fn a_streaming_list_begins_with_existing_objects() {
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server()));
     for name in ["a", "b"] {
         api.create(&PostParams::default(), &config_map(name))

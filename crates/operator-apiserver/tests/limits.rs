@@ -167,7 +167,7 @@ async fn strict_errors_are_limited_in_the_order_of_the_body() {
 
 #[tokio::test]
 #[ignore = "run by requests_are_answered_with_little_memory"]
-async fn repeated_and_unknown_fields_cost_what_they_are_long() {
+async fn repeated_and_unknown_fields_cost_time_proportional_to_their_length() {
     let server = server().await;
     let spec = format!(r#"{{"resourceAttributes":{{"verb":"get"}}{}}}"#, twice(60_000));
     let review = format!(
@@ -668,7 +668,7 @@ async fn a_request_that_is_not_allowed_is_refused_before_its_body_is_read() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by requests_are_answered_with_little_memory"]
-async fn an_address_is_given_once_however_many_ask_for_it() {
+async fn an_address_is_allocated_once_to_concurrent_requests() {
     let server = server().await;
     let services = "/api/v1/namespaces/default/services";
     for round in 0..30 {

@@ -81,7 +81,7 @@ async fn cluster() -> ApiServer {
 }
 
 #[tokio::test]
-async fn a_kubelet_reads_what_its_pods_use() {
+async fn a_kubelet_can_read_objects_that_its_pods_use() {
     let server = cluster().await;
     let unrelated = "no relationship found between node 'n1' and this object";
     for (path, code, why) in [
@@ -195,7 +195,7 @@ async fn a_kubelet_reads_what_its_pods_use() {
 }
 
 #[tokio::test]
-async fn a_kubelet_changes_its_own_node_alone() {
+async fn a_kubelet_can_change_only_its_own_node() {
     let server = cluster().await;
     let labels = |labels: Value| json!({"metadata": {"labels": labels}});
     for (path, patch, wanted) in [
@@ -377,7 +377,7 @@ async fn a_kubelet_gets_tokens_for_its_pods_alone() {
 }
 
 #[tokio::test]
-async fn policies_of_a_file_allow_what_they_say() {
+async fn abac_policies_of_a_file_grant_permissions() {
     let policy = |spec: Value| {
         json!({"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": spec})
             .to_string()

@@ -35,7 +35,7 @@ async fn metric(server: &ApiServer, series: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_what_they_are_about() {
+async fn requests_are_counted_by_their_attributes() {
     let server = ApiServer::builder().build().unwrap();
     post(&server, CONFIG_MAPS, json!({"metadata": {"name": "a"}}))
         .await

@@ -228,7 +228,7 @@ async fn tokens_that_no_list_gave_are_refused() {
 }
 
 #[tokio::test]
-async fn methods_that_no_verb_uses_are_refused_by_what_serves_the_resource() {
+async fn methods_without_a_verb_are_rejected() {
     let server = server().await;
     let general = "the server does not allow this method on the requested resource";
     let custom = " is not supported on resources of kind \"gadgets.example.com\"";
@@ -241,7 +241,7 @@ async fn methods_that_no_verb_uses_are_refused_by_what_serves_the_resource() {
 }
 
 #[tokio::test]
-async fn numbers_of_patches_become_what_the_field_holds() {
+async fn numbers_in_patches_are_converted_to_the_type_of_the_field() {
     let server = server().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {

@@ -363,7 +363,7 @@ async fn a_client_sets_its_own_deadline() {
 }
 
 #[tokio::test]
-async fn long_answers_are_compressed_for_those_who_ask() {
+async fn long_answers_are_compressed_on_request() {
     let server = ApiServer::builder().build().unwrap();
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "long"},
         "data": {"k": "0123456789".repeat(20_000)}});
@@ -727,7 +727,7 @@ fn random_requests_are_answered() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_that_expires_ends_what_its_connection_may_do() {
+async fn an_expired_client_certificate_ends_the_permissions_of_its_connection() {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut authority = rcgen::CertificateParams::default();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

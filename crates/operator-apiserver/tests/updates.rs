@@ -1,4 +1,4 @@
-//! Changes of built-in objects that are refused, in the words of the real server.
+//! Rejected changes of built-in objects, with the texts of the API server.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -104,7 +104,7 @@ async fn a_pod_keeps_all_but_images_deadlines_tolerations_and_gates() {
 }
 
 #[tokio::test]
-async fn the_spec_of_a_pod_is_looked_at_in_every_corner() {
+async fn every_part_of_the_spec_of_a_pod_is_validated() {
     let server = server();
     let pod = |more: Value| {
         let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
@@ -213,7 +213,7 @@ async fn a_service_keeps_its_addresses_and_its_health_check_port() {
 }
 
 #[tokio::test]
-async fn volumes_claims_and_classes_of_storage_keep_what_they_are_for() {
+async fn storage_kinds_have_immutable_fields() {
     let server = server();
     let selector = |value: &str| {
         json!({"required": {"nodeSelectorTerms": [
@@ -329,7 +329,7 @@ async fn nodes_keep_their_network_and_their_provider() {
 }
 
 #[tokio::test]
-async fn api_services_are_called_as_what_they_serve() {
+async fn names_of_api_services_match_their_group_and_version() {
     let server = server();
     let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
     "metadata": {"name": "v1.zz.example.com"}, "spec": {
@@ -365,7 +365,7 @@ async fn api_services_are_called_as_what_they_serve() {
 }
 
 #[tokio::test]
-async fn small_kinds_keep_what_they_are_for_too() {
+async fn small_kinds_have_immutable_fields() {
     let server = server();
     let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h"}, "spec": {"maxReplicas": 3,
@@ -454,7 +454,7 @@ async fn small_kinds_keep_what_they_are_for_too() {
 }
 
 #[tokio::test]
-async fn a_status_is_looked_at() {
+async fn a_status_is_validated() {
     let server = server();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
         "nodeName": "n", "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});

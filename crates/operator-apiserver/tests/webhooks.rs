@@ -271,7 +271,7 @@ async fn a_service_without_a_route_needs_endpoints() {
 }
 
 #[tokio::test]
-async fn conditions_and_dry_run_are_looked_at_before_a_webhook_is_called() {
+async fn conditions_and_dry_run_are_checked_before_a_webhook_is_called() {
     let (server, hook) = (server(), Hook::start(|_| Reply::Text(500, "")).await);
     let conditions = json!([{"name": "marked", "expression": "object.metadata.name.startsWith('ask-')"}]);
     configure(
@@ -286,7 +286,7 @@ async fn conditions_and_dry_run_are_looked_at_before_a_webhook_is_called() {
     .await;
     post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
     assert_eq!(hook.requests().len(), 0);
-    // A condition without a value refuses, and tells so in the words of a policy.
+    // A condition that fails to evaluate rejects the request, with the text of a policy.
     let refused = delete(&server, &format!("{CONFIG_MAPS}/a")).await;
     refused.is_refused(
         403,
@@ -631,7 +631,7 @@ async fn event(body: &mut operator_apiserver::Body) -> Value {
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_converted_objects() {
+async fn a_watch_reports_converted_objects() {
     let (server, hook) = (server(), Hook::start(|review| convert(review, |_| {})).await);
     define_widgets(&server, hook.by_url()).await;
     post(&server, WIDGETS_V1, widget("v1", "a", &json!({"size": 1})))

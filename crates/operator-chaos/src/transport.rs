@@ -1,4 +1,4 @@
-//! The connection of the operator under test: every request goes through it, and meets its fault there.
+//! The connection of the operator under test: injects the faults of requests and watches.
 
 use std::io;
 use std::sync::Arc;

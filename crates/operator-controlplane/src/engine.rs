@@ -169,7 +169,9 @@ impl Runner {
             {
                 tracing::debug!(controller, namespace, name, %status, "planning again");
             }
-            Refusal::Stale(status) => tracing::warn!(controller, namespace, name, %status, "write refused"),
+            Refusal::Stale(status) => {
+                tracing::warn!(controller, namespace, name, %status, "the server rejected a write")
+            }
             Refusal::Failed(failure) => {
                 tracing::warn!(
                     controller,

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operator_means_what_kubernetes_means() {
+    fn each_operator_has_the_semantics_of_kubernetes() {
         let labels = [("app", "web"), ("n", "5")];
         let cases = [
             (json!({}), true),

@@ -80,7 +80,7 @@ impl Stage {
         self.client.create(&pods(), "default", pod).await.unwrap()
     }
 
-    /// Waits until the pod has a state; `Null` stands for a deleted pod.
+    /// Waits until the pod has a state; `Null` represents a deleted pod.
     async fn eventually(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         for attempt in 0.. {
             let found = self.client.get(&pods(), "default", name).await;

@@ -93,7 +93,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_deployment_comes_up_scales_rolls_and_goes() {
+async fn a_deployment_starts_scales_rolls_out_and_is_deleted() {
     let stage = stage(Options::default());
     let deployments = gvr("apps", "deployments");
     stage
@@ -240,7 +240,7 @@ async fn claims_of_a_stateful_set_are_bound() {
 }
 
 #[tokio::test]
-async fn a_job_runs_to_its_end_and_goes() {
+async fn a_job_completes_and_is_deleted() {
     let stage = stage(Options::default());
     let jobs = gvr("batch", "jobs");
     let job = json!({

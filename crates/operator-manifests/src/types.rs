@@ -23,7 +23,7 @@ pub struct Finding {
     pub is_error: bool,
     /// The kind of finding, such as `tagged-enum`.
     pub rule: &'static str,
-    /// Where.
+    /// The location of the finding.
     pub field: Field,
     /// The problem.
     pub message: &'static str,

@@ -29,7 +29,7 @@ fn remove(text: &str) -> Option<String> {
 }
 
 #[test]
-fn the_entry_goes_behind_the_last_one() {
+fn the_entry_is_added_after_the_last_one() {
     check(
         "# mine\nresources:\n  - a.yaml # why\n  # - off.yaml\n\npatches: []\n",
         "# mine\nresources:\n  - a.yaml # why\n  - b.yaml\n  # - off.yaml\n\npatches: []\n",
@@ -72,7 +72,7 @@ fn a_list_in_one_line_is_kept_in_one() {
 }
 
 #[test]
-fn a_patch_is_known_by_its_path() {
+fn a_patch_is_identified_by_its_path() {
     let patch = json!({"path": "p.yaml", "target": {"kind": "Deployment"}});
     let before = "resources:\n- a.yaml\n";
     let after = "resources:\n- a.yaml\npatches:\n- path: p.yaml\n  target:\n    kind: Deployment\n";

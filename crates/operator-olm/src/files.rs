@@ -114,7 +114,7 @@ impl Files {
         files.filter_map(|(path, content)| Some((path.as_str(), content.as_deref()?)))
     }
 
-    /// Returns the entries of a directory ordered by name; `None` stands for the content of a directory.
+    /// Returns the entries of a directory ordered by name; the content is `None` for a directory.
     pub fn list<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
         self.entries.iter().filter_map(move |(path, content)| {
             let rest = if dir.is_empty() {

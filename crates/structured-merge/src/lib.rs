@@ -21,7 +21,7 @@
 //!     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": replicas},
 //! });
 //! let live = deployments.apply(None, &desired(1), "operator", false, "2026-01-01T00:00:00Z")?;
-//! // Another manager wants another value of a field that the operator holds.
+//! // Another manager sets another value of a field that the operator owns.
 //! let conflict = deployments.apply(Some(&live), &desired(2), "kubectl", false, "2026-01-02T00:00:00Z");
 //! assert!(conflict.unwrap_err().to_string().contains(".spec.replicas"));
 //! # Ok::<(), structured_merge::ApplyError>(())

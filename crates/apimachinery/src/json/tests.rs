@@ -85,7 +85,7 @@ fn deep_nesting_is_refused_before_the_stack_ends() {
 }
 
 #[test]
-fn fields_that_are_given_twice_are_named_once_and_the_last_counts() {
+fn duplicate_fields_are_reported_once_and_the_last_counts() {
     let text = br#"{"metadata":{"name":"a","name":"b","name":"c"},"list":[{"k":1},{"k":1,"k":2}],"k":1}"#;
     let parsed = parse(text).unwrap();
     assert_eq!(

@@ -112,7 +112,7 @@ fn baseline_violations_name_the_container_and_the_value() {
 }
 
 #[test]
-fn the_restricted_level_has_its_own_words_for_some_rules() {
+fn the_restricted_level_has_its_own_messages_for_some_rules() {
     let mut other = modest();
     other["spec"]["volumes"] = json!([{"name": "v", "hostPath": {"path": "/"}}, {"name": "n", "nfs": {}}]);
     assert_eq!(
@@ -152,7 +152,7 @@ fn older_versions_ask_for_less_and_know_fewer_exceptions() {
 }
 
 #[test]
-fn labels_that_say_nothing_known_are_named() {
+fn invalid_label_values_are_reported() {
     let labels = json!({
         "pod-security.kubernetes.io/enforce": "strict", "pod-security.kubernetes.io/warn-version": "v1.01",
         "pod-security.kubernetes.io/audit": "baseline", "pod-security.kubernetes.io/audit-version": "v1.30",

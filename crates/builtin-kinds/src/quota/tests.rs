@@ -73,7 +73,7 @@ fn pods_count_until_they_end() {
 }
 
 #[test]
-fn services_and_claims_count_what_they_take() {
+fn usage_of_services_and_claims() {
     let service =
         |kind: &str, ports: usize| json!({"spec": {"type": kind, "ports": vec![json!({"port": 1}); ports]}});
     let mut without = service("LoadBalancer", 2);
@@ -116,7 +116,7 @@ fn devices_count_as_many_as_a_claim_may_get() {
 }
 
 #[test]
-fn scopes_leave_out_what_is_not_in_all_of_them() {
+fn scopes_exclude_objects_outside_any_of_them() {
     let mut timed = pod("1");
     timed["spec"]["activeDeadlineSeconds"] = 5.into();
     let mut important = pod("1");
@@ -214,7 +214,7 @@ fn quotas_without_usage_limit_nothing_or_report_it() {
 }
 
 #[test]
-fn containers_have_to_say_what_a_quota_counts() {
+fn containers_must_set_the_resources_that_a_quota_counts() {
     let quota = quota(
         &json!({"limits.cpu": "1", "requests.memory": "1Gi", "requests.ephemeral-storage": "1"}),
         &json!({"limits.cpu": "0", "requests.memory": "0", "requests.ephemeral-storage": "0"}),
@@ -233,7 +233,7 @@ fn containers_have_to_say_what_a_quota_counts() {
 }
 
 #[test]
-fn a_change_is_charged_for_what_it_adds() {
+fn a_change_is_charged_with_its_additional_usage() {
     let quota = quota(
         &json!({"services.nodeports": "2"}),
         &json!({"services.nodeports": "1"}),

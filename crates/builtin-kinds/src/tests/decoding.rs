@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_decodes_breaks_what_comes_after(object in any_json(), other in any_json()) {
+    fn decoded_objects_never_cause_a_panic_in_later_steps(object in any_json(), other in any_json()) {
         for resource in resources().iter().filter(|resource| !resource.name.contains('/')) {
             let gvk = &resource.gvk;
             let (mut new, mut old) = (object.clone(), other.clone());

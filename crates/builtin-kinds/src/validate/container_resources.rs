@@ -199,7 +199,7 @@ fn resource_claims(check: &mut Check, resources: &Value, path: &Path, known: &BT
     }
 }
 
-/// Returns a name without a dot says so in fewer words than other labels do.
+/// Returns the errors of a claim name; that of a name without a dot is shorter than for other labels.
 fn claim_name_faults(name: &str) -> Vec<String> {
     let faults = names::dns1123_label(name);
     let only_dots = name.contains('.') && names::dns1123_label(&name.replace('.', "")).is_empty();

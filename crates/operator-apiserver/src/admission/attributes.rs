@@ -133,7 +133,7 @@ impl<'a> Attributes<'a> {
         options
     }
 
-    /// Returns a refusal in the words that admission uses.
+    /// Returns a rejection with admission's text.
     pub(crate) fn forbidden(&self, why: &str) -> Status {
         let generated = || {
             self.object

@@ -1,4 +1,4 @@
-//! Priority: the number that a pod's priority class stands for.
+//! Priority: sets the priority of a pod from its priority class.
 
 use apimachinery::object;
 use serde_json::{Value, json};

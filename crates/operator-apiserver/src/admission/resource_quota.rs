@@ -1,5 +1,4 @@
-//! ResourceQuota: nothing is written that a quota of the namespace does not leave room for. What is written is charged
-//! with the same commit.
+//! ResourceQuota: rejects writes beyond a quota of the namespace. Accepted writes are charged in the same commit.
 
 use apimachinery::object;
 use serde_json::{Map, Value};

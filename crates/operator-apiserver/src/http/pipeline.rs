@@ -1,4 +1,4 @@
-//! The steps that a request goes through, in order.
+//! The steps of a request, in order.
 
 use std::net::IpAddr;
 use std::sync::Arc;

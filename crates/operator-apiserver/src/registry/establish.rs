@@ -139,7 +139,7 @@ impl Established {
             }
             let names = seen.as_ref().map(|seen| (seen.group.clone(), seen.names.clone()));
             let served = match (seen, stored) {
-                (Some(seen), Some(crd)) if seen.says_the_same(&crd) => Some(seen.refreshed(&crd)),
+                (Some(seen), Some(crd)) if seen.is_unchanged(&crd) => Some(seen.refreshed(&crd)),
                 (seen, crd) => {
                     retired.extend(seen.map(|seen| seen.retired));
                     crd.map(|crd| Served::new(&crd, CancellationToken::new()))
@@ -210,7 +210,7 @@ impl Served {
     }
 
     /// Returns true if a later version of the CRD defines the same resource: the API server then keeps its storage.
-    fn says_the_same(&self, crd: &Stored) -> bool {
+    fn is_unchanged(&self, crd: &Stored) -> bool {
         let (old, new) = (&*self.crd.value, &*crd.value);
         let accepted = |crd: &Value| crd.pointer("/status/acceptedNames").cloned();
         object::uid(old) == object::uid(new)

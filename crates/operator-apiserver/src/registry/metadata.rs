@@ -29,7 +29,7 @@ pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Er
     errors
 }
 
-/// Checks the metadata of a changed object as it is checked for every kind.
+/// Checks the metadata of a changed object by the rules of every kind.
 pub(crate) fn validate_update(
     definition: &Definition,
     subresource: &str,

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_is_left_out_wherever_it_stands() {
+    fn the_type_is_omitted_at_any_position() {
         let objects = [
             json!({"apiVersion": "v1", "data": {"kind": "x"}, "kind": "A", "zone": 1}),
             json!({"apiVersion": "v1", "kind": "A"}),

@@ -31,7 +31,7 @@ fn request(signer: &str, group: &str) -> Value {
     })
 }
 
-async fn asked(signer: &str) -> ApiServer {
+async fn server_with_request(signer: &str) -> ApiServer {
     let server = server().await;
     post(&server, REQUESTS, request(signer, "x")).await.is_done();
     server
@@ -106,8 +106,8 @@ async fn requests_for_the_administrator_group_are_rejected() {
 }
 
 #[tokio::test]
-async fn a_request_is_approved_or_denied_once_and_for_all() {
-    let server = asked("example.com/s").await;
+async fn an_approval_or_denial_is_final() {
+    let server = server_with_request("example.com/s").await;
     let path = format!("{REQUESTS}/r");
     let approval = format!("{path}/approval");
     let approved = merge(&server, &approval, conditions(&[condition("Approved", "True")])).await;
@@ -128,7 +128,7 @@ async fn a_request_is_approved_or_denied_once_and_for_all() {
 
 #[tokio::test]
 async fn the_parts_of_an_answer_come_through_the_subresources_that_they_belong_to() {
-    let server = asked("example.com/s").await;
+    let server = server_with_request("example.com/s").await;
     let (approval, status) = (format!("{REQUESTS}/r/approval"), format!("{REQUESTS}/r/status"));
     merge(&server, &status, conditions(&[condition("Approved", "True")]))
         .await

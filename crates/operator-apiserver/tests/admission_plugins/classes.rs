@@ -82,7 +82,7 @@ async fn a_bound_claim_grows_only_if_its_class_allows_expansion() {
 }
 
 #[tokio::test]
-async fn a_pod_takes_over_what_its_runtime_class_says() {
+async fn a_pod_gets_the_overhead_and_scheduling_of_its_runtime_class() {
     let server = server().await;
     let class = json!({
         "metadata": {"name": "r"}, "handler": "h", "overhead": {"podFixed": {"cpu": "250m"}},

@@ -199,7 +199,7 @@ async fn policies_apply_to_connections() {
 }
 
 #[tokio::test]
-async fn proxies_say_what_is_not_there() {
+async fn proxies_report_missing_objects() {
     let server = running().await;
     let refused = async |path: &str| get(&server, path).await;
     let path = |rest: &str| format!("{HERE}/{rest}");
@@ -227,7 +227,7 @@ async fn proxies_say_what_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_run_is_evicted_whatever_its_budgets() {
+async fn a_pod_that_does_not_run_is_evicted_regardless_of_its_budgets() {
     let server = server().await;
     let mut made = pod("a", &json!({}));
     made["metadata"]["labels"] = json!({"app": "a"});

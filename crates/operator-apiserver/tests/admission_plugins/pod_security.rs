@@ -15,7 +15,7 @@ fn mode(mode: &str, level: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_enforced_level_refuses_pods_and_not_what_makes_them() {
+async fn an_enforced_level_rejects_pods_but_not_their_controllers() {
     let server = server().await;
     label(&server, mode("enforce", "baseline")).await.is_done();
     let mut bad = pod("a", &json!({}));

@@ -33,7 +33,7 @@ async fn used(server: &ApiServer) -> Value {
 }
 
 #[tokio::test]
-async fn a_quota_is_charged_with_the_write_and_refuses_what_is_too_much() {
+async fn a_quota_is_charged_with_the_write_and_rejects_excess() {
     let server = server().await;
     quota(&server, "q", json!({}), json!({"configmaps": "1"})).await;
     let maps = format!("{HERE}/configmaps");
@@ -81,7 +81,7 @@ async fn a_write_that_fails_is_not_charged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_stay_within_the_quota() {
+async fn concurrent_creates_stay_within_the_quota() {
     let server = server().await;
     quota(&server, "q", json!({}), json!({"count/configmaps": "10"})).await;
     let maps = format!("{HERE}/configmaps");
@@ -148,7 +148,7 @@ async fn every_quota_that_is_about_a_pod_is_charged() {
 }
 
 #[tokio::test]
-async fn a_pod_has_to_say_what_is_counted() {
+async fn a_pod_must_set_the_counted_resources() {
     let server = server().await;
     quota(
         &server,

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
 
-/// Returns the administrator's way in: trusts the authority of a kubeconfig, shows its certificate, speaks one
+/// Returns the administrator's client: it trusts the authority of a kubeconfig, has its certificate, and uses one
 /// protocol.
 pub(crate) fn connector(kubeconfig: &str, protocol: &[u8]) -> TlsConnector {
     let field = |name: &str| {

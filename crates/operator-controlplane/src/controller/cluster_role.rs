@@ -90,7 +90,7 @@ mod tests {
     use crate::testing::Scene;
 
     #[test]
-    fn a_role_gathers_the_rules_of_others_once_and_loses_its_own() {
+    fn an_aggregated_role_has_the_rules_of_the_selected_roles_only() {
         let mut scene = Scene::new();
         let rule = |resource: &str| json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
         let part = |name: &str, rules: &[Value]| json!({"metadata": {"name": name, "uid": name, "labels": {"to": "all"}}, "rules": rules});

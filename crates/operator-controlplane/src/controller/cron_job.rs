@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_starts_when_its_time_has_come_and_once_only() {
+    fn a_job_is_created_once_at_its_scheduled_time() {
         let mut scene = scene(&json!({}));
         let plan = step(&mut scene);
         assert_eq!(

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_gets_one_pod_and_a_node_that_goes_loses_it() {
+    fn each_node_gets_one_pod_which_is_deleted_with_the_node() {
         let mut scene = scene(&["n1", "n2"]);
         settle(&mut scene);
         assert_eq!(images(&scene).len(), 2);

@@ -112,7 +112,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
             return Plan::actions(actions);
         }
     }
-    progress::told(world, &rollout)
+    progress::report_status(world, &rollout)
 }
 
 /// Returns the first pending step of a rollout.

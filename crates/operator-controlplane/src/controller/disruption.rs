@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_counts_what_may_be_disrupted() {
+    fn a_budget_counts_allowed_disruptions() {
         let cases = [
             (json!({"minAvailable": 1}), 2, 2, (2, 1, 1)),
             (json!({"minAvailable": "50%"}), 3, 4, (4, 2, 1)),

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn foreground_deletion_goes_down_the_tree() {
+    fn foreground_deletion_deletes_dependents_first() {
         let mut scene = Scene::new();
         scene.put(&CONFIG_MAP, waiting("owner"));
         scene.put(&CONFIG_MAP, config_map("a", "child", &json!([blocking("owner")])));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn orphaning_frees_the_dependents_before_the_owner_goes() {
+    fn orphan_deletion_releases_dependents_before_the_owner_is_deleted() {
         let mut scene = Scene::new();
         let mut owned = waiting("owner");
         owned["metadata"]["finalizers"] = json!([ORPHAN]);

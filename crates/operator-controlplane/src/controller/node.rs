@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn without_delays_a_pod_of_a_job_goes_through_to_its_end() {
+    fn without_delays_a_pod_of_a_job_succeeds_at_once() {
         let mut scene = Scene::new();
         let mut nodes = nodes(Delays::default());
         scene.put(&POD, pod("Job"));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_pod_goes_after_the_shorter_of_grace_and_delay() {
+    fn a_deleted_pod_is_removed_after_the_shorter_of_grace_period_and_delay() {
         let mut scene = Scene::new();
         let mut nodes = nodes(Delays {
             stop: Duration::from_secs(5),

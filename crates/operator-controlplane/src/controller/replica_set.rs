@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn availability_is_looked_at_again_when_the_minimum_ready_time_ends() {
+    fn availability_is_checked_again_when_the_minimum_ready_time_ends() {
         let mut scene = Scene::new();
         let mut owner = replica_set(1);
         owner["spec"]["minReadySeconds"] = 30.into();

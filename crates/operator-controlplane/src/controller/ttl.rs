@@ -61,7 +61,7 @@ mod tests {
     use crate::testing::{Scene, names};
 
     #[test]
-    fn a_finished_job_goes_when_its_time_is_over() {
+    fn a_finished_job_is_deleted_when_its_ttl_expires() {
         let mut scene = Scene::new();
         let complete =
             json!({"type": "Complete", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"});

@@ -68,7 +68,7 @@ fn objects() -> Vec<(&'static Kind, Value)> {
     ]
 }
 
-/// Returns a Deployment that stands for a controller of this process.
+/// Returns a Deployment that represents a controller of this process.
 fn deployment(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name}},

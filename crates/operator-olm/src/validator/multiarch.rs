@@ -63,7 +63,7 @@ pub fn images(bundle: &Bundle) -> Images {
     images
 }
 
-/// Checks the platforms of the images; an error stands for an image that cannot be inspected.
+/// Checks the platforms of the images; an error means that an image cannot be inspected.
 pub fn validate(
     bundle: &Bundle,
     platforms: &BTreeMap<String, Result<BTreeSet<Platform>, String>>,

@@ -202,8 +202,8 @@ impl Checker {
             return;
         };
         let path = path.child("additionalProperties");
-        let says_something = !matches!(additional, AdditionalProperties::Allowed(true));
-        if !node.properties.is_empty() && says_something {
+        let is_restricted = !matches!(additional, AdditionalProperties::Allowed(true));
+        if !node.properties.is_empty() && is_restricted {
             self.forbid(
                 path.clone(),
                 "additionalProperties and properties are mutual exclusive",

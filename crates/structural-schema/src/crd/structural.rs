@@ -136,14 +136,14 @@ fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut Vec<
             "must be object",
         ));
     }
-    if level == Level::Root && !says_only_names(metadata) {
+    if level == Level::Root && !restricts_only_names(metadata) {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.push(Error::forbidden(path.clone(), detail));
     }
 }
 
 /// Returns true if metadata has only the type, a default and the two names.
-fn says_only_names(metadata: &Node) -> bool {
+fn restricts_only_names(metadata: &Node) -> bool {
     let stripped = Node {
         kind: String::new(),
         default: None,

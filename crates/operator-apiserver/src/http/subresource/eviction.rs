@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unready_pod_goes_while_enough_others_are_healthy() {
+    fn an_unready_pod_is_evicted_while_enough_others_are_healthy() {
         let healthy = budget(&json!({"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 2}));
         assert!(!decide(&pod("Running", "False"), Some(&healthy)).unwrap().takes);
         assert_eq!(

@@ -48,7 +48,7 @@ pub(crate) async fn serve(
         "selfsubjectreviews" => who_am_i(handler, user, &review),
         "selfsubjectaccessreviews" => may(handler, user, review),
         "selfsubjectrulesreviews" => self_subject_rules(handler, user, &review),
-        "tokenreviews" => whose_token(handler, review),
+        "tokenreviews" => token_review(handler, review),
         _ => may(handler, &subject(&review), review),
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
@@ -109,12 +109,12 @@ fn subject(review: &Value) -> User {
 }
 
 fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
-    let decision = handler.registry.authorizer.authorize(&asked(user, &review));
+    let decision = handler.registry.authorizer.authorize(&attributes(user, &review));
     review["status"] = access_status(&decision);
     review
 }
 
-fn asked<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
+fn attributes<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
     let part = |attributes: &str, field: &str| object::text(review, &["spec", attributes, field]);
     let is_resource =
         object::get(review, &["spec", "resourceAttributes"]).is_some_and(|attributes| !attributes.is_null());
@@ -192,7 +192,7 @@ fn self_subject_rules(handler: &Handler, user: &User, review: &Value) -> Value {
     answer(review, parts)
 }
 
-fn whose_token(handler: &Handler, mut review: Value) -> Value {
+fn token_review(handler: &Handler, mut review: Value) -> Value {
     let token = object::text(&review, &["spec", "token"]);
     let audiences = texts(object::get(&review, &["spec", "audiences"]));
     review["status"] = match handler.authenticator.authenticate(token, &audiences) {

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_every_form_sign_what_their_public_part_verifies() {
+    fn keys_of_every_format_sign_and_verify() {
         let pair = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::default()
             .self_signed(&pair)

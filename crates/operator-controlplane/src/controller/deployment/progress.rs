@@ -28,7 +28,7 @@ struct Condition {
 }
 
 /// Returns the last plan of a reconciliation: the current status, and the time of its next change.
-pub(super) fn told(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
+pub(super) fn report_status(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
     let deployment = rollout.deployment;
     let mut status = counted(world, rollout);
     let scaling =

@@ -303,7 +303,7 @@ fn a_deadline_counts_the_pods_that_it_ends() {
 }
 
 #[test]
-fn fewer_pods_at_once_withdraws_some() {
+fn lower_parallelism_deletes_pods() {
     let mut stage = Stage::new(&json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}));
     stage.settle();
     stage.change("parallelism", 1.into());
@@ -387,7 +387,7 @@ fn the_failure_policy_ignores_or_ends() {
 }
 
 #[test]
-fn the_success_policy_ends_what_still_runs() {
+fn the_success_policy_stops_running_pods() {
     let mut stage = Stage::new(&json!({
         "completions": 3, "parallelism": 3, "completionMode": "Indexed",
         "successPolicy": {"rules": [{"succeededIndexes": "1"}]},

@@ -134,7 +134,7 @@ fn parallel_pods_start_at_once() {
 }
 
 #[test]
-fn an_update_goes_from_the_highest_ordinal_to_the_partition() {
+fn an_update_replaces_pods_from_the_highest_ordinal_to_the_partition() {
     let mut stage = Stage::new(&json!({"podManagementPolicy": "Parallel"}));
     stage.settle();
     stage.make_ready();
@@ -189,7 +189,7 @@ fn a_set_that_updates_on_delete_leaves_its_pods() {
 }
 
 #[test]
-fn a_pod_on_its_way_out_counts_as_ready_as_long_as_it_is_available() {
+fn a_terminating_pod_counts_as_ready_while_it_is_available() {
     let mut stage = Stage::new(&json!({"podManagementPolicy": "Parallel", "replicas": 1}));
     stage.settle();
     stage.make_ready();

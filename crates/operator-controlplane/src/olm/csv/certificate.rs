@@ -20,7 +20,7 @@ pub(crate) struct Pair {
 /// Makes an authority and a certificate for names.
 pub(super) fn generate(names: &[String], now: Timestamp) -> Option<Pair> {
     make(names, now)
-        .inspect_err(|error| tracing::warn!(%error, "no certificate"))
+        .inspect_err(|error| tracing::warn!(%error, "cannot create a certificate"))
         .ok()
 }
 

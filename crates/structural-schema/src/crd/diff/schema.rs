@@ -246,7 +246,7 @@ impl Differ {
     /// `allOf`, `anyOf`, `oneOf` and `not` are compared as they are written.
     fn combinations(&mut self, old: &Value, new: &Value, path: &Path) {
         for name in ["allOf", "anyOf", "oneOf", "not"] {
-            let get = |value: &Value| value.get(name).filter(|found| says_something(found)).cloned();
+            let get = |value: &Value| value.get(name).filter(|found| is_significant(found)).cloned();
             let (before, after) = (get(old), get(new));
             if before == after {
                 continue;
@@ -466,7 +466,7 @@ fn judges(node: &Node) -> bool {
         || !node.allowed.is_empty()
 }
 
-fn says_something(value: &Value) -> bool {
+fn is_significant(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
