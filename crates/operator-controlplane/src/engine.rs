@@ -170,7 +170,7 @@ impl Runner {
                 tracing::debug!(controller, namespace, name, %status, "planning again");
             }
             Refusal::Stale(status) => {
-                tracing::warn!(controller, namespace, name, %status, "the server rejected a write")
+                tracing::warn!(controller, namespace, name, %status, "the server rejected a write");
             }
             Refusal::Failed(failure) => {
                 tracing::warn!(
