@@ -11,6 +11,7 @@ mod environment;
 mod pod;
 mod probe;
 mod sandbox;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -57,8 +57,8 @@ pub(crate) use self::legacy::{
 };
 pub(crate) use self::man::ManArgs;
 pub(crate) use self::olm::{
-    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, RegistryArgs, RunBundleArgs,
-    RunBundleUpgradeArgs, SecurityContextArg,
+    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, ProgramArgs, RegistryArgs,
+    RunBundleArgs, RunBundleUpgradeArgs, SecurityContextArg,
 };
 pub(crate) use self::quickstart::QuickstartArgs;
 pub(crate) use self::rbac::{CheckArgs, RbacCommand};

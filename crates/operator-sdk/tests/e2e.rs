@@ -538,3 +538,73 @@ fn a_project_is_deployed_as_local_processes() {
         "nothing is left behind"
     );
 }
+
+#[test]
+#[ignore = "slow: builds and runs projects"]
+fn the_bundle_of_a_project_runs_its_program() {
+    let dir = Dir::built("bundle-operator");
+    let kind = ["--group", "shop", "--kind", "Parcel", "--version", "v1"];
+    dir.ok(&[&["create", "api"][..], &kind].concat());
+    let webhooks = ["--defaulting", "--programmatic-validation"];
+    dir.ok(&[&["create", "webhook"][..], &kind, &webhooks].concat());
+    let kubectl = Kubectl {
+        kubeconfig: dir.path.join("kubeconfig"),
+    };
+    let command = |arguments: &[&str]| {
+        let mut command = sdk();
+        command
+            .args(arguments)
+            .env("KUBECONFIG", &kubectl.kubeconfig)
+            .env("CARGO_TARGET_DIR", target_dir())
+            .current_dir(&dir.path);
+        command
+    };
+    for arguments in [
+        &["generate", "manifests"][..],
+        &["generate", "kustomize", "manifests"],
+        &["generate", "bundle", "--version", "0.1.0"],
+    ] {
+        let output = command(arguments).stdin(std::process::Stdio::null()).output();
+        common::succeeded(arguments, output.unwrap());
+    }
+    let run = [
+        "run",
+        "bundle",
+        "bundle",
+        "--embedded",
+        "--kubeconfig",
+        "kubeconfig",
+    ];
+    let mut running = Running::start(&mut command(&run));
+    running.line_with("The control plane is ready");
+    let program = target_dir().join("debug/bundle-operator").canonicalize().unwrap();
+    assert_eq!(processes_of(&program).len(), 1);
+
+    // The operator reconciles, and its webhooks are called with the certificate that OLM made.
+    let sample = dir.path.join("config/samples/shop_v1_parcel.yaml");
+    kubectl.ok(&["apply", "-f", &sample.display().to_string()]);
+    kubectl.wait("parcel/parcel-sample", "condition=Available");
+    let configurations = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    let bundles = kubectl.ok(&[
+        "get",
+        configurations,
+        "-o",
+        "jsonpath={range .items[*]}{.webhooks[*].clientConfig.caBundle}{\"\\n\"}{end}",
+    ]);
+    assert_eq!(
+        bundles.lines().filter(|line| !line.is_empty()).count(),
+        2,
+        "{bundles}"
+    );
+
+    let clean = ["cleanup", "bundle-operator"];
+    common::succeeded(&clean, command(&clean).output().unwrap());
+    let begin = Instant::now();
+    while !processes_of(&program).is_empty() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "the process of a deleted operator runs on"
+        );
+    }
+    assert_eq!(running.stop().code(), Some(0));
+}

@@ -41,6 +41,9 @@ const INHERITED: [&str; 6] = [
     "DYLD_LIBRARY_PATH",
 ];
 
+/// The probe that ends a container.
+const LIVENESS: &str = "Liveness";
+
 /// The state of a container, as its status shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State {
@@ -352,7 +355,7 @@ impl Container {
     /// Waits until the liveness probe fails too often.
     async fn dies(&self, probe: Option<&Probe>) {
         match probe {
-            Some(probe) => drop(self.follow(probe, "Liveness", |well| !well).await),
+            Some(probe) => drop(self.follow(probe, LIVENESS, |well| !well).await),
             None => future::pending().await,
         }
     }
@@ -371,7 +374,11 @@ impl Container {
 
     /// Probes repeatedly, and calls `reached` with each result at its threshold until it returns true.
     async fn follow(&self, probe: &Probe, name: &str, reached: impl Fn(bool) -> bool) -> bool {
-        tokio::time::sleep(probe.delay).await;
+        if name == LIVENESS {
+            tokio::time::sleep(probe.delay).await;
+        } else {
+            probe.first_success().await;
+        }
         let mut ticks = tokio::time::interval(probe.period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut successes, mut failures) = (0, 0);

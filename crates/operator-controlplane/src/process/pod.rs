@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::container::{Container, Start, State};
 use super::environment::{self, Sources};
 use super::sandbox::Sandbox;
+use super::volume;
 use super::{Processes, STOP_MAX};
 use crate::clock::Clock;
 use crate::controller::node::{self, ContainerView};
@@ -98,7 +99,7 @@ impl Shared {
     /// Returns the command of a container.
     ///
     /// # Errors
-    /// Returns an error if its environment refers to an object that does not exist.
+    /// Returns an error if its environment or a volume refers to an object that does not exist.
     pub(super) async fn prepare(&self, container: &Value) -> Result<Start, String> {
         let image = container.text("/image");
         let program = self.processes.find(image, self.pod.namespace());
@@ -106,7 +107,9 @@ impl Shared {
         let mut data = BTreeMap::new();
         for (kind, name) in environment::references(container) {
             if let Some(found) = self.data(kind, &name).await {
-                data.insert((kind, name), found);
+                let entries = found.into_iter();
+                let texts = entries.map(|(key, value)| (key, String::from_utf8_lossy(&value).into_owned()));
+                data.insert((kind, name), texts.collect());
             }
         }
         let sources = Sources {
@@ -114,8 +117,18 @@ impl Shared {
             address: &self.address,
             data: &data,
         };
-        let own = sources.environment(container)?;
-        let arguments = sources.arguments(container, &program.arguments, &own);
+        let mut own = sources.environment(container)?;
+        let mut arguments = sources.arguments(container, &program.arguments, &own);
+        for mount in volume::mounts(&self.pod, container) {
+            let data = match self.data(mount.kind, mount.object).await {
+                Some(data) => data,
+                None if mount.is_optional => BTreeMap::new(),
+                None => return Err(format!("{} {:?} not found", mount.kind, mount.object)),
+            };
+            mount.write(&self.directory, &data)?;
+            let texts = arguments.iter_mut().chain(own.values_mut());
+            texts.for_each(|text| *text = mount.translate(&self.directory, text));
+        }
         let mut environment = BTreeMap::from([("HOSTNAME".to_owned(), self.pod.name().to_owned())]);
         if let Some(kubeconfig) = &self.kubeconfig {
             environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
@@ -130,23 +143,23 @@ impl Shared {
     }
 
     /// Reads a ConfigMap or a Secret.
-    async fn data(&self, kind: &'static str, name: &str) -> Option<BTreeMap<String, String>> {
+    async fn data(&self, kind: &'static str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
         let is_secret = kind == environment::SECRET;
         let gvr = if is_secret { &SECRET.gvr } else { &CONFIG_MAP.gvr };
         let object = self.client.get(gvr, self.pod.namespace(), name).await.ok()?;
-        let decode = |value: &str| match is_secret {
-            true => BASE64_STANDARD
-                .decode(value)
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-                .unwrap_or_default(),
-            false => value.to_owned(),
+        let decode = |(key, value): (&str, &str)| {
+            let value = BASE64_STANDARD.decode(value).unwrap_or_default();
+            (key.to_owned(), value)
         };
-        let entries = object.texts("/data").into_iter();
-        Some(
-            entries
-                .map(|(key, value)| (key.to_owned(), decode(value)))
-                .collect(),
-        )
+        let mut entries: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        if is_secret {
+            entries.extend(object.texts("/data").into_iter().map(decode));
+        } else {
+            let texts = object.texts("/data").into_iter();
+            entries.extend(texts.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())));
+            entries.extend(object.texts("/binaryData").into_iter().map(decode));
+        }
+        Some(entries)
     }
 }
 

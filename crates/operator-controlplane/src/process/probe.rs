@@ -8,6 +8,11 @@ use tokio::net::TcpStream;
 
 use crate::object::Object;
 
+/// The time between probes until the first success.
+const FIRST_PERIOD: Duration = Duration::from_millis(50);
+/// The least time for which failures of a program that has just started do not count.
+const FIRST_MIN: Duration = Duration::from_secs(1);
+
 /// The periods and the thresholds of a probe.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
@@ -45,6 +50,17 @@ impl Probe {
             successes: spec.int("/successThreshold").unwrap_or(1),
             spec: spec.clone(),
         })
+    }
+
+    /// Waits until the probe succeeds for the first time, or until its initial delay has passed. Failures within the delay
+    /// do not count. A kubelet waits for the whole delay.
+    pub(super) async fn first_success(&self) {
+        let succeeds = async {
+            while self.check().await.is_err() {
+                tokio::time::sleep(FIRST_PERIOD).await;
+            }
+        };
+        let _ = tokio::time::timeout(self.delay.max(FIRST_MIN), succeeds).await;
     }
 
     /// Probes once. Probes by `exec` and `grpc` succeed: there is no container to run them in. A probe over HTTPS only

@@ -102,7 +102,8 @@ pub(crate) struct UninstallArgs {
 /// The nodes of `cluster up` are simulated and run no images. With `--process`, the program of the project runs on this
 /// machine as the operator's pods: with the arguments, environment, probes and service account of the container,
 /// restarts with backoff, and `kubectl logs`. Each pod listens on its own address: 10.128.0.2 in the cluster is
-/// 127.128.0.2 on this machine. Volumes are not mounted, except that of the service account. Needs Linux.
+/// 127.128.0.2 on this machine. Only the volumes of the service account, of Secrets and of ConfigMaps are mounted, in a
+/// private directory: arguments and variables with the path in the container get its path. Needs Linux.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk deploy --image registry.example.com/memcached-operator:v0.0.1\n  operator-sdk deploy --diff\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  operator-sdk deploy --kubeconfig kubeconfig --process"

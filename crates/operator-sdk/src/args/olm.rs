@@ -61,10 +61,26 @@ pub(crate) enum SecurityContextArg {
     Restricted,
 }
 
+/// The program of the project in place of its image.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// Simulate the pods of the operator on an embedded control plane instead of building and running the project's
+    /// program.
+    #[arg(long)]
+    pub(crate) simulate: bool,
+    /// Build an optimized program.
+    #[arg(long, conflicts_with = "simulate")]
+    pub(crate) release: bool,
+}
+
 /// Install the operator of a bundle on a cluster with Operator Lifecycle Manager.
 ///
 /// A bundle directory needs no registry: its objects are stored in ConfigMaps, which a pod serves as a catalog. If the
 /// installation fails or is interrupted by Ctrl-C, all created objects are deleted.
+///
+/// On an embedded control plane (`--embedded` or `cluster up --olm`), no image is pulled: if the bundle is the one of
+/// the project in the current directory, the project is built, and its program runs on this machine as the operator's
+/// pods, as with `deploy --process`.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk run bundle bundle\n  operator-sdk run bundle bundle --install-mode OwnNamespace -n operators\n  operator-sdk run bundle bundle --embedded"
@@ -84,6 +100,8 @@ pub(crate) struct RunBundleArgs {
     #[arg(long, conflicts_with = "context")]
     pub(crate) embedded: bool,
     #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 }
 
@@ -98,6 +116,8 @@ pub(crate) struct RunBundleUpgradeArgs {
     pub(crate) bundle: String,
     #[command(flatten)]
     pub(crate) olm: OlmArgs,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 }

@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     listener: Listener,
     control_plane: ControlPlane,
     kubeconfig: Kubeconfig,
-    _processes: ProcessDirectory,
+    processes: ProcessDirectory,
 }
 
 /// A cluster could not be started, or its CRDs could not be created.
@@ -159,7 +159,7 @@ impl Cluster {
             listener,
             control_plane,
             kubeconfig: Kubeconfig::write(kubeconfig, data.is_some(), &text)?,
-            _processes: directory,
+            processes: directory,
         })
     }
 
@@ -169,6 +169,11 @@ impl Cluster {
 
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig.path
+    }
+
+    /// Returns the directory in which programs of pods are registered.
+    pub(crate) fn programs(&self) -> &Path {
+        self.processes.path()
     }
 
     /// Creates the CustomResourceDefinitions in the files of a directory, and returns their names.

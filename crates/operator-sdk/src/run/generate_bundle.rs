@@ -1,5 +1,7 @@
 //! `generate bundle`: reads the objects and the base, generates the bundle, and writes it.
 
+mod certificates;
+
 use std::io::{IsTerminal, Read};
 use std::path::{Component, Path};
 use std::process::Command;
@@ -181,7 +183,9 @@ fn base(project: &Project, package: &str) -> Result<Option<Value>, BundleError> 
 fn objects(root: &Path, directory: &str, report: &Report) -> Result<Vec<Value>, Failure> {
     let text = standard_input()?;
     if text.trim().is_empty() {
-        return Ok(render(root, directory, &Overrides::default())?);
+        let mut objects = render(root, directory, &Overrides::default())?;
+        certificates::use_those_of_olm(&mut objects);
+        return Ok(objects);
     }
     let (objects, skipped) = generate::parse_stream(&text);
     for reason in skipped {

@@ -4,6 +4,7 @@ mod cleanup;
 mod install;
 mod manage;
 mod mode;
+mod process;
 mod registry;
 mod session;
 mod upgrade;

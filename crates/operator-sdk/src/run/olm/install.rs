@@ -1,6 +1,6 @@
 //! `run bundle`: creates a catalog with one bundle and a Subscription, and waits for the installation of the operator.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use operator_olm::bundle::Bundle;
@@ -8,16 +8,18 @@ use operator_olm::catalog::{self, Catalog, Channel, Entry, Package, validate};
 use serde_json::{Value, json};
 
 use super::mode::{InstallMode, install_mode};
+use super::process::{Built, LocalProgram, LocalProject};
 use super::session::{
     CATALOG_SOURCE, CONFIG_MAP, CSV, DEFINITION, DEPLOYMENT, INSTALL_PLAN, OPERATOR_GROUP, POD, SUBSCRIPTION,
     Session,
 };
 use super::{OlmError, api, config_maps_of, registry, signals, undone_on_failure};
-use crate::args::{RegistryArgs, RunBundleArgs};
+use crate::args::{ClusterArgs, RegistryArgs, RunBundleArgs};
 use crate::failure::Failure;
-use crate::process::api::Api;
+use crate::process::api::{Api, processes_directory};
 use crate::process::cluster::{Cluster, ClusterOptions};
 use crate::process::objects::text;
+use crate::process::signal::{Ends, INTERRUPTED};
 use crate::report::Report;
 use crate::run::catalog::render_bundle;
 use crate::run::cluster::ready_line;
@@ -85,62 +87,101 @@ impl Source {
 /// `operator-sdk run bundle`.
 pub(crate) fn run_bundle(args: &RunBundleArgs, report: &Report) -> Result<ExitCode, Failure> {
     let source = Source::read(&args.bundle)?;
-    if args.embedded {
-        return embedded(args, &source, report);
-    }
+    let project = LocalProject::find(&args.program, &source)?;
     crate::run::block_on(async {
-        let api = api(&args.olm.cluster).await?;
         let mut ends = signals()?;
-        run(api, args, &source, &mut ends, report).await
+        if args.embedded {
+            return embedded(args, &source, project, &mut ends, report).await;
+        }
+        let programs = programs(&args.olm.cluster)?;
+        let program = match project.filter(|_| programs.is_some()) {
+            Some(project) => match project.build(&source, &mut ends).await? {
+                Built::Program(program) => Some(program),
+                Built::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            },
+            None => None,
+        };
+        let api = api(&args.olm.cluster).await?;
+        let program = program.as_ref().zip(programs.as_deref());
+        run(api, args, &source, program, &mut ends, report).await
     })
+}
+
+/// Returns the directory with the local programs of a cluster, if it is an embedded one on this machine.
+pub(super) fn programs(cluster: &ClusterArgs) -> Result<Option<PathBuf>, Failure> {
+    Ok(processes_directory(
+        cluster.kubeconfig.as_deref(),
+        cluster.context.as_deref(),
+    )?)
 }
 
 async fn run(
     api: Api,
     args: &RunBundleArgs,
     source: &Source,
-    ends: &mut crate::process::signal::Ends,
+    program: Option<(&LocalProgram, &Path)>,
+    ends: &mut Ends,
     report: &Report,
 ) -> Result<ExitCode, Failure> {
     let namespace = args.olm.namespace.as_deref();
     let mut session = Session::open(api, namespace, args.olm.timeout, report).await?;
     let mode = install_mode(args.install_mode.as_deref(), source.csv(), &session.namespace)?;
+    if let Some((program, directory)) = program {
+        program.register(directory, &session.namespace)?;
+    }
     undone_on_failure(&mut session, ends, async |session| {
-        install(session, args, source, &mode).await
+        install(session, args, source, &mode).await?;
+        if let Some((program, _)) = program {
+            program.explain(&session.namespace, report);
+        }
+        Ok(())
     })
     .await
 }
 
 /// Runs a bundle on a control plane in this process, until a signal.
-fn embedded(args: &RunBundleArgs, source: &Source, report: &Report) -> Result<ExitCode, Failure> {
-    crate::run::block_on(async {
-        let mut ends = signals()?;
-        let cluster = Cluster::start(&ClusterOptions {
-            port: None,
-            data_directory: None,
-            fsync: false,
-            controllers: true,
-            nodes: 1,
-            olm: true,
-            kubeconfig: args.olm.cluster.kubeconfig.clone(),
-        })
-        .await?;
-        let outcome = match Api::connect(cluster.kubeconfig()).await {
-            Ok(api) => run(api, args, source, &mut ends, report).await,
-            Err(error) => Err(error.into()),
-        };
-        if matches!(outcome, Ok(code) if code == ExitCode::SUCCESS) {
+async fn embedded(
+    args: &RunBundleArgs,
+    source: &Source,
+    project: Option<LocalProject>,
+    ends: &mut Ends,
+    report: &Report,
+) -> Result<ExitCode, Failure> {
+    let program = match project {
+        Some(project) => match project.build(source, ends).await? {
+            Built::Program(program) => Some(program),
+            Built::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+        },
+        None => None,
+    };
+    let cluster = Cluster::start(&ClusterOptions {
+        port: None,
+        data_directory: None,
+        fsync: false,
+        controllers: true,
+        nodes: 1,
+        olm: true,
+        kubeconfig: args.olm.cluster.kubeconfig.clone(),
+    })
+    .await?;
+    let programs = program.as_ref().zip(Some(cluster.programs()));
+    let outcome = match Api::connect(cluster.kubeconfig()).await {
+        Ok(api) => run(api, args, source, programs, ends, report).await,
+        Err(error) => Err(error.into()),
+    };
+    if matches!(outcome, Ok(code) if code == ExitCode::SUCCESS) {
+        if program.is_none() {
             report.warning(
                 "the pods of the control plane are simulated: the operator is installed, but its image is not run",
-                Some("run the operator on this machine with `operator-sdk run local --kubeconfig FILE`"),
+                Some("run the command in the directory of the operator's project, whose program then runs as the pods"),
             );
-            report.line(&ready_line(&cluster));
-            ends.next().await;
-            report.progress("Stopping the control plane.");
         }
-        cluster.shutdown().await;
-        outcome
-    })
+        report.line(&ready_line(&cluster));
+        ends.next().await;
+        report.progress("Stopping the control plane.");
+    }
+    cluster.shutdown().await;
+    outcome
 }
 
 async fn install(

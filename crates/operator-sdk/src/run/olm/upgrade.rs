@@ -10,12 +10,16 @@ use flate2::read::GzDecoder;
 use operator_olm::catalog::{Catalog, Entry, validate};
 use serde_json::{Value, json};
 
-use super::install::{CHANNEL, INJECTED, POD_NAME, Source, approve, injected, start_pod, succeeded};
+use super::install::{
+    CHANNEL, INJECTED, POD_NAME, Source, approve, injected, programs, start_pod, succeeded,
+};
+use super::process::{Built, LocalProject};
 use super::session::{CATALOG_SOURCE, CONFIG_MAP, CSV, POD, SUBSCRIPTION, Session};
 use super::{OlmError, api, config_maps_of, registry, signals, undone_on_failure};
 use crate::args::RunBundleUpgradeArgs;
 use crate::failure::Failure;
 use crate::process::objects::text;
+use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
 /// The maximum decompressed size of a part of a catalog, in bytes.
@@ -24,11 +28,23 @@ const PART_MAX: u64 = 64 << 20;
 /// `operator-sdk run bundle-upgrade`.
 pub(crate) fn run_bundle_upgrade(args: &RunBundleUpgradeArgs, report: &Report) -> Result<ExitCode, Failure> {
     let source = Source::read(&args.bundle)?;
+    let project = LocalProject::find(&args.program, &source)?;
     crate::run::block_on(async {
-        let api = api(&args.olm.cluster).await?;
         let mut ends = signals()?;
+        let programs = programs(&args.olm.cluster)?;
+        let program = match project.filter(|_| programs.is_some()) {
+            Some(project) => match project.build(&source, &mut ends).await? {
+                Built::Program(program) => Some(program),
+                Built::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            },
+            None => None,
+        };
+        let api = api(&args.olm.cluster).await?;
         let namespace = args.olm.namespace.as_deref();
         let mut session = Session::open(api, namespace, args.olm.timeout, report).await?;
+        if let Some((program, directory)) = program.as_ref().zip(programs.as_deref()) {
+            program.register(directory, &session.namespace)?;
+        }
         undone_on_failure(&mut session, &mut ends, async |session| {
             upgrade(session, args, &source).await
         })

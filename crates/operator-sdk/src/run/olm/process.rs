@@ -1,0 +1,162 @@
+//! Runs the program of the project in place of the image of its bundle, on an embedded control plane.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use operator_controlplane::{Program, register};
+use serde_json::Value;
+
+use super::install::Source;
+use crate::args::ProgramArgs;
+use crate::failure::Failure;
+use crate::process::cargo::{self, BuildOptions};
+use crate::process::objects::text;
+use crate::process::signal::Ends;
+use crate::project::{Project, Resource};
+use crate::report::Report;
+use crate::run::deploy::DeployError;
+use crate::run::scaffold::current_directory;
+
+/// The project in the current directory, if the bundle is its bundle.
+pub(super) struct LocalProject {
+    project: Project,
+    release: bool,
+}
+
+/// The built program of the project.
+pub(super) struct LocalProgram {
+    path: PathBuf,
+    /// True if the program has a webhook server.
+    serves_webhooks: bool,
+    /// The name of the Deployment with the operator.
+    deployment: String,
+    image: String,
+}
+
+/// The result of a build.
+pub(super) enum Built {
+    Program(LocalProgram),
+    /// A signal ended the build.
+    Interrupted,
+}
+
+// === impl LocalProject ===
+
+impl LocalProject {
+    /// Finds the project of a bundle. Returns `None` if the current directory has none, if it is another operator, or if
+    /// the pods are to be simulated.
+    pub(super) fn find(args: &ProgramArgs, source: &Source) -> Result<Option<Self>, Failure> {
+        if args.simulate {
+            return Ok(None);
+        }
+        let root = current_directory()?;
+        let is_project = match std::fs::metadata(root.join(crate::project::layout::PROJECT)) {
+            Ok(file) => file.is_file(),
+            Err(error) if is_absent(&error) => false,
+            // The error of the reader names the file.
+            Err(_) => true,
+        };
+        if !is_project {
+            return Ok(None);
+        }
+        let project = Project::read(&root)?;
+        let is_own = project.config.project_name == source.rendered.package;
+        Ok(is_own.then_some(Self {
+            project,
+            release: args.release,
+        }))
+    }
+
+    /// Builds the program until a signal.
+    pub(super) async fn build(&self, source: &Source, ends: &mut Ends) -> Result<Built, Failure> {
+        let (deployment, image) = workload(source.csv()).ok_or_else(|| DeployError::NoImage {
+            directory: "the bundle".to_owned(),
+            image: self.project.config.project_name.clone(),
+        })?;
+        let options = BuildOptions {
+            release: self.release,
+            ..BuildOptions::default()
+        };
+        let built = cargo::build_until(&self.project.root, &options, ends.next()).await?;
+        let Some(path) = built else {
+            return Ok(Built::Interrupted);
+        };
+        let resources = &self.project.config.resources;
+        Ok(Built::Program(LocalProgram {
+            path,
+            serves_webhooks: resources.iter().any(Resource::has_webhooks),
+            deployment,
+            image,
+        }))
+    }
+}
+
+// === impl LocalProgram ===
+
+impl LocalProgram {
+    /// Registers the program for the image of the bundle in a namespace.
+    pub(super) fn register(&self, directory: &Path, namespace: &str) -> Result<(), Failure> {
+        let mut program = Program::new(&self.path)
+            .argument("--health-probe-bind-address=$(POD_IP):8081")
+            .argument("--leader-election-namespace=$(POD_NAMESPACE)")
+            .in_namespace(namespace);
+        if self.serves_webhooks {
+            program = program.argument("--webhook-host=$(POD_IP)");
+        }
+        register(directory, &self.image, &program).map_err(DeployError::from)?;
+        Ok(())
+    }
+
+    /// Prints where the operator runs, and the command that shows its log.
+    pub(super) fn explain(&self, namespace: &str, report: &Report) {
+        report.progress(&format!(
+            "The pods run {} on this machine. Their log: kubectl logs -n {namespace} deployment/{}",
+            self.path.display(),
+            self.deployment,
+        ));
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Returns the Deployment with the operator, and the image of its container: the one named `manager`, else the first.
+fn workload(csv: &Value) -> Option<(String, String)> {
+    let deployments = csv.pointer("/spec/install/spec/deployments")?.as_array()?;
+    let containers = deployments.iter().flat_map(|deployment| {
+        let containers = deployment.pointer("/spec/template/spec/containers");
+        let containers = containers.and_then(Value::as_array).into_iter().flatten();
+        containers.map(move |container| (deployment, container))
+    });
+    let is_manager = |(_, container): &(&Value, &Value)| text(container, "/name") == "manager";
+    let mut others = containers.clone();
+    let found = containers.into_iter().find(is_manager).or_else(|| others.next());
+    let (deployment, container) = found?;
+    Some((
+        text(deployment, "/name").to_owned(),
+        text(container, "/image").to_owned(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_manager_is_preferred_to_the_first_container() {
+        let csv = |containers: Value| {
+            json!({"spec": {"install": {"spec": {"deployments": [{
+                "name": "web", "spec": {"template": {"spec": {"containers": containers}}},
+            }]}}}})
+        };
+        let found = |containers| workload(&csv(containers)).map(|(_, image)| image);
+        let proxy = json!({"name": "proxy", "image": "proxy:1"});
+        let manager = json!({"name": "manager", "image": "web:1"});
+        assert_eq!(found(json!([proxy, manager])).as_deref(), Some("web:1"));
+        assert_eq!(found(json!([proxy])).as_deref(), Some("proxy:1"));
+        assert_eq!(found(json!([])), None);
+    }
+}
