@@ -159,11 +159,16 @@ fn a_catalog_of_a_directory_installs_an_operator() {
     );
     let table = in_cluster(&dir.path, &["get", csv]);
     assert!(table.contains("Succeeded"), "{table}");
-    let state = in_cluster(
+    // The status of the Subscription follows that of the ClusterServiceVersion.
+    in_cluster(
         &dir.path,
-        &["get", "sub", "memcached", "-o", "jsonpath={.status.state}"],
+        &[
+            "wait",
+            "--for=jsonpath={.status.state}=AtLatestKnown",
+            "--timeout=60s",
+            "sub/memcached",
+        ],
     );
-    assert_eq!(state, "AtLatestKnown");
 }
 
 const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
