@@ -30,7 +30,8 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::bundle::{
-    BundleBuildArgs, BundleCommand, BundleOutputArg, BundleValidateArgs, ScoreOutputArg, ScorecardArgs,
+    BundleBuildArgs, BundleCommand, BundleOutputArg, BundlePullArgs, BundleValidateArgs, ScoreOutputArg,
+    ScorecardArgs,
 };
 pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,

@@ -77,7 +77,8 @@ impl Blob {
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+/// Returns `sha256:` and the hexadecimal digits of the hash.
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")

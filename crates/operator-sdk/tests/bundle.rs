@@ -75,7 +75,7 @@ fn wrong_arguments_are_errors_with_hints() {
     let text = dir.fails(&["bundle", "validate", "bundle", "--select-optional", "name=none"]);
     assert!(text.contains("does not match any validator labels"), "{text}");
     let text = dir.fails(&["bundle", "validate", "example.com/bundle:v1"]);
-    assert!(text.contains("bundle images are not pulled"), "{text}");
+    assert!(text.contains("operator-sdk bundle pull "), "{text}");
     let text = dir.fails(&["bundle", "validate", "nope"]);
     assert!(text.contains("directory nope does not exist"), "{text}");
     assert!(!text.contains("image"), "{text}");
@@ -190,4 +190,49 @@ fn the_image_of_a_bundle_has_its_files_and_labels() {
         "{said}"
     );
     assert!(dir.path.join("bundle.tar").is_file());
+}
+
+#[test]
+fn a_pulled_image_has_the_files_that_were_pushed() {
+    let dir = bundle();
+    let registry = Registry::start();
+    let image = format!("{}/team/op:v1", registry.host);
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    dir.write("docker/config.json", &credentials);
+    let run = |arguments: &[&str]| {
+        sdk()
+            .args(arguments)
+            .env("DOCKER_CONFIG", dir.path.join("docker"))
+            .current_dir(&dir.path)
+            .output()
+            .unwrap()
+    };
+    let build = ["bundle", "build", &image, "bundle", "--push"];
+    let said = succeeded(&build, run(&build));
+    let pull = ["bundle", "pull", &image, "pulled"];
+    let listed = succeeded(&pull, run(&pull));
+    assert!(listed.contains(" create metadata/annotations.yaml\n"), "{listed}");
+    let files = dir.files();
+    let below = |directory: &str| -> Vec<(String, String)> {
+        let parts = ["manifests/", "metadata/", "tests/"];
+        files
+            .iter()
+            .filter_map(|(path, text)| Some((path.strip_prefix(directory)?.to_owned(), text.clone())))
+            .filter(|(path, _)| parts.iter().any(|part| path.starts_with(part)))
+            .collect()
+    };
+    assert_eq!(below("pulled/"), below("bundle/"));
+    assert!(!below("pulled/").is_empty());
+
+    let again = run(&pull);
+    assert_eq!(again.status.code(), Some(1));
+    let errors = String::from_utf8(again.stderr).unwrap();
+    assert!(errors.contains("the directory pulled is not empty"), "{errors}");
+    // The last line names the image by its digest.
+    let by_digest = said.lines().last().unwrap();
+    let pull = ["bundle", "pull", by_digest, "pulled", "--overwrite"];
+    assert_eq!(succeeded(&pull, run(&pull)), listed);
+    let missing = image.replace(":v1", ":v2");
+    let errors = String::from_utf8(run(&["bundle", "pull", &missing, "other"]).stderr).unwrap();
+    assert!(errors.contains("manifest unknown"), "{errors}");
 }

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
+use common::registry::{AUTH, Registry};
 use common::{Dir, sdk};
 use serde_json::Value;
 
@@ -235,4 +236,42 @@ fn a_catalog_grows_by_bundles() {
     let rendered = ok(&dir, &["catalog", "render", "template.yaml"]);
     assert!(rendered.contains("name: candidate-v0.2\n"), "{rendered}");
     assert!(rendered.contains("type: olm.bundle.object\n"), "{rendered}");
+}
+
+#[test]
+fn tags_of_images_become_digests() {
+    let dir = project();
+    let registry = Registry::start();
+    let image = format!("{}/team/op:v1", registry.host);
+    dir.replace(
+        "config/manager/manager.yaml",
+        "image: controller:latest",
+        &format!("image: {image}"),
+    );
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    dir.write("docker/config.json", &credentials);
+    let run = |arguments: &[&str]| {
+        let mut command = sdk();
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .current_dir(&dir.path);
+        command
+            .env("DOCKER_CONFIG", dir.path.join("docker"))
+            .output()
+            .unwrap()
+    };
+    common::succeeded(&BUNDLE, run(&BUNDLE));
+    // Any image of that name will do.
+    let push = ["bundle", "build", &image, "bundle", "--push"];
+    let pushed = common::succeeded(&push, run(&push));
+    let pinned = pushed.lines().last().unwrap();
+    let generate = [&BUNDLE[..], &["--use-image-digests"]].concat();
+    common::succeeded(&generate, run(&generate));
+    let csv = yaml(&dir.read(CSV));
+    let container = "/spec/install/spec/deployments/0/spec/template/spec/containers/0/image";
+    assert_eq!(csv.pointer(container).unwrap(), pinned);
+    let related = serde_json::json!([{"name": "manager", "image": pinned}]);
+    assert_eq!(csv["spec"]["relatedImages"], related);
+    assert!(!dir.read(CSV).contains(&image));
 }

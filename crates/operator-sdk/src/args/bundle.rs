@@ -4,11 +4,34 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Validate and build bundles for Operator Lifecycle Manager.
+/// Validate, build and pull bundles for Operator Lifecycle Manager.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum BundleCommand {
     Validate(BundleValidateArgs),
     Build(BundleBuildArgs),
+    Pull(BundlePullArgs),
+}
+
+/// Write the files of a bundle image into a directory, without a container engine.
+///
+/// Uses the credentials of `docker login` or `podman login`. The digests of the image are checked.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  operator-sdk bundle pull quay.io/example/memcached-operator-bundle:v0.0.1 bundle"
+)]
+pub(crate) struct BundlePullArgs {
+    /// The name of the image, with a tag or a digest.
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// The directory to write to.
+    #[arg(value_name = "DIR", default_value = "bundle")]
+    pub(crate) directory: String,
+    /// Replace files of a directory that is not empty.
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Pull over HTTP, without TLS. Registries on this machine are always called over HTTP.
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// Build the image of a bundle, without a container engine.

@@ -46,6 +46,9 @@ pub(crate) struct GenerateBundleArgs {
     /// Range of versions that can be upgraded directly, such as `<1.2.0` [default: that of the base].
     #[arg(long, value_name = "RANGE")]
     pub(crate) skip_range: Option<String>,
+    /// Replace the tags of images by digests, which their registries resolve, and list all images in `relatedImages`.
+    #[arg(long)]
+    pub(crate) use_image_digests: bool,
     /// Print the manifests instead of writing files.
     #[arg(long)]
     pub(crate) stdout: bool,

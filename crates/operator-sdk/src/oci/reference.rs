@@ -67,6 +67,18 @@ impl Reference {
         })
     }
 
+    /// Parses the name of an image to pull, which may have a digest; the digest is then in `tag`.
+    pub(crate) fn parse_any(text: &str) -> Result<Self, ReferenceError> {
+        Self::check(text)?;
+        let Some((name, digest)) = text.split_once('@') else {
+            return Self::parse(text);
+        };
+        Ok(Self {
+            tag: digest.to_owned(),
+            ..Self::parse(name)?
+        })
+    }
+
     /// Checks an image name that a cluster pulls, which may have a digest.
     pub(crate) fn check(text: &str) -> Result<(), ReferenceError> {
         let Some((name, digest)) = text.split_once('@') else {

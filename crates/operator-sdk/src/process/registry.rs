@@ -1,11 +1,12 @@
-//! A client of image registries (distribution API): pushes blobs and a manifest with the user's credentials.
+//! A client of image registries (distribution API): pushes and pulls images with the user's credentials.
 
 mod credentials;
+mod pull;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -20,7 +21,7 @@ use crate::failure::Hinted;
 use crate::oci::reference::Reference;
 use crate::oci::{Blob, Image, MANIFEST};
 
-/// An image could not be pushed.
+/// An image could not be pushed or pulled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegistryError {
     #[error("cannot reach the registry {registry}: {reason}")]
@@ -30,6 +31,12 @@ pub(crate) enum RegistryError {
     #[error("the registry {registry} rejected the {what}: {reason}")]
     Refused {
         registry: String,
+        what: &'static str,
+        reason: String,
+    },
+    #[error("the {what} of {image} is invalid: {reason}")]
+    Invalid {
+        image: String,
         what: &'static str,
         reason: String,
     },
@@ -48,7 +55,11 @@ impl Hinted for RegistryError {
                     "log in with `docker login {registry}` or `podman login {registry}`, whose credentials are used"
                 )
             }
-            Self::Refused { .. } => "check that the repository exists and that you may push to it".to_owned(),
+            Self::Refused { .. } => {
+                "check the name of the image, that its repository exists, and that you have access to it"
+                    .to_owned()
+            }
+            Self::Invalid { .. } => "build and push the image again".to_owned(),
             Self::Credentials(_) => {
                 "correct ~/.docker/config.json, or name another directory in DOCKER_CONFIG".to_owned()
             }
@@ -58,12 +69,14 @@ impl Hinted for RegistryError {
 
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// A repository of a registry, to push to.
+/// A repository of a registry.
 pub(crate) struct Repository {
     client: Http,
     reference: Reference,
     scheme: &'static str,
     credentials: Option<Credentials>,
+    /// The requested access: `pull` or `pull,push`.
+    access: &'static str,
     /// The value of the header, after the registry has sent a challenge.
     authorization: Option<String>,
 }
@@ -71,7 +84,17 @@ pub(crate) struct Repository {
 // === impl Repository ===
 
 impl Repository {
+    /// Opens a repository to push to.
     pub(crate) fn open(reference: &Reference, insecure: bool) -> Result<Self, RegistryError> {
+        Self::open_for("pull,push", reference, insecure)
+    }
+
+    /// Opens a repository to pull from.
+    pub(crate) fn open_to_pull(reference: &Reference, insecure: bool) -> Result<Self, RegistryError> {
+        Self::open_for("pull", reference, insecure)
+    }
+
+    fn open_for(access: &'static str, reference: &Reference, insecure: bool) -> Result<Self, RegistryError> {
         let unreachable = |reason: String| RegistryError::Unreachable {
             registry: reference.registry.clone(),
             reason,
@@ -89,6 +112,7 @@ impl Repository {
                 "https"
             },
             credentials: credentials::find(&reference.registry).map_err(RegistryError::Credentials)?,
+            access,
             authorization: None,
         })
     }
@@ -189,7 +213,8 @@ impl Repository {
             request = request.header(AUTHORIZATION, authorization);
         }
         if let Some(form) = form {
-            request = request.header(CONTENT_TYPE, form);
+            let is_read = method == Method::GET;
+            request = request.header(if is_read { ACCEPT } else { CONTENT_TYPE }, form);
         }
         let request = request
             .body(Full::new(body))
@@ -212,7 +237,7 @@ impl Repository {
         }
         let parameter = |name: &str| parameter(parameters, name);
         let realm = parameter("realm").ok_or_else(|| self.unauthorized())?;
-        let scope = format!("repository:{}:pull,push", self.reference.repository);
+        let scope = format!("repository:{}:{}", self.reference.repository, self.access);
         let service = parameter("service").unwrap_or_default();
         let url = format!("{realm}?service={}&scope={}", escaped(&service), escaped(&scope));
         let mut request = Request::get(&url);
@@ -245,21 +270,26 @@ impl Repository {
         if wanted.contains(&answer.status()) {
             return Ok(answer.map(|_| ()));
         }
+        Err(self.refusal(answer, what).await)
+    }
+
+    /// Returns the error of an answer.
+    async fn refusal(&self, answer: Response<Incoming>, what: &'static str) -> RegistryError {
         if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status()) {
-            return Err(self.unauthorized());
+            return self.unauthorized();
         }
         let status = answer.status();
-        let body = self.body(answer).await?;
+        let body = self.body(answer).await.unwrap_or_default();
         let tree: Value = serde_json::from_slice(&body).unwrap_or_default();
         let said = tree
             .pointer("/errors/0/message")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        Err(RegistryError::Refused {
+        RegistryError::Refused {
             registry: self.reference.registry.clone(),
             what,
             reason: format!("{status} {said}").trim_end().to_owned(),
-        })
+        }
     }
 
     async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, RegistryError> {

@@ -3,9 +3,10 @@
 mod build;
 mod external;
 mod output;
+mod pull;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apimachinery::selector::LabelSelector;
@@ -44,6 +45,10 @@ pub(crate) enum BundleError {
     External { program: String, reason: String },
     #[error("cannot read {path}: {reason}")]
     File { path: String, reason: String },
+    #[error("the directory {0} is not empty")]
+    NotEmpty(String),
+    #[error("cannot write {}: {reason}", path.display())]
+    Write { path: PathBuf, reason: String },
 }
 
 impl Hinted for BundleError {
@@ -51,7 +56,7 @@ impl Hinted for BundleError {
         Some(match self {
             Self::Missing => "give the bundle directory, such as `bundle`".to_owned(),
             Self::Image(image) => format!(
-                "bundle images are not pulled: extract the image and give the directory, for example `docker create --name bundle {image} - && docker cp bundle:/ bundle`"
+                "write the files of the image into a directory first: `operator-sdk bundle pull {image} bundle`"
             ),
             Self::NoDirectory(_) => {
                 "give the bundle directory; `operator-sdk generate bundle` creates one".to_owned()
@@ -67,6 +72,8 @@ impl Hinted for BundleError {
                 "use a program that prints {\"Name\", \"Errors\", \"Warnings\"} as JSON".to_owned()
             }
             Self::File { .. } => "give a readable file".to_owned(),
+            Self::NotEmpty(_) => "name another directory, or replace its files with --overwrite".to_owned(),
+            Self::Write { .. } => "name another directory".to_owned(),
         })
     }
 }
@@ -107,6 +114,7 @@ pub(crate) fn run(command: &BundleCommand, report: &Report) -> Result<ExitCode, 
     match command {
         BundleCommand::Validate(args) => validate(args, report),
         BundleCommand::Build(args) => build::build(args, report),
+        BundleCommand::Pull(args) => pull::pull(args, report),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `generate bundle`: reads the objects and the base, generates the bundle, and writes it.
 
 mod certificates;
+mod digests;
 
 use std::io::{IsTerminal, Read};
 use std::path::{Component, Path};
@@ -79,7 +80,10 @@ pub(crate) fn generate(args: &GenerateBundleArgs, report: &Report) -> Result<(),
     let package = args.package.as_deref().unwrap_or(&project.config.project_name);
     let base = base(&project, package)?;
     let objects = objects(&root, &args.kustomize_dir, report)?;
-    let generated = generate_from(&objects, base.as_ref(), package, args, &root)?;
+    let mut generated = generate_from(&objects, base.as_ref(), package, args, &root)?;
+    if args.use_image_digests {
+        digests::pin(&mut generated.csv, report)?;
+    }
     for message in &generated.log {
         match message.level {
             Level::Info => report.progress(&message.text),

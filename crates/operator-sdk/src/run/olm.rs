@@ -93,7 +93,7 @@ impl Hinted for OlmError {
                      or use `--embedded`"
                 }
                 Self::Image(_) => {
-                    "give the directory that `operator-sdk generate bundle` wrote; images are not pulled"
+                    "give the directory that `operator-sdk generate bundle` or `operator-sdk bundle pull` wrote"
                 }
                 Self::Mode(_) => "choose another mode with `--install-mode`",
                 Self::Exists { .. } => {

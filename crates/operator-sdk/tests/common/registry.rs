@@ -1,4 +1,4 @@
-//! A registry of images in this process: the part of the distribution API that a push uses, with tokens.
+//! A registry of images in this process: the part of the distribution API that pushes and pulls use, with tokens.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -88,7 +88,11 @@ async fn answer(request: Request<Incoming>, host: &str, stored: &Mutex<Stored>) 
     stored.requests.push(format!("{} {path}", parts.method));
     if path == "/token" {
         let granted = authorization == format!("Basic {AUTH}")
-            && parts.uri.query() == Some("service=test&scope=repository%3Ateam%2Fop%3Apull%2Cpush");
+            && parts
+                .uri
+                .query()
+                .and_then(|query| query.strip_prefix("service=test&scope=repository%3Ateam%2Fop%3Apull"))
+                .is_some_and(|access| ["", "%2Cpush"].contains(&access));
         return if granted {
             plain(StatusCode::OK, r#"{"token":"the-token"}"#)
         } else {
@@ -113,6 +117,27 @@ async fn answer(request: Request<Incoming>, host: &str, stored: &Mutex<Stored>) 
     match (&parts.method, rest.split_once('/')) {
         (&Method::HEAD, Some(("blobs", digest))) if stored.blobs.contains_key(digest) => {
             plain(StatusCode::OK, "")
+        }
+        // Blobs are in a storage elsewhere, as with large registries.
+        (&Method::GET, Some(("blobs", digest))) if stored.blobs.contains_key(digest) => {
+            let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "");
+            let location = format!("/v2/team/op/storage/{digest}");
+            response
+                .headers_mut()
+                .insert("location", location.parse().unwrap());
+            response
+        }
+        (&Method::GET, Some(("storage", digest))) => Response::new(Full::new(stored.blobs[digest].clone())),
+        (&Method::GET, Some(("manifests", name))) => {
+            let by_digest = |manifest: &&Bytes| super::digest(manifest) == name;
+            let found = stored.manifests.get(name);
+            match found.or_else(|| stored.manifests.values().find(by_digest)) {
+                Some(manifest) => Response::new(Full::new(manifest.clone())),
+                None => plain(
+                    StatusCode::NOT_FOUND,
+                    r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#,
+                ),
+            }
         }
         (&Method::POST, Some(("blobs", "uploads/"))) => {
             let mut response = plain(StatusCode::ACCEPTED, "");
