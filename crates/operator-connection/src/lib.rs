@@ -188,12 +188,48 @@ async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<Stri
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         return Ok((config.map_err(|source| unusable(path, source))?, proxy));
     }
+    let merged = kubeconfig();
+    if let Ok(kubeconfig) = &merged
+        && listed().iter().any(|path| !path.exists())
+    {
+        // kube rejects a list with a missing file.
+        let config =
+            kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await;
+        if let Ok(config) = config {
+            return Ok((config, proxy::of_kubeconfig(kubeconfig)));
+        }
+    }
     let config = kube::Config::infer().await;
     let config = config.map_err(|error| ConnectionError::Connect(kube::Error::InferConfig(error)))?;
     // kube also reads the environment, but never in a pod.
     let has_proxy = config.proxy_url.is_some();
-    let kubeconfig = has_proxy.then(|| Kubeconfig::read().ok()).flatten();
+    let kubeconfig = merged.ok().filter(|_| has_proxy);
     Ok((config, kubeconfig.as_ref().and_then(proxy::of_kubeconfig)))
+}
+
+/// Reads the kubeconfigs of `KUBECONFIG`, or the file in the home directory.
+///
+/// As in kubectl, missing files of a list are ignored, and of several values the first is used.
+///
+/// # Errors
+/// Returns an error if no file exists, or if one of them is invalid.
+pub fn kubeconfig() -> Result<Kubeconfig, KubeconfigError> {
+    let existing: Vec<PathBuf> = listed().into_iter().filter(|path| path.exists()).collect();
+    let Some((first, rest)) = existing.split_first() else {
+        return Kubeconfig::read();
+    };
+    let mut merged = Kubeconfig::read_from(first)?;
+    for path in rest {
+        merged = merged.merge(Kubeconfig::read_from(path)?)?;
+    }
+    Ok(merged)
+}
+
+/// Returns the files of `KUBECONFIG`.
+fn listed() -> Vec<PathBuf> {
+    let value = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let listed = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty());
+    listed.collect()
 }
 
 fn unusable(path: &Path, source: KubeconfigError) -> ConnectionError {

@@ -6,6 +6,7 @@ use std::{fs, io};
 use operator_manifests::diff;
 
 use crate::failure::Hinted;
+use crate::file;
 use crate::plan::{Change, Plan};
 
 /// The outcome for the files of a plan.
@@ -125,7 +126,7 @@ impl Journal {
         if let (Some(folder), Some(_)) = (path.parent(), &change.after) {
             self.make_folder(folder)?;
         }
-        let before = match fs::read(&path) {
+        let before = match file::read(&path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),

@@ -7,6 +7,7 @@ mod apply;
 mod args;
 mod edit;
 mod failure;
+mod file;
 mod lock;
 mod merge;
 mod names;

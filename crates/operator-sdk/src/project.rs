@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use self::config::{Api, Config, ConfigError, LAYOUT, NamedController, Resource, Webhooks};
 pub(crate) use self::tree::Tree;
 use crate::failure::Hinted;
+use crate::file;
 
 /// A project on disk.
 #[derive(Debug)]
@@ -52,10 +53,13 @@ impl Project {
     /// Reads the project with its PROJECT file in `root`.
     pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
         let tree = Tree::read(root)?;
-        let text = tree
-            .get(layout::PROJECT)
-            .ok_or_else(|| ProjectError::Missing(root.to_owned()))?;
-        let config = Config::parse(text)?;
+        let path = root.join(layout::PROJECT);
+        let text = file::read_text(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ProjectError::Missing(root.to_owned()),
+            io::ErrorKind::PermissionDenied => ProjectError::Read { path, source },
+            _ => ConfigError::File(source).into(),
+        })?;
+        let config = Config::parse(&text)?;
         Ok(Self {
             root: root.to_owned(),
             config,

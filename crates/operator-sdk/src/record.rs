@@ -12,6 +12,8 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 
+use crate::file;
+
 /// The directory of everything that the tool keeps in a project.
 const DIRECTORY: &str = ".operator-sdk";
 
@@ -134,7 +136,7 @@ fn damaged(path: &'static str, error: &dyn std::error::Error) -> RecordError {
 
 fn read(root: &Path, path: &str) -> Result<Option<String>, RecordError> {
     let path = root.join(path);
-    match std::fs::read_to_string(&path) {
+    match file::read_text(&path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(RecordError::Read { path, source }),
@@ -161,7 +163,7 @@ fn read_files(root: &Path) -> Result<BTreeMap<String, String>, RecordError> {
             if entry.file_type().map_err(failed)?.is_dir() {
                 folders.push(path);
             } else if let Ok(name) = path.strip_prefix(&base) {
-                let text = std::fs::read_to_string(&path).map_err(|source| RecordError::Read {
+                let text = file::read_text(&path).map_err(|source| RecordError::Read {
                     path: path.clone(),
                     source,
                 })?;

@@ -53,6 +53,55 @@ fn files_that_are_no_text() {
     assert_eq!(dir.run(CREATE_MEMCACHED).status.code(), Some(0));
 }
 
+/// A read of a pipe without a writer never ends.
+#[test]
+fn pipes_devices_and_directories_in_place_of_files() {
+    let make_pipe = |path: &std::path::Path| {
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(path)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    let says = |dir: &Dir, part: &str| {
+        let output = dir.run(CREATE_MEMCACHED);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(part) && errors.contains("hint: "), "{errors}");
+    };
+    let dir = Dir::project();
+    let project = dir.path.join("PROJECT");
+    std::fs::remove_file(&project).unwrap();
+    symlink("/dev/zero", &project).unwrap();
+    says(&dir, "the PROJECT file cannot be used: it is not a regular file");
+    std::fs::remove_file(&project).unwrap();
+    std::fs::create_dir(&project).unwrap();
+    says(&dir, "the PROJECT file cannot be used");
+    std::fs::remove_dir(&project).unwrap();
+    make_pipe(&project);
+    says(&dir, "the PROJECT file cannot be used: it is not a regular file");
+    assert_eq!(dir.run(&["version"]).status.code(), Some(0));
+
+    for (path, part) in [
+        ("src/lib.rs", "src/lib.rs cannot be edited"),
+        (".operator-sdk/commands.yaml", "it is not a regular file"),
+        ("src/api/v1alpha1.rs", "src/api/v1alpha1.rs"),
+    ] {
+        let dir = Dir::project();
+        let file = dir.path.join(path);
+        let _ = std::fs::remove_file(&file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        make_pipe(&file);
+        says(&dir, part);
+    }
+    // A pipe that no command reads.
+    let dir = Dir::project();
+    make_pipe(&dir.path.join("config/pipe"));
+    assert_eq!(dir.run(CREATE_MEMCACHED).status.code(), Some(0));
+}
+
 #[test]
 fn names_in_the_project_file_that_are_not_valid() {
     for (old, new) in [

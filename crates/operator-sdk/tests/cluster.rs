@@ -179,6 +179,7 @@ fn replace_program(dir: &Dir, main: &str, lib: &str) {
 fn the_operator_gets_the_context() {
     let dir = Dir::project();
     let main = r#"fn main() {
+        assert!(!std::env::var("KUBECONFIG").unwrap().contains("gone"));
         let arguments = ["config", "view", "--minify", "-o", "jsonpath={.current-context} {..server} {..namespace}"];
         assert!(std::process::Command::new("kubectl").args(arguments).status().unwrap().success());
     }"#;
@@ -200,13 +201,15 @@ fn the_operator_gets_the_context() {
         let mut command = sdk();
         command.args(["run", "local"]).args(arguments);
         command
-            .env("KUBECONFIG", "one:two")
+            // Missing files of the list are ignored.
+            .env("KUBECONFIG", "gone:one:two")
             .env("TMPDIR", &temporary.path);
         command.env("CARGO_TARGET_DIR", dir.path.join("target"));
         command.current_dir(&dir.path).output().unwrap()
     };
     for (arguments, expected) in [
-        (&["--context", "two"][..], "two https://two.example.com "),
+        (&[][..], "one https://one.example.com "),
+        (&["--context", "two"], "two https://two.example.com "),
         (&["--context", "a: b"], "a: b https://two.example.com team"),
         (
             &["--context", "one", "--kubeconfig", "one"],
@@ -241,12 +244,37 @@ fn a_context_that_does_not_exist() {
         );
         assert!(errors.contains("use one of its contexts: here"), "{errors}");
     }
+    let mut command = sdk();
+    command.args(["crd", "diff", "cluster", "config/crd/bases", "--context", "there"]);
+    command
+        .current_dir(&dir.path)
+        .env("KUBECONFIG", "gone:kubeconfig");
+    let errors = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(errors.contains("use one of its contexts: here"), "{errors}");
     let output = dir.run(&["run", "local", "--embedded", "--context", "here"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(
         errors.contains("'--embedded' cannot be used with '--context"),
         "{errors}"
     );
+}
+
+#[test]
+fn an_operator_ends_with_a_killed_tool() {
+    let dir = Dir::project();
+    dir.write("kubeconfig", "contexts: []\n");
+    let main = r#"fn main() {
+        println!("the operator runs");
+        loop { std::thread::park() }
+    }"#;
+    replace_program(&dir, main, "");
+    let mut command = sdk();
+    command.args(["run", "local", "--kubeconfig", "kubeconfig"]);
+    command.env("CARGO_TARGET_DIR", dir.path.join("target"));
+    let mut running = Running::start(command.current_dir(&dir.path));
+    running.line_with("the operator runs");
+    // The operator has the same standard output: it closes when both have ended.
+    running.kill_and_read_to_end();
 }
 
 /// Returns the number of entries with the names of temporary directories.

@@ -88,7 +88,7 @@ where
     }
 
     async fn run(self, stop: CancellationToken) -> Result<()> {
-        tracing::info!(server = self.name, address = ?self.listener.local_addr().ok(), "Starting server");
+        tracing::info!(server = self.name, address = %self.listener.local_addr()?, "Starting server");
         let certificates = self.options.certificates;
         let mut tls = TlsOptions::with_http2(self.options.http2);
         tls.min_version = self.options.min_tls_version;

@@ -187,7 +187,8 @@ impl Serving {
     /// Serves until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) -> Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let address = reachable_at(listener.local_addr()?);
+        let bound = listener.local_addr()?;
+        let address = reachable_at(bound);
         let Shared {
             name, kube, checks, ..
         } = self.shared;
@@ -204,7 +205,7 @@ impl Serving {
             Err(Error::msg("webhook server has no certificate yet"))
         });
         let paths: Vec<_> = server.paths().collect();
-        tracing::info!(address = ?listener.local_addr().ok(), ?paths, "Serving webhooks");
+        tracing::info!(address = %bound, ?paths, "Serving webhooks");
         match managed {
             Err(certificates) => {
                 checks.add_ready(CHECK, move || reachable(address));

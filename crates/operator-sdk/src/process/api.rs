@@ -308,7 +308,7 @@ async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Resu
 fn kubeconfig_of(path: Option<&Path>, options: &KubeConfigOptions) -> Result<Kubeconfig, ApiError> {
     let file = match path {
         Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
+        None => operator_connection::kubeconfig(),
     };
     let file = file.map_err(|error| unusable(path, &error))?;
     if let Some(name) = &options.context

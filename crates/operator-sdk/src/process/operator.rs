@@ -31,6 +31,8 @@ pub(crate) struct Start {
 #[derive(Debug)]
 pub(crate) struct Operator {
     child: Child,
+    /// Stops the operator when its input closes: a killed process cannot do it.
+    guard: Child,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +75,11 @@ impl Operator {
             let file = std::fs::File::create(log).map_err(failed)?;
             command.stdout(file.try_clone().map_err(failed)?).stderr(file);
         }
+        let child = command.spawn().map_err(failed)?;
+        let guard = guard(child.id().unwrap_or_default());
         Ok(Self {
-            child: command.spawn().map_err(failed)?,
+            child,
+            guard: guard.map_err(failed)?,
         })
     }
 
@@ -93,8 +98,35 @@ impl Operator {
 
     /// Waits until the operator ends.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        let status = self.child.wait().await;
+        // The process group has ended, and its number may be used again.
+        let _ = self.guard.start_kill();
+        status
     }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // Before its input closes.
+        let _ = self.guard.start_kill();
+    }
+}
+
+/// Starts a shell that waits until its input closes, and then requests the end of a process group.
+fn guard(group: u32) -> io::Result<Child> {
+    Command::new("/bin/sh")
+        .args([
+            "-c",
+            "read -r _; kill -s TERM -- \"-$1\"",
+            "sh",
+            &group.to_string(),
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // Ctrl-C does not reach it.
+        .process_group(0)
+        .spawn()
 }
 
 /// Returns the exit code of a program as a shell does: 128 plus the signal number if a signal ended it.
@@ -111,10 +143,11 @@ pub(crate) fn kubeconfig(
     named: Option<&Path>,
     context: Option<(&str, &Path)>,
 ) -> Result<Option<OsString>, KubeconfigError> {
-    // The operator reads the variable itself, and merges several files.
     let files = kubeconfig_files(named)?;
     let Some((name, directory)) = context else {
-        return Ok(named.and_then(|_| Some(files.first()?.clone().into_os_string())));
+        // The operator finds the file in the home directory itself.
+        let is_chosen = named.is_some() || !listed_kubeconfigs().is_empty();
+        return Ok(is_chosen.then(|| std::env::join_paths(files)).transpose()?);
     };
     // Of the files in the list, the first that sets the current context wins.
     let selection = directory.join("context");
@@ -131,11 +164,7 @@ pub(crate) fn kubeconfig(
 fn kubeconfig_files(named: Option<&Path>) -> Result<Vec<PathBuf>, KubeconfigError> {
     let listed: Vec<PathBuf> = match named {
         Some(path) => vec![path.to_owned()],
-        None => {
-            let value = std::env::var_os("KUBECONFIG").unwrap_or_default();
-            let listed = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty());
-            listed.collect()
-        }
+        None => listed_kubeconfigs(),
     };
     let candidates = if listed.is_empty() {
         let home = std::env::var_os("HOME").unwrap_or_default();
@@ -151,6 +180,13 @@ fn kubeconfig_files(named: Option<&Path>) -> Result<Vec<PathBuf>, KubeconfigErro
         return Err(KubeconfigError::Missing(first));
     }
     Ok(existing)
+}
+
+/// Returns the files of `KUBECONFIG`.
+fn listed_kubeconfigs() -> Vec<PathBuf> {
+    let value = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let listed = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty());
+    listed.collect()
 }
 
 #[derive(Debug, thiserror::Error)]

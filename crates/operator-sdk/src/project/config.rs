@@ -2,7 +2,10 @@
 //!
 //! Unknown keys are kept.
 
+use std::io;
+
 use operator_manifests::render;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -118,6 +121,8 @@ fn is_false(value: &bool) -> bool {
 /// A PROJECT file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
+    #[error("{0}")]
+    File(io::Error),
     #[error("it is not valid YAML: {0}")]
     Syntax(String),
     #[error("it has no `{0}`")]
@@ -139,7 +144,7 @@ impl ConfigError {
                 "the project was created by another tool: use that one, or create a new project with `operator-sdk init`"
                     .to_owned()
             }
-            Self::Name(_) | Self::Syntax(_) | Self::Missing(_) | Self::Field { .. } => {
+            Self::File(_) | Self::Name(_) | Self::Syntax(_) | Self::Missing(_) | Self::Field { .. } => {
                 "restore the file from version control (`git checkout PROJECT`), or correct it by hand"
                     .to_owned()
             }

@@ -1,10 +1,12 @@
 //! The text files of a project, read once.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::{fs, io};
 
 use super::ProjectError;
+use crate::file;
 
 /// Files in other directories: the cargo configuration of one checkout.
 const FILES: [&str; 2] = [".cargo/config.toml", ".cargo/.gitignore"];
@@ -21,7 +23,8 @@ pub(crate) struct Tree(BTreeMap<String, String>);
 impl Tree {
     /// Reads the files directly under `root` and those under `config`, `hack`, `src` and `tests`.
     ///
-    /// Links to directories are not followed. A binary file counts as an empty text: it exists, and nothing edits it.
+    /// Links to directories are not followed. A binary file, a pipe or a device counts as an empty text: it exists, and
+    /// nothing edits it.
     pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
         tree.read_folder(root, "", false)?;
@@ -69,11 +72,13 @@ impl Tree {
 }
 
 fn read_text(path: &Path) -> Result<String, ProjectError> {
-    match fs::read_to_string(path) {
+    match file::read_text(path) {
         Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(String::new()),
-        // A dangling link.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) if error.kind() == ErrorKind::InvalidData => Ok(String::new()),
+        // A dangling link; a pipe or a device.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+            Ok(String::new())
+        }
         Err(source) => Err(ProjectError::Read {
             path: path.to_owned(),
             source,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::scaffold::{current_directory, finish};
 use super::texts;
 use crate::failure::{Failure, Hinted};
+use crate::file;
 use crate::plan::Plan;
 use crate::project::layout;
 use crate::report::Report;
@@ -224,7 +225,7 @@ fn named(words: &mut Vec<String>) -> Vec<String> {
 /// Returns the plugins of the project in the current directory, if there is one.
 fn recorded() -> Result<Vec<String>, Failure> {
     let path = current_directory()?.join(layout::PROJECT);
-    let Ok(text) = std::fs::read_to_string(path) else {
+    let Ok(text) = file::read_text(&path) else {
         return Ok(Vec::new());
     };
     // The command itself reports an invalid file.
@@ -315,7 +316,7 @@ impl Chain {
     fn record(&self, root: &Path, report: &Report) -> Result<(), Failure> {
         let path = root.join(layout::PROJECT);
         let failed = |reason: String| PluginError::Project(reason);
-        let before = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+        let before = file::read_text(&path).map_err(|error| failed(error.to_string()))?;
         let mut text = before.clone();
         for plugin in &self.plugins {
             let edited = kustomize::add_entry(&text, "layout", &serde_json::json!(plugin.key))

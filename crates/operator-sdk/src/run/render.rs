@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::scaffold::{current_directory, finish};
 use crate::args::InstallerArgs;
 use crate::failure::{Failure, Hinted};
+use crate::file;
 use crate::oci::reference::{Reference, ReferenceError};
 use crate::plan::Plan;
 use crate::project::{Project, ProjectError};
@@ -72,7 +73,7 @@ pub(crate) fn render(root: &Path, directory: &str, overrides: &Overrides) -> Res
     if let Some(namespace) = &overrides.namespace {
         check_namespace(namespace)?;
     }
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let read = |path: &str| file::read_text(&root.join(path)).ok();
     let objects = match build::build(directory, &read, overrides) {
         Err(BuildError::Unsupported { path, field }) if overrides.namespace.is_none() => {
             let mut objects = with_kubectl(root, directory, &format!("`{field}` in {path}"))?;
@@ -144,7 +145,7 @@ pub(crate) fn installer(args: &InstallerArgs, report: &Report) -> Result<(), Fai
     let overrides = overrides(args.render.image.as_deref(), args.render.namespace.as_deref())?;
     let objects = render(&project.root, &args.render.kustomization, &overrides)?;
     let path = project.root.join(&args.output);
-    let before = match std::fs::read_to_string(&path) {
+    let before = match file::read_text(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         text => Some(text.map_err(|source| ProjectError::Read { path, source })?),
     };

@@ -10,6 +10,7 @@ use super::texts;
 use crate::apply;
 use crate::args::UpgradeArgs;
 use crate::failure::{Failure, Hinted};
+use crate::file;
 use crate::merge::{self, Sides};
 use crate::plan::{Plan, sdk};
 use crate::process::temporary::TemporaryDirectory;
@@ -80,7 +81,7 @@ pub(crate) fn check_record(line: &[OsString]) -> Result<(), Failure> {
 
 /// Returns the PROJECT file of the current directory, if there is one.
 pub(crate) fn project_text() -> Option<String> {
-    std::fs::read_to_string(layout::PROJECT).ok()
+    file::read_text(Path::new(layout::PROJECT)).ok()
 }
 
 /// Records the command line if it scaffolds files. `before` is the previous PROJECT file.
@@ -382,7 +383,7 @@ fn project_file(ours: &str, theirs: &str) -> merge::Merged {
 }
 
 fn read(path: &Path) -> Result<Option<String>, UpgradeError> {
-    match std::fs::read_to_string(path) {
+    match file::read_text(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(RecordError::Read {

@@ -55,6 +55,13 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    /// Sends SIGKILL, and waits until all processes with its standard output have ended.
+    pub fn kill_and_read_to_end(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::io::copy(&mut self.output, &mut std::io::sink()).unwrap();
+    }
+
     fn terminate(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::BuildOptions;
+use crate::file;
 
 /// The build of one package in a target directory outside of its project.
 pub(super) struct Shared {
@@ -30,7 +31,7 @@ impl Shared {
             return None;
         }
         let manifest: toml_edit::DocumentMut =
-            fs::read_to_string(root.join("Cargo.toml")).ok()?.parse().ok()?;
+            file::read_text(&root.join("Cargo.toml")).ok()?.parse().ok()?;
         let name = manifest.get("package")?.get("name")?.as_str()?.to_owned();
         let target = options
             .target

@@ -1,0 +1,29 @@
+//! Reads of files that may be something else.
+
+use std::path::Path;
+use std::{fs, io};
+
+/// Returns the content of a file, or of the file that a link points to.
+///
+/// # Errors
+/// Fails for pipes and devices, whose reads may never end.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let kind = fs::metadata(path)?.file_type();
+    // The error for a directory is that of the system.
+    if kind.is_file() || kind.is_dir() {
+        fs::read(path)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ))
+    }
+}
+
+/// Returns the text of a file, as [`read`].
+///
+/// # Errors
+/// As [`read`]; `InvalidData` if it is not UTF-8.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
