@@ -288,15 +288,18 @@ async fn a_subscription_installs_an_operator_and_its_upgrades() {
         installed.pointer("/metadata/annotations/olm.targetNamespaces"),
         Some(&json!(""))
     );
-    // A ClusterServiceVersion may be installed before the status of its Subscription names it; `spec.config` follows then.
     let deployments = Gvr::new("apps", "v1", "deployments");
+    let deployment = stage
+        .client
+        .get(&deployments, NAMESPACE, "cache-controller")
+        .await
+        .unwrap();
     let env =
         json!([{"name": "OPERATOR_CONDITION_NAME", "value": "cache.v0.1.0"}, {"name": "A", "value": "b"}]);
-    stage
-        .until(&deployments, NAMESPACE, "cache-controller", |deployment| {
-            deployment.pointer("/spec/template/spec/containers/0/env") == Some(&env)
-        })
-        .await;
+    assert_eq!(
+        deployment.pointer("/spec/template/spec/containers/0/env"),
+        Some(&env)
+    );
     let subscription = stage
         .until(&subscriptions(), NAMESPACE, "sub", |subscription| {
             text(subscription, "/status/state") == "AtLatestKnown"

@@ -268,8 +268,10 @@ impl<'a> Scene<'a> {
             .world
             .objects
             .get(&INSTALL_PLAN, self.namespace, status.text("/installPlanRef/name"));
-        match plan.map_or("", |plan| plan.text("/status/phase")) {
-            "RequiresApproval" => Wait::Approval,
+        match plan.map(|plan| plan.text("/status/phase")) {
+            // The steps are not written yet.
+            Some("") => Wait::No,
+            Some("RequiresApproval") => Wait::Approval,
             _ => Wait::Yes,
         }
     }
@@ -349,7 +351,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Creates the InstallPlan of a result, writes its steps, and refers to it, in this order.
+    /// Creates the InstallPlan of a result, refers to it, and writes its steps, in this order: a plan with steps is
+    /// executed at once, and the Subscriptions of its ClusterServiceVersions have to name them by then.
     fn planned(&mut self, picks: &[Pick]) -> Vec<Action> {
         let names: Vec<&str> = picks
             .iter()
@@ -371,23 +374,21 @@ impl<'a> Scene<'a> {
         let Some(known) = known else {
             return vec![self.new_plan(&names, manual)];
         };
-        if known.text("/status/phase").is_empty() {
-            return match self.plan_status(picks, known, manual) {
-                Ok(status) => vec![update_subresource(
-                    &INSTALL_PLAN,
-                    "status",
-                    crate::object::with_status(known, status),
-                )],
+        let steps = match known.text("/status/phase") {
+            "" => match self.plan_status(picks, known, manual) {
+                Ok(status) => Some(status),
                 Err(message) => {
                     self.unpack_failed(picks, &message);
-                    Vec::new()
+                    return Vec::new();
                 }
-            };
-        }
+            },
+            _ => None,
+        };
         let reference = json!({
             "apiVersion": INSTALL_PLAN.api_version(), "kind": INSTALL_PLAN.name, "name": known.name(),
             "namespace": self.namespace, "uid": known.uid(), "resourceVersion": known.version(),
         });
+        let mut is_referred_to = true;
         for pick in picks {
             let Some(status) = pick.request.and_then(|index| self.statuses.get_mut(index)) else {
                 continue;
@@ -395,6 +396,7 @@ impl<'a> Scene<'a> {
             if status.text("/installPlanRef/uid") == known.uid() {
                 continue;
             }
+            is_referred_to = false;
             status["currentCSV"] = pick.candidate.bundle.name.as_str().into();
             status["state"] = "UpgradePending".into();
             status["installPlanRef"] = reference.clone();
@@ -408,7 +410,14 @@ impl<'a> Scene<'a> {
             pending(known, &mut conditions, &self.now);
             status["conditions"] = json!(conditions);
         }
-        Vec::new()
+        match steps {
+            Some(status) if is_referred_to => vec![update_subresource(
+                &INSTALL_PLAN,
+                "status",
+                crate::object::with_status(known, status),
+            )],
+            _ => Vec::new(),
+        }
     }
 
     fn new_plan(&self, names: &[&str], manual: bool) -> Action {

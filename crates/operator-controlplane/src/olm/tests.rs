@@ -11,7 +11,7 @@ use super::catalog::{Catalogs, Loaded};
 use super::csv;
 use super::kinds::{CATALOG_SOURCE, CSV, INSTALL_PLAN, OPERATOR_CONDITION, OPERATOR_GROUP, SUBSCRIPTION};
 use super::resolve::{Pick, Request, Source, resolve};
-use crate::kind::{CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE};
+use crate::kind::{CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE};
 use crate::object::Object;
 use crate::plan::{Action, Plan};
 use crate::testing::{Scene, names};
@@ -543,4 +543,64 @@ fn a_deleted_pending_plan_is_resolved_anew() {
         object.text("/status/conditions/0/message"),
         "dependency resolution requires at least one catalogsource"
     );
+}
+
+#[test]
+fn subscriptions_refer_to_a_plan_before_it_has_steps() {
+    let mut scene = scene();
+    let mut csv = operator("op.v1.0.0");
+    csv["apiVersion"] = "operators.coreos.com/v1alpha1".into();
+    csv["kind"] = "ClusterServiceVersion".into();
+    let content: String = package("op", json!([{"name": "op.v1.0.0"}]))
+        .iter()
+        .chain([&bundle("op", "1.0.0", &[encoded(&csv)])])
+        .map(|document| format!("---\n{document}\n"))
+        .collect();
+    let metadata = |name: &str| json!({"name": name, "namespace": "ns", "uid": name});
+    let config_map = json!({"metadata": metadata("content"), "data": {"catalog.yaml": content}});
+    scene.put(&CONFIG_MAP, config_map);
+    let source = json!({"sourceType": "configmap", "configMap": "content"});
+    let source = json!({"metadata": metadata("cat"), "spec": source});
+    scene.put(&CATALOG_SOURCE, source);
+    let spec = json!({"name": "op", "channel": "a", "source": "cat", "sourceNamespace": "ns"});
+    scene.put(&SUBSCRIPTION, json!({"metadata": metadata("sub"), "spec": spec}));
+    let catalogs = Catalogs::default();
+    let mut written = Vec::new();
+    for _ in 0..10 {
+        let plan = scene.plan(
+            |world, key| super::subscription::plan(world, key, &catalogs),
+            "",
+            "ns",
+        );
+        let actions: Vec<Action> = plan.actions.into_iter().chain(plan.status).collect();
+        written.extend(names(&actions));
+        for action in actions {
+            match action {
+                Action::Create { mut object, .. } => {
+                    object["metadata"] = metadata("install-1");
+                    scene.put(&INSTALL_PLAN, *object);
+                }
+                Action::Update { gvr, object, .. } if INSTALL_PLAN.is(&gvr) => {
+                    scene.put(&INSTALL_PLAN, *object);
+                }
+                Action::Update { object, .. } => scene.put(&SUBSCRIPTION, *object),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let expected = [
+        "update subscriptions/sub/status",
+        "create installplans/install-",
+        "update subscriptions/sub/status",
+        "update installplans/install-1/status",
+        "update subscriptions/sub/status",
+    ];
+    assert_eq!(written, expected);
+}
+
+/// Returns the property with an object of a bundle.
+fn encoded(object: &Value) -> Value {
+    use base64::Engine;
+    let data = base64::engine::general_purpose::STANDARD.encode(object.to_string());
+    property("olm.bundle.object", json!({"data": data}))
 }
