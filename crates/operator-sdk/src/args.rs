@@ -26,7 +26,9 @@ mod run;
 mod upgrade;
 mod version;
 
-use clap::{Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
+
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::bundle::{
@@ -78,6 +80,47 @@ pub(crate) struct Cli {
     pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Replaces switches with a value, which programs in Go accept: `--force=true` becomes `--force`, and `--force=false` is
+/// removed.
+pub(crate) fn without_switch_values(words: Vec<OsString>) -> Vec<OsString> {
+    let is_candidate = |word: &OsString| switch_value(word).is_some();
+    if !words.iter().any(is_candidate) {
+        return words;
+    }
+    let cli = Cli::command();
+    let mut command = &cli;
+    let mut only_arguments = false;
+    let mut out = Vec::with_capacity(words.len());
+    for word in words {
+        only_arguments |= word == "--";
+        if let Some(inner) = command.find_subcommand(&word).filter(|_| !only_arguments) {
+            command = inner;
+        }
+        match switch_value(&word).filter(|_| !only_arguments) {
+            Some((name, value)) if is_switch(command, name) || is_switch(&cli, name) => {
+                if value {
+                    out.push(format!("--{name}").into());
+                }
+            }
+            _ => out.push(word),
+        }
+    }
+    out
+}
+
+/// Parses `--NAME=BOOL`.
+fn switch_value(word: &OsStr) -> Option<(&str, bool)> {
+    let (name, value) = word.to_str()?.strip_prefix("--")?.split_once('=')?;
+    Some((name, value.parse().ok()?))
+}
+
+fn is_switch(command: &clap::Command, name: &str) -> bool {
+    let mut all = command.get_arguments();
+    all.any(|argument| {
+        argument.get_long() == Some(name) && matches!(argument.get_action(), clap::ArgAction::SetTrue)
+    })
 }
 
 #[derive(Debug, Subcommand)]

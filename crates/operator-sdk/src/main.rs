@@ -52,6 +52,7 @@ fn main() -> ExitCode {
 fn run(report: &Report) -> Result<ExitCode, Failure> {
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let chain = run::plugin::split(&mut words)?;
+    words = args::without_switch_values(words);
     let cli = match Cli::try_parse_from(
         std::iter::once(OsString::from("operator-sdk")).chain(words.iter().cloned()),
     ) {

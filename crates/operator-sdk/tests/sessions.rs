@@ -133,6 +133,7 @@ impl Shell {
             .env("CARGO_TARGET_DIR", target_dir())
             .env("CARGO_TERM_COLOR", "never")
             .env("CARGO_NET_OFFLINE", "true")
+            .env(common::BUILD_CACHE, "")
             .env("KUBECACHEDIR", "/dev/null")
             .env("CHECKOUT", checkout)
             .env_remove("KUBECONFIG")

@@ -43,6 +43,7 @@ impl Terminal {
             .args(arguments)
             .current_dir(directory)
             .env("CARGO_TARGET_DIR", target)
+            .env(common::BUILD_CACHE, "")
             .stdin(side())
             .stdout(side())
             .stderr(side())

@@ -80,6 +80,7 @@ impl Walk {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBECACHEDIR", "/dev/null")
             .env("CARGO_TARGET_DIR", target_dir())
+            .env(common::BUILD_CACHE, "")
             .env_remove("IMG")
             .stdin(Stdio::null());
         command

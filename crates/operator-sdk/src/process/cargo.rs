@@ -1,19 +1,28 @@
 //! Builds a project's operator with cargo.
 
+mod cache;
+mod messages;
 mod shared;
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 
+use self::cache::Cache;
+use self::messages::Messages;
 use self::shared::Shared;
 use crate::failure::Hinted;
 use crate::project::layout::SDK_CRATES;
+use crate::report::Report;
+
+/// The CPU time of the first build of a scaffolded project, in seconds.
+const DEBUG_SECONDS: usize = 160;
+const RELEASE_SECONDS: usize = 280;
 
 /// Options of a build.
 #[derive(Clone, Debug, Default)]
@@ -62,27 +71,21 @@ impl Hinted for BuildError {
     }
 }
 
-/// One message of `cargo build --message-format=json`.
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    #[serde(default)]
-    manifest_path: Option<PathBuf>,
-    #[serde(default)]
-    executable: Option<PathBuf>,
+/// A build of the project in `root`, and the directories that it uses.
+struct Build<'a> {
+    root: &'a Path,
+    shared: Option<Shared>,
+    cache: Option<Cache>,
 }
 
 /// Builds the project in `root`, with cargo's progress on standard error, and returns the path of the program.
 pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, BuildError> {
-    let shared = Shared::of(root, options);
-    shared.iter().for_each(Shared::prepare);
+    let build = Build::prepare(root, options);
     let mut child = command(root, options).spawn().map_err(cannot_start)?;
-    let program = child
-        .stdout
-        .take()
-        .and_then(|output| program_of(root, BufReader::new(output)));
+    let output = child.stdout.take().map(BufReader::new);
+    let messages = output.map(|output| Messages::read(root, output));
     let status = child.wait().map_err(cannot_start)?;
-    built(root, status, program, shared.as_ref())
+    build.finish(status, messages.unwrap_or_default())
 }
 
 /// As [`build`], but returns `None` if `end` completes first; cargo and the compilers are then stopped.
@@ -91,8 +94,7 @@ pub(crate) async fn build_until(
     options: &BuildOptions,
     end: impl Future<Output = ()>,
 ) -> Result<Option<PathBuf>, BuildError> {
-    let shared = Shared::of(root, options);
-    shared.iter().for_each(Shared::prepare);
+    let build = Build::prepare(root, options);
     let mut command = tokio::process::Command::from(command(root, options));
     // A separate process group: Ctrl-C reaches only this process, which sends one signal to the group.
     command.process_group(0).kill_on_drop(true);
@@ -118,24 +120,52 @@ pub(crate) async fn build_until(
         let _ = child.wait().await;
         return Ok(None);
     };
-    let program = program_of(root, messages.as_slice());
-    built(root, status, program, shared.as_ref()).map(Some)
+    let messages = Messages::read(root, messages.as_slice());
+    build.finish(status, messages).map(Some)
 }
 
-fn built(
-    root: &Path,
-    status: ExitStatus,
-    program: Option<PathBuf>,
-    shared: Option<&Shared>,
-) -> Result<PathBuf, BuildError> {
-    if !status.success() {
-        return Err(missing_sdk(root).map_or(BuildError::Failed, BuildError::NoSdk));
+// === impl Build ===
+
+impl<'a> Build<'a> {
+    fn prepare(root: &'a Path, options: &BuildOptions) -> Self {
+        let shared = Shared::of(root, options);
+        let cache = Cache::of(root, options);
+        match &shared {
+            Some(shared) => shared.prepare(),
+            None if cache.as_ref().is_some_and(|cache| !cache.fill()) => announce(options),
+            None => {}
+        }
+        Self { root, shared, cache }
     }
-    let program = program.ok_or(BuildError::NoProgram)?;
-    if let Some(shared) = shared {
-        shared.record(&program);
+
+    fn finish(&self, status: ExitStatus, messages: Messages) -> Result<PathBuf, BuildError> {
+        if !status.success() {
+            return Err(missing_sdk(self.root).map_or(BuildError::Failed, BuildError::NoSdk));
+        }
+        if let Some(cache) = &self.cache {
+            cache.keep(&messages);
+        }
+        let program = messages.program.ok_or(BuildError::NoProgram)?;
+        if let Some(shared) = &self.shared {
+            shared.record(&program);
+        }
+        Ok(program)
     }
-    Ok(program)
+}
+
+/// Prints how long the dependencies of a project take that are compiled for the first time.
+fn announce(options: &BuildOptions) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let seconds = if options.release {
+        RELEASE_SECONDS
+    } else {
+        DEBUG_SECONDS
+    };
+    // Few crates depend on nothing: more cores than this do not help.
+    let estimate = (seconds / cores.min(4)).div_ceil(10) * 10;
+    Report::new().progress(&format!(
+        "The first build compiles the dependencies, in about {estimate} s on {cores} cores; other projects will reuse them."
+    ));
 }
 
 /// Returns the reason why cargo cannot resolve the dependencies, if it is about the SDK's crates.
@@ -234,26 +264,6 @@ fn forget_outer_package(command: &mut Command) {
             command.env_remove(name);
         }
     }
-}
-
-/// Finds the program of the package in `root` in cargo's messages.
-fn program_of(root: &Path, messages: impl BufRead) -> Option<PathBuf> {
-    let root = root.canonicalize().ok()?;
-    let mut program = None;
-    for line in messages.lines().map_while(Result::ok) {
-        let Ok(message) = serde_json::from_str::<Message>(&line) else {
-            continue;
-        };
-        let ours = message.reason == "compiler-artifact"
-            && message
-                .manifest_path
-                .and_then(|path| path.canonicalize().ok())
-                .is_some_and(|path| path == root.join("Cargo.toml"));
-        if ours && message.executable.is_some() {
-            program = message.executable;
-        }
-    }
-    program
 }
 
 /// Runs the built operator's `manifests` command and returns its JSON.

@@ -47,7 +47,8 @@ impl TemporaryDirectory {
         Self::create_in(&std::env::temp_dir())
     }
 
-    fn create_in(parent: &Path) -> Result<Self, TemporaryError> {
+    /// Creates a directory in `parent`, as [`create`](Self::create).
+    pub(crate) fn create_in(parent: &Path) -> Result<Self, TemporaryError> {
         remove_stale(parent);
         for _ in 0..ATTEMPTS {
             let random = RandomState::new().hash_one(std::process::id());

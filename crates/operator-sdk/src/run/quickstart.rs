@@ -110,9 +110,10 @@ pub(crate) fn quickstart(args: &QuickstartArgs, report: &Report) -> Result<(), F
 /// The operator is built in this tool's target directory, so that dependencies are compiled once.
 fn build_options() -> BuildOptions {
     let chosen = std::env::var_os("CARGO_TARGET_DIR").is_some();
+    let own = cargo::own_target_dir();
     BuildOptions {
-        release: cargo::own_build_is_release(),
-        target_dir: if chosen { None } else { cargo::own_target_dir() },
+        release: own.is_some() && cargo::own_build_is_release(),
+        target_dir: own.filter(|_| !chosen),
         ..BuildOptions::default()
     }
 }

@@ -184,8 +184,13 @@ pub fn succeeded(arguments: &[&str], output: Output) -> String {
 
 /// The tool under test.
 pub fn sdk() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_operator-sdk"))
+    let mut sdk = Command::new(env!("CARGO_BIN_EXE_operator-sdk"));
+    sdk.env(BUILD_CACHE, "");
+    sdk
 }
+
+/// The directory of compiled dependencies, which are not kept if it is empty.
+pub const BUILD_CACHE: &str = "OPERATOR_SDK_BUILD_CACHE";
 
 /// Cargo, without the environment that describes the package under test: build scripts would run again for it.
 pub fn cargo() -> Command {
