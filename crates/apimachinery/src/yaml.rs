@@ -139,7 +139,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Returns the first document; null if there is none.
+    /// Returns the first document, or null for an empty text.
     fn document(&mut self) -> Result<Value, Error> {
         loop {
             match self.event()? {

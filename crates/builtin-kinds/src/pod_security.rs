@@ -40,7 +40,7 @@ pub struct Standard {
 pub struct Policy {
     /// Violations are rejected.
     pub enforce: Standard,
-    /// Violations are recorded. There is no audit log.
+    /// Violations would be recorded in the audit log.
     pub audit: Standard,
     /// Violations return a warning.
     pub warn: Standard,

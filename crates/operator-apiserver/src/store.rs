@@ -67,7 +67,7 @@ pub(crate) enum Rejected {
     NotPersisted(journal::Error),
 }
 
-/// The requested revision is no longer, or not yet, in the history.
+/// The history does not contain the requested revision: it is too old or in the future.
 #[derive(Debug)]
 pub(crate) struct Compacted {
     /// The oldest revision from which the events are complete.

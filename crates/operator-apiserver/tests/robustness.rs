@@ -713,7 +713,7 @@ fn random_requests_are_answered() {
                     let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                     prop_assert_eq!(&status["kind"], "Status", "{}", text);
                     prop_assert_eq!(&status["code"], code);
-                    // The real server says 500 of some requests too, but those are no failures of its own.
+                    // The real server says 500 of some requests too, but those are not failures of its own.
                     prop_assert_ne!(&status["reason"], "InternalError", "{}", text);
                 }
                 Some("application/yaml") => {}

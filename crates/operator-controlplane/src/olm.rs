@@ -116,7 +116,7 @@ pub(crate) fn owner_reference(kind: &crate::kind::Kind, owner: &Value) -> Value 
     })
 }
 
-/// Returns the ClusterServiceVersions of a namespace (all namespaces if empty) that are no copies and not being
+/// Returns the ClusterServiceVersions of a namespace (all namespaces if empty) that are neither copies nor being
 /// deleted.
 pub(crate) fn originals<'a>(
     objects: &'a Objects,

@@ -20,7 +20,7 @@ pub enum Error {
     /// The embedded API server could not be created or could not listen.
     #[error("the embedded API server failed")]
     Embedded(#[from] operator_apiserver::Error),
-    /// There is no cluster for the back end [`Backend::Existing`](crate::Backend::Existing).
+    /// No cluster was found for the back end [`Backend::Existing`](crate::Backend::Existing).
     #[error(
         "no valid kubeconfig: set KUBECONFIG, or unset USE_EXISTING_CLUSTER to use the embedded API server"
     )]

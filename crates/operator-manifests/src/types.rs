@@ -148,7 +148,7 @@ const MIXED: Rule = Rule {
 const UNTAGGED: Rule = Rule {
     is_error: true,
     name: "untagged-enum",
-    message: "an `#[serde(untagged)]` enum of values that are no objects has no structural schema: a schema has one type",
+    message: "an `#[serde(untagged)]` enum of values other than objects has no structural schema: a schema has one type",
     fix: "use `IntOrString` of k8s-openapi for a number or a text, or a struct with an `Option` for each form",
 };
 const RECURSIVE: Rule = Rule {

@@ -268,7 +268,7 @@ impl Client {
     ///
     /// `mutate` may be called several times and must not change the name or the namespace. The object and its status are
     /// patched with one JSON merge patch each, so fields that `K` does not know stay, and concurrent changes of other
-    /// fields are no conflict. [`Client::apply`] needs no read and suits most cases better.
+    /// fields do not conflict. [`Client::apply`] needs no read and suits most cases better.
     ///
     /// # Errors
     /// Returns the error of `mutate`, or an error if the server rejects the object.

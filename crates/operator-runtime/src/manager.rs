@@ -141,7 +141,7 @@ impl Manager {
     /// or `&Args`.
     ///
     /// # Errors
-    /// Returns an error if there is no cluster, an address is invalid or in use, certificates cannot be read, or the
+    /// Returns an error if no cluster is found, an address is invalid or in use, certificates cannot be read, or the
     /// namespace of the election is unknown.
     pub async fn new(name: &str, options: impl Into<ManagerOptions>) -> Result<Self, ManagerError> {
         options.into().build(name).await

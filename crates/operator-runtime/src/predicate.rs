@@ -123,7 +123,7 @@ pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
 
 /// Accepts the events of objects for which `wanted` returns true. For updates it gets the new state.
 ///
-/// No event reports that an object is no longer wanted. [`KindOptions`](crate::cache::KindOptions) selects objects so
+/// No event reports that an object has left the selection. [`KindOptions`](crate::cache::KindOptions) selects objects so
 /// that this appears as a deletion.
 ///
 /// ```

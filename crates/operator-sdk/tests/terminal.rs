@@ -139,7 +139,7 @@ fn create_api_asks_what_was_not_said() {
     assert!(files.contains_key("src/api/v1/order_types.rs"));
     assert!(!files.contains_key("src/controller/order_controller.rs"));
 
-    // There is no prompt for a value that is given.
+    // A value that is given is not asked for.
     let (status, shown) = Terminal::start(
         &dir.path,
         &[&CREATE[..], &["--resource=false", "--controller"]].concat(),

@@ -84,7 +84,7 @@ fn a_project_of_this_version_stays_as_it_is() {
     dir.write("README.md", "mine\n");
     assert!(
         dir.ok(&["upgrade"]).contains("No changes"),
-        "own changes are no reason"
+        "own changes are not a reason"
     );
     dir.write("README.md", before.get("README.md").unwrap());
     assert_eq!(dir.files(), before);
@@ -128,7 +128,7 @@ fn new_texts_and_own_changes_are_merged() {
     let said = dir.ok(&["upgrade"]);
     assert!(said.contains("conflict in README.md: 1 to resolve"), "{said}");
     assert!(
-        said.contains("`old.txt` is no longer scaffolded; delete it if you do not need it"),
+        said.contains("`old.txt` is not scaffolded any more; delete it if you do not need it"),
         "{said}"
     );
     let after = dir.files();

@@ -203,7 +203,7 @@ impl FieldManager {
         }
     }
 
-    // === impl FieldManager: writes that are no apply ===
+    // === impl FieldManager: writes other than apply ===
 
     /// Sets the managedFields of an object that is about to be stored by a write other than an apply. `live` is the
     /// stored object, `None` for a create; `now` is RFC 3339 in whole seconds. Never fails: if the managers cannot be

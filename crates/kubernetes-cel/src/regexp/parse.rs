@@ -376,7 +376,7 @@ impl<'p> Parser<'p> {
         fail("invalid or unsupported Perl syntax", self.since(start))
     }
 
-    /// Reads `2}`, `2,}` or `2,5}`; other texts after a brace are no repetition.
+    /// Reads `2}`, `2,}` or `2,5}`; a brace before another text is literal.
     fn counts(&mut self) -> Option<(usize, Option<usize>)> {
         let (inside, rest) = self.rest.split_once('}')?;
         let number = |text: &str| {

@@ -1,6 +1,6 @@
 //! Expires events some time after their last write: `--event-ttl` of kube-apiserver.
 //!
-//! There is no background task: each request for events first deletes expired ones.
+//! No background task is needed: each request for events first deletes expired ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

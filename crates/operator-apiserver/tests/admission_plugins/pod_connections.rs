@@ -222,7 +222,7 @@ async fn proxies_report_missing_objects() {
         .is_refused(404, "nodes \"none\" not found");
     refused("/api/v1/nodes/n/proxy/metrics").await.is_refused(
         503,
-        "error trying to reach service: there is no kubelet on a simulated node",
+        "error trying to reach service: a simulated node has no kubelet",
     );
 }
 

@@ -29,7 +29,7 @@ pub(crate) use status::{ContainerView, of_containers};
 
 /// The durations of the stages of a simulated pod's life.
 ///
-/// The default is no delay, for tests. [`Delays::lifelike`] makes the stages visible to a person.
+/// Nothing is delayed by default, for tests. [`Delays::lifelike`] makes the stages visible to a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// The time from the binding to a node until the pod is Running and Ready.

@@ -63,7 +63,7 @@ impl Probe {
         let _ = tokio::time::timeout(self.delay.max(FIRST_MIN), succeeds).await;
     }
 
-    /// Probes once. Probes by `exec` and `grpc` succeed: there is no container to run them in. A probe over HTTPS only
+    /// Probes once. Probes by `exec` and `grpc` succeed: they have no container to run in. A probe over HTTPS only
     /// connects.
     ///
     /// # Errors

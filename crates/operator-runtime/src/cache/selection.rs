@@ -38,7 +38,7 @@ pub struct ListOptions {
 /// The options of one kind in the cache.
 ///
 /// The API server sends only the selected objects, so that others need no memory. For the operator the others do not
-/// exist, neither for reads nor for events. An object that is no longer selected appears as deleted.
+/// exist, neither for reads nor for events. An object that leaves the selection appears as deleted.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{Pod, Secret};

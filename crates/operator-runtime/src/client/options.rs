@@ -22,8 +22,8 @@ pub struct ClientOptions {
     /// Takes over the fields of other field managers in an apply. Otherwise the apply is rejected if one of them has
     /// another value ([`ClientError::is_conflict`](super::ClientError::is_conflict)). Default: true.
     pub force: bool,
-    /// Rejects [`Client::patch_from`](super::Client::patch_from) with a conflict if the object is no longer at the
-    /// resource version of the old state: for changes that depend on the whole object, such as an item that is appended
+    /// Rejects [`Client::patch_from`](super::Client::patch_from) with a conflict if the resource version
+    /// has changed since the old state: for changes that depend on the whole object, such as an item that is appended
     /// to a list. Default: false.
     pub optimistic_lock: bool,
     /// The treatment of unknown fields in writes. Default: that of the server, which warns.

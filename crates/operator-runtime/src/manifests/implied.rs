@@ -29,7 +29,8 @@ pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<(Vec
     };
     let _entered = own.as_ref().map(tokio::runtime::Runtime::enter);
     let offline = tower::service_fn(|_: Request<Body>| async {
-        let nobody: std::io::Result<Response<Body>> = Err(std::io::Error::other("there is no cluster"));
+        let nobody: std::io::Result<Response<Body>> =
+            Err(std::io::Error::other("not connected to a cluster"));
         nobody
     });
     let options = ManagerOptions {

@@ -215,7 +215,7 @@ impl<K: Object, V: Validator<K>> Validating<K, V> {
             Operation::Create => self.0.validate_create(request, &object()?).await,
             Operation::Update => self.0.validate_update(request, &old()?, &object()?).await,
             Operation::Delete => self.0.validate_delete(request, &old()?).await,
-            // There is no object.
+            // The request has no object.
             Operation::Connect => Ok(Warnings::new()),
         };
         let warnings = validated.map_err(AdmissionResponse::denied)?;
@@ -232,7 +232,10 @@ impl<K: Object, V: Validator<K>> AdmissionHandler for Validating<K, V> {
 fn required<'a>(object: Option<&'a Value>, field: &str) -> Result<&'a Value, AdmissionResponse> {
     let object = object.filter(|object| !object.is_null());
     object.ok_or_else(|| {
-        AdmissionResponse::errored(StatusCode::BAD_REQUEST, format!("there is no {field} to decode"))
+        AdmissionResponse::errored(
+            StatusCode::BAD_REQUEST,
+            format!("the request has no {field} to decode"),
+        )
     })
 }
 

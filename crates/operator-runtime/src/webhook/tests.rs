@@ -312,7 +312,10 @@ async fn object_of_another_shape_is_a_bad_request() {
         (&json!(false), &json!(400))
     );
     let response = review(VALIDATE, &json!({"operation": "CREATE"})).await;
-    assert_eq!(response["status"]["message"], "there is no object to decode");
+    assert_eq!(
+        response["status"]["message"],
+        "the request has no object to decode"
+    );
 }
 
 #[tokio::test]

@@ -285,7 +285,7 @@ async fn renewed_token_is_used_after_the_first_401() {
         })
         .await;
     };
-    // The token has expired, and there is no new one yet.
+    // The token has expired, and has not been renewed yet.
     bench.wire.admit("second");
     bench.want("w", 2).await;
     refused_again().await;

@@ -632,7 +632,7 @@ async fn options_of_the_command_line_can_be_changed_in_code() {
     };
     let manager = Manager::new("tester", options).await.unwrap();
     let running = run(&manager);
-    // Without a namespace for the lease there is no other candidate.
+    // Without a namespace for the lease, no other candidate exists.
     in_time(manager.elected()).await;
     assert!(manager.client().list::<Widget>().await.unwrap().is_empty());
     let requests = bench.network.requests(|request| request.contains("/widgets"));

@@ -126,7 +126,7 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     .await;
     assert_eq!(manager.webhook_address(), None, "nobody listens without webhooks");
     manager.add_webhook(webhook()).unwrap();
-    // Its cache cannot be filled, because there is no definition of widgets.
+    // Its cache cannot be filled, because widgets are not defined.
     let (reconciler, _told) = support::plain_teller();
     manager
         .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))

@@ -673,7 +673,7 @@ fn remove_calls(
     })?;
     let path = place.webhook_test();
     if gone.conversion && draft.get(&path).is_some() {
-        // Its tests use a type that is no longer converted.
+        // Its tests use a type that is not converted any more.
         for suffix in ["_comes_back_whole", "_is_served_too"] {
             draft.edit_rust(&path, None, |source| rust::remove_functions(source, suffix))?;
         }

@@ -153,7 +153,7 @@ impl Api {
     }
 
     /// Watches one object of a collection until `check` returns a value; it is called with `None` while the object does
-    /// not exist. There is no time limit: the caller sets one.
+    /// not exist. The caller sets a time limit.
     pub(crate) async fn follow<T>(
         &self,
         collection: &str,

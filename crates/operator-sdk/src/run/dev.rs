@@ -185,7 +185,7 @@ impl Loop<'_> {
 /// Files with their modification times and sizes.
 type Sources = BTreeMap<PathBuf, (SystemTime, u64)>;
 
-/// Waits until the source differs from `seen` and is no longer changing.
+/// Waits until the source differs from `seen` and has stopped changing.
 async fn changed(root: &Path, seen: &Sources) {
     loop {
         tokio::time::sleep(LOOK).await;

@@ -294,7 +294,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     finish(root, &outcome.plan, args.dry_run, report)?;
     for path in &outcome.removed {
         report.line(&format!(
-            "`{path}` is no longer scaffolded; delete it if you do not need it"
+            "`{path}` is not scaffolded any more; delete it if you do not need it"
         ));
     }
     for (path, count) in &outcome.conflicts {

@@ -247,7 +247,7 @@ fn storage(old: &Value, new: &Value, changes: &mut Changes) {
     } else if loses_fields(find(new, before), find(new, after))
         && text_at(new, "/spec/conversion/strategy") != "Webhook"
     {
-        let why = "fields that exist only in the old storage version are lost, since there is no conversion webhook";
+        let why = "fields that exist only in the old storage version are lost without a conversion webhook";
         changes.breaking("spec.versions", what, why);
     } else {
         let why = "objects are migrated as they are written; status.storedVersions keeps the old version until all are";

@@ -206,7 +206,7 @@ fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = certificates.map_err(failed)?;
     if certificates.is_empty() {
-        return Err(failed("there is no certificate in it"));
+        return Err(failed("it contains no certificate"));
     }
     Ok(certificates)
 }

@@ -149,7 +149,7 @@ pub(super) async fn serve_proxy(
         "services" => service_location(registry, call, definition, &target)?,
         _ => {
             reachable_node(registry, target.name)?;
-            "there is no kubelet on a simulated node".to_owned()
+            "a simulated node has no kubelet".to_owned()
         }
     };
     Err(status::unavailable(format!(

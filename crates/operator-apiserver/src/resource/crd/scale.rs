@@ -59,7 +59,7 @@ fn selector(object: &Value, json_path: &str) -> Option<Error> {
     }
 }
 
-/// Returns the value at a path such as `.spec.replicas`, or the reason why there is none.
+/// Returns the value at a path such as `.spec.replicas`, or the reason why it does not exist.
 fn lookup<'o>(object: &'o Value, json_path: &str) -> Result<Option<&'o Value>, String> {
     let mut found = object;
     let mut walked = String::new();

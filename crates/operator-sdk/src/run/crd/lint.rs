@@ -41,7 +41,7 @@ fn findings_of(object: &Object) -> Vec<Finding> {
     let mut findings = duplicate_keys(object);
     if object.text("/apiVersion") != "apiextensions.k8s.io/v1" {
         let message = format!(
-            "apiVersion: {} is no longer served: Kubernetes has only apiextensions.k8s.io/v1",
+            "apiVersion: {} is not served: Kubernetes has only apiextensions.k8s.io/v1",
             object.text("/apiVersion")
         );
         let mut finding = Finding::at(object, "apiVersion", "error", "old-api-version", message);

@@ -337,7 +337,7 @@ impl Differ {
                 self.node((before, old_source), (after, new_source), &path, judged);
             } else if new.0.preserves_unknown_fields() {
                 let what = "field removed, but unknown fields are kept";
-                self.safe(&path, what, "it is no longer checked");
+                self.safe(&path, what, "it is not checked any more");
             } else {
                 self.breaking(&path, "field removed", PRUNED);
             }

@@ -221,7 +221,7 @@ fn conditions(schema: &Node, path: &Path, linter: &mut Linter) {
         linter.warn(
             "conditions-list-type",
             path,
-            "conditions are no map by their type: two writers of different conditions overwrite each other",
+            "the list of conditions is not a map with the key `type`: two writers of different conditions overwrite each other",
             "set `x-kubernetes-list-type: map` with `x-kubernetes-list-map-keys: [type]`",
         );
     }

@@ -29,7 +29,7 @@ pub struct WebsiteSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pages: BTreeMap<String, String>,
 
-    /// The name at which the site is reachable from outside the cluster. Without it there is no Ingress and no DNS record.
+    /// The name at which the site is reachable from outside the cluster. Without it, no Ingress and no DNS record are created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 

@@ -1,0 +1,102 @@
+//! The text of the repository is in plain English: constructions that readers stumble over do not come back.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Words after `///` and `//!` with which no sentence of the documentation begins.
+const FIRST_WORDS: [&str; 5] = ["What", "Whether", "Who", "Where", "How"];
+
+/// Constructions with a plainer form, and that form.
+const INVERTED: [(&str, &str); 9] = [
+    ("is told", "reports, shows"),
+    ("told otherwise", "unless … is set"),
+    ("said otherwise", "unless … is set"),
+    ("leave away", "omit"),
+    ("left away", "omit"),
+    (" mend", "repair, fix"),
+    ("seldom", "rarely"),
+    ("is none", "does not exist"),
+    (" is no ", "is not a"),
+];
+
+/// The most places in the repository, of which some are right.
+const MAX: usize = 10;
+
+/// Files with the text of others: recorded answers, and documentation of Kubernetes types.
+const OF_OTHERS: [&str; 5] = [
+    "Cargo.lock",
+    ".json",
+    "/recorded/",
+    "cronjob-operator/config/crd/",
+    "operator-sdk/tests/language.rs",
+];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files() -> Vec<String> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git ls-files: {output:?}");
+    let files = String::from_utf8(output.stdout).unwrap();
+    files
+        .lines()
+        .filter(|file| !OF_OTHERS.iter().any(|part| file.contains(part)))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Returns the plain form of the first construction in a line that has one.
+fn fault(line: &str) -> Option<&'static str> {
+    let trimmed = line.trim_start();
+    let doc = trimmed
+        .strip_prefix("///")
+        .or_else(|| trimmed.strip_prefix("//!"));
+    let first = doc.and_then(|doc| doc.split_whitespace().next());
+    if first.is_some_and(|first| FIRST_WORDS.contains(&first)) {
+        return Some("begin with the subject");
+    }
+    INVERTED
+        .iter()
+        .find(|(words, _)| line.contains(words))
+        .map(|(_, plain)| *plain)
+}
+
+#[test]
+fn few_sentences_are_inverted() {
+    let mut found = Vec::new();
+    let files = files();
+    assert!(files.len() > 1000, "only {} files", files.len());
+    for file in files {
+        // Some files are not text, and some are links to files elsewhere.
+        let Ok(text) = std::fs::read_to_string(repository().join(&file)) else {
+            continue;
+        };
+        for (number, line) in text.lines().enumerate() {
+            if let Some(plain) = fault(line) {
+                found.push(format!("{file}:{}: {} ({plain})", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(
+        found.len() < MAX,
+        "{} places, write them as CONTRIBUTING.md says:\n{}",
+        found.len(),
+        found.join("\n")
+    );
+}
+
+#[test]
+fn inverted_sentences_are_recognized() {
+    assert!(fault("/// Whether it runs.").is_some());
+    assert!(fault("    //! How it works.").is_some());
+    assert!(fault("the path of a webhook is none").is_some());
+    assert!(fault("/// Returns true if it runs.").is_none());
+    assert!(fault("let whether = What;").is_none());
+}
