@@ -115,13 +115,16 @@ fn install_modes(namespaced: bool) -> Value {
     ])
 }
 
+const SPEC_DESCRIPTORS: &str = "specDescriptors";
+const STATUS_DESCRIPTORS: &str = "statusDescriptors";
+
 /// A ClusterServiceVersion lacks a required field.
 #[derive(Debug, thiserror::Error)]
 #[error("it has no `spec`")]
 pub struct NoSpec;
 
 /// Makes the kinds of these definitions the owned ones of a ClusterServiceVersion. Descriptions that the author wrote
-/// are kept; missing ones are filled in from the definition.
+/// are kept; missing ones are filled in from the definition, as are the descriptors of the fields of spec and status.
 ///
 /// # Errors
 /// Returns an error if the value has no `spec`.
@@ -158,7 +161,30 @@ pub fn set_owned<'a>(
 fn filled(there: &Value, entry: &Value) -> Value {
     let mut filled = entry.as_object().cloned().unwrap_or_default();
     filled.extend(there.as_object().cloned().unwrap_or_default());
+    for list in [SPEC_DESCRIPTORS, STATUS_DESCRIPTORS] {
+        let merged = descriptors_of(&there[list], &entry[list]);
+        if !merged.is_empty() {
+            filled.insert(list.to_owned(), Value::Array(merged));
+        }
+    }
     Value::Object(filled)
+}
+
+/// Merges the author's descriptors with those of the fields, by path. The author's come first, in their order.
+fn descriptors_of(there: &Value, fields: &Value) -> Vec<Value> {
+    let there = there.as_array().map(Vec::as_slice).unwrap_or_default();
+    let fields = fields.as_array().map(Vec::as_slice).unwrap_or_default();
+    let find = |list: &[Value], path: &Value| list.iter().find(|one| one["path"] == *path).cloned();
+    let kept = there.iter().map(|own| {
+        let field = find(fields, &own["path"]).unwrap_or_default();
+        let mut filled = field.as_object().cloned().unwrap_or_default();
+        filled.extend(own.as_object().cloned().unwrap_or_default());
+        Value::Object(filled)
+    });
+    let new = fields
+        .iter()
+        .filter(|field| find(there, &field["path"]).is_none());
+    kept.chain(new.cloned()).collect()
 }
 
 fn owned_versions(definition: &Value) -> Vec<Value> {
@@ -171,16 +197,60 @@ fn owned_versions(definition: &Value) -> Vec<Value> {
     let (name, kind) = (text("/metadata/name"), text("/spec/names/kind"));
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
     let entry = |version: &Value| {
-        let description = version.pointer("/schema/openAPIV3Schema/description");
-        json!({
-            "description": description.and_then(Value::as_str).unwrap_or(kind),
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let mut entry = json!({
+            "description": schema["description"].as_str().unwrap_or(kind),
             "displayName": spaced(kind),
             "kind": kind,
             "name": name,
             "version": version["name"],
-        })
+        });
+        for (list, part) in [(SPEC_DESCRIPTORS, "spec"), (STATUS_DESCRIPTORS, "status")] {
+            let fields = schema["properties"][part]["properties"].as_object();
+            let fields = fields.into_iter().flatten();
+            let descriptors: Vec<Value> = fields.map(|(path, field)| descriptor(path, field)).collect();
+            if !descriptors.is_empty() {
+                entry[list] = Value::Array(descriptors);
+            }
+        }
+        entry
     };
     versions.into_iter().flatten().map(entry).collect()
+}
+
+/// Returns the descriptor of a field: its title, its description, and the control of consoles for its type.
+fn descriptor(path: &str, schema: &Value) -> Value {
+    let mut descriptor = json!({"path": path});
+    let title = schema["title"].as_str().map(str::to_owned);
+    let mut letters = path.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    let name: String = first.into_iter().chain(letters).collect();
+    descriptor["displayName"] = title.unwrap_or_else(|| spaced(&name)).into();
+    if let Some(description) = schema["description"].as_str() {
+        descriptor["description"] = description.into();
+    }
+    let control = |name: &str| format!("urn:alm:descriptor:com.tectonic.ui:{name}");
+    let choices = schema["enum"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let choices: Vec<String> = choices
+        .iter()
+        .filter_map(Value::as_str)
+        .map(|choice| control(&format!("select:{choice}")))
+        .collect();
+    let controls = match schema["type"].as_str() {
+        _ if !choices.is_empty() => choices,
+        Some("boolean") => vec![control("booleanSwitch")],
+        Some("integer" | "number") => vec![control("number")],
+        Some("string") if schema["format"] == "password" => vec![control("password")],
+        Some("string") => vec![control("text")],
+        Some("array") if path == "conditions" => {
+            vec!["urn:alm:descriptor:io.kubernetes.conditions".to_owned()]
+        }
+        _ => Vec::new(),
+    };
+    if !controls.is_empty() {
+        descriptor["x-descriptors"] = json!(controls);
+    }
+    descriptor
 }
 
 /// Returns `MemcachedBackup` as `Memcached Backup`.
@@ -208,4 +278,56 @@ fn title(project: &str) -> String {
         })
         .collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_get_descriptors_and_edits_are_kept() {
+        let definition = json!({
+            "metadata": {"name": "webs.example.com"},
+            "spec": {"names": {"kind": "Web"}, "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"properties": {
+                "spec": {"properties": {
+                    "logLevel": {"type": "string", "enum": ["info", "debug"], "nullable": true},
+                    "size": {"type": "integer", "title": "Instances", "description": "The number of instances."},
+                    "tls": {"type": "object"},
+                }},
+                "status": {"properties": {"conditions": {"type": "array"}}},
+            }}}}]},
+        });
+        let mut version = json!({"spec": {"customresourcedefinitions": {"owned": [{
+            "name": "webs.example.com", "version": "v1", "kind": "Web",
+            "specDescriptors": [{"path": "size", "displayName": "Size"}, {"path": "tls.secret"}],
+        }]}}});
+        set_owned(&mut version, [&definition]).expect("it has a spec");
+        let owned = &version["spec"]["customresourcedefinitions"]["owned"][0];
+        let ui = "urn:alm:descriptor:com.tectonic.ui";
+        assert_eq!(
+            owned["specDescriptors"],
+            json!([
+                {
+                    "path": "size", "displayName": "Size", "description": "The number of instances.",
+                    "x-descriptors": [format!("{ui}:number")],
+                },
+                {"path": "tls.secret"},
+                {
+                    "path": "logLevel", "displayName": "Log Level",
+                    "x-descriptors": [format!("{ui}:select:info"), format!("{ui}:select:debug")],
+                },
+                {"path": "tls", "displayName": "Tls"},
+            ])
+        );
+        assert_eq!(
+            owned["statusDescriptors"],
+            json!([{
+                "path": "conditions", "displayName": "Conditions",
+                "x-descriptors": ["urn:alm:descriptor:io.kubernetes.conditions"],
+            }])
+        );
+        let once = version.clone();
+        set_owned(&mut version, [&definition]).expect("it has a spec");
+        assert_eq!(version, once);
+    }
 }
