@@ -105,7 +105,10 @@ fn loaded(bundle: &Bundle) -> String {
 }
 
 /// Reads the examples of the annotation `alm-examples`.
-fn objects(bundle: &Bundle) -> Result<Vec<Value>, String> {
+///
+/// # Errors
+/// Returns the reason if the annotation is not a list of objects in JSON.
+pub fn objects(bundle: &Bundle) -> Result<Vec<Value>, String> {
     let Some(annotation) = bundle.csv_annotation("alm-examples") else {
         return Ok(Vec::new());
     };

@@ -101,6 +101,23 @@ fn the_scorecard_runs_the_tests_that_are_selected() {
 }
 
 #[test]
+fn the_suite_behaviour_needs_the_project_of_the_bundle() {
+    let dir = bundle();
+    let list = ["scorecard", "bundle", "-l", "suite=behaviour", "--list"];
+    let (code, text) = printed(&dir, &list);
+    assert_eq!((code, text.matches("behaviour-").count()), (0, 8), "{text}");
+    let (code, text) = printed(
+        &dir,
+        &["scorecard", "bundle", "-l", "suite=behaviour", "-o", "xunit"],
+    );
+    assert_eq!((code, text.matches("errors=\"1\"").count()), (1, 4), "{text}");
+    assert!(
+        text.contains("the current directory is not the project of the operator"),
+        "{text}"
+    );
+}
+
+#[test]
 fn external_validators_add_findings() {
     let dir = bundle();
     let script = "#!/bin/sh\ntest -d \"$1/manifests\" && printf '{\"Name\": \"x\", \"Errors\": [{\"Type\": \"T\", \"Level\": \"Error\", \"Field\": \"f\", \"BadValue\": \"v\", \"Detail\": \"not good\"}]}'\n";

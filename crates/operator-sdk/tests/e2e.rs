@@ -567,6 +567,20 @@ fn the_bundle_of_a_project_runs_its_program() {
         let output = command(arguments).stdin(std::process::Stdio::null()).output();
         common::succeeded(arguments, output.unwrap());
     }
+    // The scaffolded operator has one field, which it ignores.
+    let score = "scorecard bundle --selector suite=behaviour --wait-time 5s -o json";
+    let score = command(&score.split(' ').collect::<Vec<_>>()).output().unwrap();
+    let scores: serde_json::Value = serde_json::from_slice(&score.stdout).unwrap();
+    let states: Vec<&str> = scores["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|test| test["status"]["results"][0]["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["pass", "fail", "pass", "pass"], "{scores:#}");
+    let ignored = "Parcel parcel-sample: spec.foo from \"bar\" to \"bar-x\": no reaction in 5s";
+    assert_eq!(scores["items"][1]["status"]["results"][0]["errors"][0], ignored);
+
     let run = [
         "run",
         "bundle",

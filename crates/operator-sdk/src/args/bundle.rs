@@ -1,8 +1,11 @@
 //! `operator-sdk bundle` and `operator-sdk scorecard`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+
+use super::deploy::duration;
 
 /// Validate, build and pull bundles for Operator Lifecycle Manager.
 #[derive(Clone, Debug, Subcommand)]
@@ -119,9 +122,16 @@ pub(crate) enum ScoreOutputArg {
 
 /// Run the built-in scorecard tests of a bundle directory, without a cluster.
 ///
+/// The tests of the suite `behaviour` run if the selector names them. They build the project in the current directory,
+/// install its bundle on an embedded control plane, and check the behaviour of the operator with the examples of the
+/// bundle: each example becomes ready, each field of its spec has an effect, the operator writes nothing at rest, and
+/// it leaves nothing behind.
+///
 /// Exits with 1 unless all tests pass.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  operator-sdk scorecard bundle --selector suite=olm")]
+#[command(
+    after_help = "Examples:\n  operator-sdk scorecard bundle --selector suite=olm\n  operator-sdk scorecard bundle --selector suite=behaviour"
+)]
 pub(crate) struct ScorecardArgs {
     /// The bundle directory.
     #[arg(value_name = "DIR|IMAGE")]
@@ -132,6 +142,9 @@ pub(crate) struct ScorecardArgs {
     /// The configuration [default: tests/scorecard/config.yaml of the bundle].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// The time limit of each step of a test of the suite `behaviour`, such as 30s or 2m.
+    #[arg(short, long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    pub(crate) wait_time: Duration,
     /// List the tests without running them.
     #[arg(short = 'L', long)]
     pub(crate) list: bool,

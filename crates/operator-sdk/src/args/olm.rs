@@ -20,36 +20,46 @@ pub(crate) struct OlmArgs {
     pub(crate) timeout: Duration,
 }
 
+const INDEX_IMAGE: &str = "quay.io/operator-framework/opm:latest";
+const DECOMPRESSION_IMAGE: &str = "registry.access.redhat.com/ubi9/ubi:9.8";
+const PULL_POLICY: &str = "Always";
+const SERVICE_ACCOUNT: &str = "default";
+
 /// Settings of the registry pod of a bundle.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RegistryArgs {
     /// The image with the `opm` that serves the catalog of the bundle.
-    #[arg(
-        long,
-        default_value = "quay.io/operator-framework/opm:latest",
-        value_name = "IMAGE"
-    )]
+    #[arg(long, default_value = INDEX_IMAGE, value_name = "IMAGE")]
     pub(crate) index_image: String,
     /// The image that decompresses the catalog in the registry pod.
-    #[arg(
-        long,
-        default_value = "registry.access.redhat.com/ubi9/ubi:9.8",
-        value_name = "IMAGE"
-    )]
+    #[arg(long, default_value = DECOMPRESSION_IMAGE, value_name = "IMAGE")]
     pub(crate) decompression_image: String,
     /// The pull policy of these images.
-    #[arg(long, default_value = "Always", value_name = "POLICY")]
+    #[arg(long, default_value = PULL_POLICY, value_name = "POLICY")]
     pub(crate) image_pull_policy: String,
     /// The name of a Secret in the namespace with credentials for these images.
     #[arg(long, value_name = "SECRET")]
     pub(crate) pull_secret_name: Option<String>,
     /// The service account of the registry pod.
-    #[arg(long, default_value = "default", value_name = "NAME")]
+    #[arg(long, default_value = SERVICE_ACCOUNT, value_name = "NAME")]
     pub(crate) service_account: String,
     /// The security context of the registry pod; namespaces that enforce the restricted Pod Security Standard need
     /// `restricted`.
     #[arg(long, value_enum, default_value_t, value_name = "CONTEXT")]
     pub(crate) security_context_config: SecurityContextArg,
+}
+
+impl Default for RegistryArgs {
+    fn default() -> Self {
+        Self {
+            index_image: INDEX_IMAGE.to_owned(),
+            decompression_image: DECOMPRESSION_IMAGE.to_owned(),
+            image_pull_policy: PULL_POLICY.to_owned(),
+            pull_secret_name: None,
+            service_account: SERVICE_ACCOUNT.to_owned(),
+            security_context_config: SecurityContextArg::default(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -62,7 +72,7 @@ pub(crate) enum SecurityContextArg {
 }
 
 /// The program of the project in place of its image.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct ProgramArgs {
     /// Simulate the pods of the operator on an embedded control plane instead of building and running the project's
     /// program.

@@ -201,6 +201,14 @@ impl Api {
         }
     }
 
+    /// Returns the answer to a request as text, such as the log of a pod.
+    pub(crate) async fn text(&self, path: &str) -> Result<String, ApiError> {
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| ApiError::Refused(error.to_string()))?;
+        let answer = self.client.request_text(request).await;
+        answer.map_err(|error| self.described(error))
+    }
+
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
         let body = object.to_string().into_bytes();
         self.send("POST", path, Some("application/json"), body)

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use operator_apiserver::client::Gvr;
-use operator_apiserver::{ApiServer, ListenOptions, Listener};
+use operator_apiserver::{ApiServer, AuditOptions, ListenOptions, Listener};
 use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes};
 use serde_json::{Value, json};
 
@@ -37,6 +37,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) olm: bool,
     /// The file for the kubeconfig; `None` is the data directory, or a private temporary directory.
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The audit log.
+    pub(crate) audit: Option<AuditOptions>,
 }
 
 /// An embedded cluster. Its kubeconfig is removed when it ends, unless there is a data directory.
@@ -118,7 +120,7 @@ impl Cluster {
         if let Some(path) = &kubeconfig {
             check_replaceable(path)?;
         }
-        let server = server(data, options.fsync)?;
+        let server = server(data, options)?;
         let port = options
             .port
             .or_else(|| remembered_port(data?))
@@ -226,14 +228,15 @@ impl Cluster {
     }
 }
 
-fn server(data_directory: Option<&Path>, fsync: bool) -> Result<ApiServer, ClusterError> {
+fn server(data_directory: Option<&Path>, options: &ClusterOptions) -> Result<ApiServer, ClusterError> {
+    let mut builder = ApiServer::builder();
+    if let Some(audit) = &options.audit {
+        builder = builder.audit(audit.clone());
+    }
     let Some(directory) = data_directory else {
-        return ApiServer::builder().build().map_err(ClusterError::Listen);
+        return builder.build().map_err(ClusterError::Listen);
     };
-    let built = ApiServer::builder()
-        .data_directory(directory)
-        .fsync(fsync)
-        .build();
+    let built = builder.data_directory(directory).fsync(options.fsync).build();
     built.map_err(|source| ClusterError::DataDirectory {
         directory: directory.to_owned(),
         source,

@@ -17,6 +17,7 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
             nodes: args.nodes.into(),
             olm: args.olm,
             kubeconfig: args.kubeconfig.clone(),
+            audit: None,
         })
         .await?;
         for directory in &args.catalog {

@@ -319,6 +319,7 @@ async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Clus
         nodes: 1,
         olm: false,
         kubeconfig: args.kubeconfig.clone(),
+        audit: None,
     })
     .await?;
     let names = cluster.install(&root.join(layout::CRD_BASES)).await?;

@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod install;
+mod local;
 mod manage;
 mod mode;
 mod process;
@@ -27,6 +28,7 @@ use crate::process::signal::{Ends, INTERRUPTED};
 
 pub(crate) use cleanup::cleanup;
 pub(crate) use install::run_bundle;
+pub(crate) use local::{LocalOperator, start};
 pub(crate) use manage::manage;
 pub(crate) use upgrade::run_bundle_upgrade;
 
@@ -40,6 +42,8 @@ pub(crate) enum OlmError {
     NotInstalled,
     #[error("{0:?} is not a bundle directory")]
     Image(String),
+    #[error("the current directory is not the project of the operator {0:?}")]
+    NoProject(String),
     #[error("{0}")]
     Mode(String),
     #[error("{word} {name:?} exists in namespace {namespace:?}")]
@@ -95,6 +99,7 @@ impl Hinted for OlmError {
                 Self::Image(_) => {
                     "give the directory that `operator-sdk generate bundle` or `operator-sdk bundle pull` wrote"
                 }
+                Self::NoProject(_) => "run the command in the directory of the operator's project",
                 Self::Mode(_) => "choose another mode with `--install-mode`",
                 Self::Exists { .. } => {
                     "upgrade the operator with `operator-sdk run bundle-upgrade`, or delete it with `operator-sdk cleanup`"

@@ -168,6 +168,7 @@ async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), 
         nodes: 1,
         olm: false,
         kubeconfig: None,
+        audit: None,
     })
     .await?;
     cluster.install(&directory.join(layout::CRD_BASES)).await?;

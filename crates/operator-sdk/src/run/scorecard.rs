@@ -1,5 +1,9 @@
 //! `scorecard`: the built-in tests of a bundle, in-process.
 
+mod behaviour;
+mod change;
+mod writes;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,6 +16,7 @@ use serde_json::{Value, json};
 use super::bundle::load;
 use crate::args::{ScoreOutputArg, ScorecardArgs};
 use crate::failure::{Failure, Hinted};
+use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
 /// A scorecard that cannot run.
@@ -51,19 +56,41 @@ struct Test {
 pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Failure> {
     let loaded = load(&args.bundle)?;
     let selector: LabelSelector = args.selector.parse().map_err(ScorecardError::Selector)?;
-    let tests = tests(args, &loaded.files)?;
+    // The tests of the suite build the project and take seconds: they must be asked for.
+    let with_behaviour = args.selector.contains(behaviour::SUITE);
+    let mut tests = tests(args, &loaded.files, with_behaviour)?;
+    if with_behaviour {
+        for (name, value) in behaviour::entries() {
+            if tests.iter().all(|test| test.built_in != Some(name)) {
+                tests.push(Test {
+                    value,
+                    built_in: Some(name),
+                });
+            }
+        }
+    }
     let is_selected = |test: &Test| selector.matches(&json!({"metadata": {"labels": test.value["labels"]}}));
     let tests: Vec<Test> = tests.into_iter().filter(is_selected).collect();
     if tests.is_empty() {
         return Err(ScorecardError::Nothing.into());
     }
+    let needs_operator = |test: &Test| test.built_in.is_some_and(|name| behaviour::TESTS.contains(&name));
+    let behaviour = if !args.list && tests.iter().any(needs_operator) {
+        match behaviour::run(args, &loaded.bundle, report)? {
+            Some(outcomes) => outcomes,
+            None => return Ok(ExitCode::from(INTERRUPTED)),
+        }
+    } else {
+        Default::default()
+    };
     let results: Vec<(Test, Vec<Outcome>)> = tests
         .into_iter()
         .map(|test| {
             let outcomes = if args.list {
                 Vec::new()
             } else {
-                vec![outcome(&test, &loaded.files, &loaded.bundle)]
+                let shared = test.built_in.and_then(|name| behaviour.get(name).cloned());
+                vec![shared.unwrap_or_else(|| outcome(&test, &loaded.files, &loaded.bundle))]
             };
             (test, outcomes)
         })
@@ -83,7 +110,8 @@ pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Fai
     })
 }
 
-fn tests(args: &ScorecardArgs, files: &Files) -> Result<Vec<Test>, ScorecardError> {
+/// Reads the tests of the configuration, which may be absent if it is optional.
+fn tests(args: &ScorecardArgs, files: &Files, is_optional: bool) -> Result<Vec<Test>, ScorecardError> {
     let default = "tests/scorecard/config.yaml";
     let (file, content) = match &args.config {
         Some(path) => (path.display().to_string(), read(path)),
@@ -92,7 +120,10 @@ fn tests(args: &ScorecardArgs, files: &Files) -> Result<Vec<Test>, ScorecardErro
             (files.shown(default), content)
         }
     };
-    let content = content.ok_or_else(|| ScorecardError::Config(file.clone()))?;
+    let content = match content {
+        None if is_optional && args.config.is_none() => return Ok(Vec::new()),
+        content => content.ok_or_else(|| ScorecardError::Config(file.clone()))?,
+    };
     let invalid = |reason: String| ScorecardError::Invalid {
         file: file.clone(),
         reason,
@@ -105,7 +136,10 @@ fn tests(args: &ScorecardArgs, files: &Files) -> Result<Vec<Test>, ScorecardErro
         .map(|test| {
             let entrypoint: Vec<&str> = words(test);
             let built_in = match entrypoint.as_slice() {
-                ["scorecard-test", name, ..] => scorecard::TESTS.into_iter().find(|test| test == name),
+                ["scorecard-test", name, ..] => {
+                    let mut known = scorecard::TESTS.into_iter().chain(behaviour::TESTS);
+                    known.find(|test| test == name)
+                }
                 _ => None,
             };
             Test {

@@ -130,7 +130,18 @@ async fn run(
         program.register(directory, &session.namespace)?;
     }
     undone_on_failure(&mut session, ends, async |session| {
-        install(session, args, source, &mode).await?;
+        install(
+            session,
+            source,
+            &mode,
+            args.install_mode.is_some(),
+            &args.registry,
+        )
+        .await?;
+        report.line(&format!(
+            "OLM has successfully installed {:?}",
+            source.rendered.name
+        ));
         if let Some((program, _)) = program {
             program.explain(&session.namespace, report);
         }
@@ -162,6 +173,7 @@ async fn embedded(
         nodes: 1,
         olm: true,
         kubeconfig: args.olm.cluster.kubeconfig.clone(),
+        audit: None,
     })
     .await?;
     let programs = program.as_ref().zip(Some(cluster.programs()));
@@ -184,11 +196,13 @@ async fn embedded(
     outcome
 }
 
-async fn install(
+/// Installs a bundle in the namespace of the session. An existing OperatorGroup must have a chosen install mode.
+pub(super) async fn install(
     session: &mut Session<'_>,
-    args: &RunBundleArgs,
     source: &Source,
     mode: &InstallMode,
+    is_chosen: bool,
+    registry: &RegistryArgs,
 ) -> Result<(), Failure> {
     let csv = source.rendered.name.clone();
     let package = &source.rendered.package;
@@ -203,7 +217,7 @@ async fn install(
     if let Some(known) = known {
         return Err(exists(session, SUBSCRIPTION.word, text(known, "/metadata/name")));
     }
-    let group = group(session, args.install_mode.is_some(), mode).await?;
+    let group = group(session, is_chosen, mode).await?;
     report.progress(&format!("Creating a File-Based Catalog of the bundle {csv:?}"));
     let catalog = source.catalog();
     validate(&catalog).map_err(OlmError::Catalog)?;
@@ -216,7 +230,7 @@ async fn install(
             session.delete_on_failure(DEFINITION, &definition);
         }
     }
-    let created = serve(session, &name, &catalog, &csv, &args.registry).await?;
+    let created = serve(session, &name, &catalog, &csv, registry).await?;
     report.progress(&format!(
         "Created CatalogSource: {}",
         text(&created, "/metadata/name")
@@ -240,7 +254,6 @@ async fn install(
     approve(session, &subscription, "").await?;
     succeeded(session, &subscription, &csv).await?;
     session.keep();
-    report.line(&format!("OLM has successfully installed {csv:?}"));
     Ok(())
 }
 

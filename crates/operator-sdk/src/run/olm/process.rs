@@ -107,6 +107,11 @@ impl LocalProgram {
         Ok(())
     }
 
+    /// Returns the name of the Deployment with the operator.
+    pub(super) fn deployment(&self) -> &str {
+        &self.deployment
+    }
+
     /// Prints where the operator runs, and the command that shows its log.
     pub(super) fn explain(&self, namespace: &str, report: &Report) {
         report.progress(&format!(
