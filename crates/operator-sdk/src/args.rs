@@ -37,7 +37,7 @@ pub(crate) use self::bundle::{
 };
 pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,
-    CatalogValidateArgs,
+    CatalogServeArgs, CatalogValidateArgs,
 };
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;

@@ -3,6 +3,7 @@
 pub(crate) mod api;
 pub(crate) mod cargo;
 pub(crate) mod cluster;
+pub(crate) mod download;
 pub(crate) mod engine;
 pub(crate) mod git;
 pub(crate) mod objects;

@@ -117,6 +117,104 @@ fn the_suite_behaviour_needs_the_project_of_the_bundle() {
     );
 }
 
+/// Calls a method that answers with one message.
+async fn call<Q, A>(host: &str, method: &'static str, request: Q) -> Result<A, tonic::Status>
+where
+    Q: prost::Message + Send + Sync + 'static,
+    A: prost::Message + Default + Send + Sync + 'static,
+{
+    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+        .http2_only(true)
+        .build_http();
+    let origin = format!("http://{host}").parse().unwrap();
+    let mut grpc = tonic::client::Grpc::with_origin(client, origin);
+    grpc.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static(method);
+    let codec = tonic_prost::ProstCodec::<Q, A>::default();
+    let answer = grpc
+        .server_streaming(tonic::Request::new(request), path, codec)
+        .await?;
+    let mut messages = answer.into_inner();
+    Ok(messages.message().await?.unwrap())
+}
+
+/// A text in the first field: a name, or a name with other fields.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Name {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Kind {
+    #[prost(string, tag = "1")]
+    group: String,
+    #[prost(string, tag = "2")]
+    version: String,
+    #[prost(string, tag = "3")]
+    kind: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Served {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "3")]
+    channel: String,
+    #[prost(string, tag = "4")]
+    csv: String,
+    #[prost(string, tag = "9")]
+    version: String,
+}
+
+#[test]
+fn a_catalog_is_served_over_grpc() {
+    let dir = bundle();
+    dir.ok(&["catalog", "init", "catalog", "--package", "memcached-operator"]);
+    dir.ok(&["catalog", "add", "catalog", "bundle", "--channels", "alpha"]);
+    let mut command = sdk();
+    command
+        .args(["catalog", "serve", "catalog", "--address", "127.0.0.1:0"])
+        .current_dir(&dir.path);
+    let mut running = common::running::Running::start(&mut command);
+    let line = running.line_with("Serving 1 package at ");
+    let host = line.trim().rsplit(' ').next().unwrap().to_owned();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let name = |name: &str| Name {
+            name: name.to_owned(),
+        };
+        let listed: Name = call(&host, "/api.Registry/ListPackages", name("")).await.unwrap();
+        assert_eq!(listed.name, "memcached-operator");
+        let package: Name = call(&host, "/api.Registry/GetPackage", name("memcached-operator"))
+            .await
+            .unwrap();
+        assert_eq!(package.name, "memcached-operator");
+        let missing = call::<_, Name>(&host, "/api.Registry/GetPackage", name("other")).await;
+        assert_eq!(missing.unwrap_err().message(), "package \"other\" not found");
+        let kind = Kind {
+            group: "cache.example.com".to_owned(),
+            version: "v1alpha1".to_owned(),
+            kind: "Memcached".to_owned(),
+        };
+        let method = "/api.Registry/GetDefaultBundleThatProvides";
+        let bundle: Served = call(&host, method, kind).await.unwrap();
+        assert_eq!(
+            (
+                bundle.name.as_str(),
+                bundle.channel.as_str(),
+                bundle.version.as_str()
+            ),
+            ("memcached-operator.v0.0.1", "alpha", "0.0.1")
+        );
+        let csv: Value = serde_json::from_str(&bundle.csv).unwrap();
+        assert_eq!(csv["kind"], "ClusterServiceVersion");
+        let unknown = call::<_, Name>(&host, "/api.Registry/Other", name("")).await;
+        assert_eq!(unknown.unwrap_err().code(), tonic::Code::Unimplemented);
+    });
+    assert_eq!(running.stop().code(), Some(0));
+}
+
 #[test]
 fn external_validators_add_findings() {
     let dir = bundle();

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -293,6 +294,69 @@ fn the_installation_of_olm_is_shown_and_removed() {
     assert!(
         missing.contains("the cluster has no Operator Lifecycle Manager"),
         "{missing}"
+    );
+}
+
+/// Serves texts by path over HTTP; a path under /releases is redirected to the same one under /files.
+fn file_server(files: &'static [(&'static str, String)]) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while !request.ends_with("\r\n\r\n") && reader.read_line(&mut request).unwrap() > 0 {}
+            let path = request.split(' ').nth(1).unwrap_or_default();
+            let file = files.iter().find(|(known, _)| *known == path);
+            let answer = match (path.strip_prefix("/releases/"), file) {
+                (Some(rest), _) => {
+                    format!("302 Found\r\nlocation: /files/{rest}\r\ncontent-length: 0\r\n\r\n")
+                }
+                (None, Some((_, text))) => format!("200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len()),
+                (None, None) => "404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            };
+            let answer = format!(
+                "HTTP/1.1 {}",
+                answer.replacen("\r\n", "\r\nconnection: close\r\n", 1)
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    host
+}
+
+#[test]
+fn a_release_of_olm_is_downloaded() {
+    let dir = Dir::named("olm-download");
+    let _cluster = cluster(&dir.path, &[]);
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: olmconfigs.operators.coreos.com}\nspec:\n  group: operators.coreos.com\n  scope: Cluster\n  names: {kind: OLMConfig, plural: olmconfigs}\n  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n";
+    let others = "apiVersion: operators.coreos.com/v1\nkind: OLMConfig\nmetadata: {name: cluster}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: olm}\n";
+    let files = vec![
+        ("/files/download/v0.46.0/crds.yaml", definition.to_owned()),
+        ("/files/download/v0.46.0/olm.yaml", others.to_owned()),
+    ];
+    let host = file_server(files.leak());
+    let releases = format!("http://{host}/releases/");
+    let install = |version: &str| {
+        sdk()
+            .args(["olm", "install", "--version", version, "--releases", &releases])
+            .env("KUBECONFIG", dir.path.join("kubeconfig"))
+            .output()
+            .unwrap()
+    };
+    let missing = String::from_utf8(install("v9").stderr).unwrap();
+    let expected = format!("cannot download {releases}download/v9/crds.yaml: the server answered 404");
+    assert!(missing.contains(&expected), "{missing}");
+    let table = succeeded(&["olm", "install"], install("0.46.0"));
+    assert_eq!(table.matches("Installed").count(), 3, "{table}");
+    let found = in_cluster(
+        &dir.path,
+        &["get", "olmconfig/cluster", "namespace/olm", "-o", "name"],
+    );
+    assert!(
+        found.contains("olmconfig.operators.coreos.com/cluster"),
+        "{found}"
     );
 }
 

@@ -12,6 +12,7 @@ pub(crate) enum CatalogCommand {
     Render(CatalogRenderArgs),
     Validate(CatalogValidateArgs),
     Diff(CatalogDiffArgs),
+    Serve(CatalogServeArgs),
 }
 
 /// Create a catalog: write the package document to DIR/catalog.yaml.
@@ -96,4 +97,18 @@ pub(crate) struct CatalogDiffArgs {
     pub(crate) old: PathBuf,
     /// Directory or file of the new catalog.
     pub(crate) new: PathBuf,
+}
+
+/// Serve a catalog with the gRPC API of a registry, until Ctrl-C.
+///
+/// A CatalogSource with `spec.sourceType: grpc` and `spec.address` calls it. The cluster must be able to reach the
+/// address. The API has no TLS and no authentication, as that of `opm serve`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  operator-sdk catalog serve catalog --address 0.0.0.0:50051")]
+pub(crate) struct CatalogServeArgs {
+    /// Directory or file of the catalog.
+    pub(crate) path: PathBuf,
+    /// Address to listen at.
+    #[arg(long, default_value = "127.0.0.1:50051", value_name = "HOST:PORT")]
+    pub(crate) address: String,
 }

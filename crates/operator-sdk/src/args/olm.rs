@@ -169,16 +169,29 @@ pub(crate) enum OlmCommand {
 }
 
 /// Install Operator Lifecycle Manager from its release manifests.
+///
+/// The files crds.yaml and olm.yaml of the release are downloaded, through the proxy of HTTPS_PROXY if it is set.
+/// Without network access, give them with `--manifests`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  operator-sdk olm install --manifests olm-manifests    # crds.yaml and olm.yaml of a release"
+    after_help = "Examples:\n  operator-sdk olm install --version 0.46.0\n  operator-sdk olm install --manifests olm-manifests    # crds.yaml and olm.yaml of a release"
 )]
 pub(crate) struct OlmInstallArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+    /// The release to download, such as 0.46.0.
+    #[arg(long, value_name = "VERSION", default_value = "latest")]
+    pub(crate) version: String,
+    /// The address of the releases, for mirrors.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://github.com/operator-framework/operator-lifecycle-manager/releases"
+    )]
+    pub(crate) releases: String,
     /// A file, or a directory of YAML files, with the manifests of a release.
-    #[arg(long, value_name = "DIR|FILE", required = true)]
-    pub(crate) manifests: PathBuf,
+    #[arg(long, value_name = "DIR|FILE", conflicts_with_all = ["version", "releases"])]
+    pub(crate) manifests: Option<PathBuf>,
     /// The time limit of the whole command, such as 90s or 2m.
     #[arg(long, default_value = "2m", value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Duration,

@@ -1,5 +1,9 @@
 //! `catalog`: file-based catalogs in directories.
 
+mod messages;
+mod queries;
+mod serve;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +41,10 @@ pub(crate) enum CatalogError {
     Invalid(String),
     #[error("the upgrade graph cannot be drawn: {0}")]
     Graph(String),
+    #[error("the catalog is invalid: {0}")]
+    NotServed(String),
+    #[error("cannot listen at {address}: {reason}")]
+    Address { address: String, reason: String },
 }
 
 impl Hinted for CatalogError {
@@ -56,7 +64,8 @@ impl Hinted for CatalogError {
                 "set `replaces` or `skips` in the ClusterServiceVersion (`generate bundle --replaces`), or choose \
                  another channel"
             }
-            Self::Graph(_) => "check the catalog with `operator-sdk catalog validate`",
+            Self::Address { .. } => "choose another address with `--address`; port 0 selects a free port",
+            Self::Graph(_) | Self::NotServed(_) => "check the catalog with `operator-sdk catalog validate`",
         };
         Some(hint.to_owned())
     }
@@ -70,6 +79,7 @@ pub(crate) fn run(command: &CatalogCommand, report: &Report) -> Result<ExitCode,
         CatalogCommand::Render(args) => print(args, report),
         CatalogCommand::Validate(args) => check(args, report),
         CatalogCommand::Diff(args) => compare(args, report),
+        CatalogCommand::Serve(args) => serve::run(args, report),
     }
 }
 

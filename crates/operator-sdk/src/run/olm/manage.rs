@@ -12,6 +12,7 @@ use super::{OlmError, api, signals};
 use crate::args::{ClusterArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs};
 use crate::failure::Failure;
 use crate::process::api::ApplyOptions;
+use crate::process::download;
 use crate::process::objects::{Objects, text};
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
@@ -59,19 +60,48 @@ fn read(path: &Path) -> Result<Vec<Value>, Failure> {
         });
         files.sort();
     }
+    let sources = files.iter().map(std::fs::read_to_string);
+    let sources: Result<Vec<String>, _> = sources.collect();
+    let sources = sources.map_err(|error| unreadable(error.to_string()))?;
+    parsed(&sources).map_err(unreadable)
+}
+
+/// Returns the objects of files in dependency order.
+fn parsed(sources: &[String]) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
-    for file in files {
-        let source = std::fs::read_to_string(&file).map_err(|error| unreadable(error.to_string()))?;
-        let documents =
-            apimachinery::yaml::documents(&source).map_err(|error| unreadable(error.to_string()))?;
+    for source in sources {
+        let documents = apimachinery::yaml::documents(source).map_err(|error| error.to_string())?;
         let values = documents.into_iter().map(|document| document.value);
         objects.extend(values.filter(Value::is_object));
     }
     if objects.is_empty() {
-        return Err(unreadable("no objects".to_owned()));
+        return Err("no objects".to_owned());
     }
     order::sort_objects(&mut objects);
     Ok(objects)
+}
+
+/// Downloads the manifests of a release.
+async fn download(args: &OlmInstallArgs, report: &Report) -> Result<Vec<Value>, Failure> {
+    let releases = args.releases.trim_end_matches('/');
+    let release = match args.version.trim_start_matches('v') {
+        "latest" => format!("{releases}/latest/download"),
+        version => format!("{releases}/download/v{version}"),
+    };
+    let mut sources = Vec::new();
+    for file in ["crds.yaml", "olm.yaml"] {
+        let url = format!("{release}/{file}");
+        report.progress(&format!("Downloading {url}"));
+        let source = download::text(&url).await?;
+        report.progress(&format!("  Downloaded {} kB", source.len().div_ceil(1000)));
+        sources.push(source);
+    }
+    parsed(&sources).map_err(|reason| {
+        fault(
+            format!("the files of {release} are no manifests: {reason}"),
+            "check the address of `--releases`",
+        )
+    })
 }
 
 /// Returns the objects that every release has.
@@ -128,8 +158,11 @@ async fn found(objects: &mut Objects, object: &Value) -> Result<Option<Value>, F
 }
 
 async fn install(args: &OlmInstallArgs, report: &Report) -> Result<(), Failure> {
-    let manifests = read(&args.manifests)?;
     let mut objects = objects(&args.cluster).await?;
+    let manifests = match &args.manifests {
+        Some(path) => read(path)?,
+        None => download(args, report).await?,
+    };
     let deadline = Instant::now() + args.timeout;
     report.progress("Checking for existing OLM CRDs");
     for definition in manifests.iter().filter(|object| is_definition(object)) {
