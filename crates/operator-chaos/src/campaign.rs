@@ -76,6 +76,7 @@ pub struct Chaos {
     jobs: Option<usize>,
     budget: Duration,
     plans: usize,
+    stops_at_first: bool,
     checks_idempotence: bool,
     environment: Environment,
 }
@@ -153,6 +154,7 @@ impl Chaos {
             jobs: None,
             budget: Duration::from_secs(10),
             plans: usize::MAX,
+            stops_at_first: false,
             checks_idempotence: true,
             environment: Environment::default(),
         }
@@ -255,6 +257,12 @@ impl Chaos {
     /// Sets the number of plans. Single faults come first, then random delays and pairs of faults. Default: no limit.
     pub fn plans(mut self, plans: usize) -> Self {
         self.plans = plans;
+        self
+    }
+
+    /// Begins no further plan after the first finding.
+    pub fn stop_at_first_finding(mut self) -> Self {
+        self.stops_at_first = true;
         self
     }
 
@@ -412,6 +420,9 @@ impl Chaos {
                 break;
             }
             explorer.run_batch(batch, &baseline, &mut progress, jobs, end)?;
+            if self.stops_at_first && !progress.findings.is_empty() {
+                break;
+            }
         }
         progress.findings.sort_by_key(|finding| {
             let is_severe = finding.violations.iter().any(|violation| violation.severe);
@@ -433,6 +444,7 @@ struct Explorer {
     ignored: Vec<String>,
     seed: u64,
     plans: usize,
+    stops_at_first: bool,
     checks_idempotence: bool,
     has_progress: bool,
 }
@@ -445,6 +457,7 @@ impl Explorer {
             ignored: chaos.ignored.clone(),
             seed: chaos.seed,
             plans: chaos.plans,
+            stops_at_first: chaos.stops_at_first,
             checks_idempotence: chaos.checks_idempotence,
             has_progress: chaos.environment.has_progress,
         }
@@ -574,6 +587,10 @@ impl Explorer {
             };
             if progress.is_new(&candidate.violations) {
                 candidates.push(candidate);
+                // The results are in plan order, so that the first finding does not depend on the threads.
+                if self.stops_at_first {
+                    break;
+                }
             } else {
                 repeated.push(violation.fingerprint());
             }

@@ -12,7 +12,7 @@ const MISSING_MAX: u32 = 8;
 /// Reads beyond this occurrence are repetitions.
 const READS_MAX: u32 = 4;
 /// The largest random delay of a request or a watch event, in milliseconds.
-const LATENCY: u64 = 2000;
+const LATENCY: u64 = 500;
 
 /// A sequence of random numbers (SplitMix64).
 #[derive(Clone, Debug)]
@@ -38,7 +38,8 @@ impl Random {
     }
 }
 
-/// Returns every single fault of a run without faults, those that find most first.
+/// Returns every single fault of a run without faults. Faults of different classes alternate, so that a small budget has some of
+/// each.
 pub(crate) fn single_faults(reference: &Trace) -> Vec<Fault> {
     let mut classes: [Vec<Fault>; 5] = Default::default();
     let mut lagging: BTreeSet<String> = BTreeSet::new();
@@ -119,10 +120,18 @@ pub(crate) fn single_faults(reference: &Trace) -> Vec<Fault> {
             }
         }
     }
-    classes.into_iter().flatten().collect()
+    let mut classes = classes.map(Vec::into_iter);
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(classes.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
+        }
+    }
 }
 
-/// Returns the faults of a call with their classes; a lower class finds more.
+/// Returns the faults of a call with their classes: crashes and lost answers, and errors.
 fn faults_of_call(verb: &str, is_write: bool, is_effective: bool) -> Vec<(usize, Action)> {
     if !is_write {
         return vec![(3, Action::Fail(500)), (3, Action::Reset)];

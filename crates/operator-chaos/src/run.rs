@@ -16,7 +16,7 @@ use crate::session::{Objects, Session};
 use crate::state::{Mask, State, differences};
 use crate::trace::{Actor, Event, Trace};
 use crate::transport;
-use crate::workload::Workload;
+use crate::workload::{Change, Workload};
 use crate::world::{Operator, World, WorldOptions};
 
 /// The interval at which the driver looks for changes.
@@ -190,6 +190,9 @@ async fn drive(
         }
         if step.wait {
             rest(session, STEP_REST).await;
+            if matches!(step.change, Change::Delete(_)) {
+                until_gone(world, &step.change).await;
+            }
             if session.end_of_step(number) {
                 session.touch();
                 rest(session, STEP_REST).await;
@@ -197,6 +200,9 @@ async fn drive(
         }
     }
     session.record(Event::Rest);
+    while session.holds_watches() {
+        tokio::time::sleep(POLL).await;
+    }
     session.touch();
     driven.is_quiet = rest(session, FINAL_REST).await;
     driven.state = session.state();
@@ -223,6 +229,14 @@ async fn drive(
         driven.writes_at_rest = session.writes_since_check();
     }
     driven
+}
+
+/// Waits until the object of a step is gone, as `kubectl delete` does.
+async fn until_gone(world: &World, change: &Change) {
+    let since = Instant::now();
+    while world.has_object(change).await && since.elapsed() < REST_LIMIT {
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 /// Waits until nothing has changed for `time`. Returns false if that never happens.

@@ -428,11 +428,12 @@ impl Session {
     /// Returns the time since the last change that matters.
     pub(crate) fn quiet_for(&self) -> Duration {
         self.drain(Actor::Cluster, None);
-        let inner = self.inner();
-        match inner.held {
-            0 => inner.last_change.elapsed(),
-            _ => Duration::ZERO,
-        }
+        self.inner().last_change.elapsed()
+    }
+
+    /// Returns true if a watch is held back.
+    pub(crate) fn holds_watches(&self) -> bool {
+        self.inner().held > 0
     }
 
     /// Begins a period of rest now.

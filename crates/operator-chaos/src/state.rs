@@ -127,8 +127,12 @@ fn clean_text(text: &str, names: &Names) -> String {
     if canonical != text {
         return canonical.to_owned();
     }
-    if is_uuid(text) {
-        return "<uid>".to_owned();
+    let tail = text
+        .len()
+        .checked_sub(36)
+        .and_then(|start| text.split_at_checked(start));
+    if let Some((head, _)) = tail.filter(|(_, tail)| is_uuid(tail)) {
+        return format!("{head}<uid>");
     }
     if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.parse::<jiff::Timestamp>().is_ok() {
         return "<time>".to_owned();

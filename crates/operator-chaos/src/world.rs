@@ -136,6 +136,22 @@ impl World {
         ))
     }
 
+    /// Returns true if the object of a change exists.
+    pub(crate) async fn has_object(&self, change: &Change) -> bool {
+        let Some(object) = change.object() else {
+            return false;
+        };
+        let Ok((gvr, namespace)) = self.resource_of(object) else {
+            return false;
+        };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        let found = self
+            .client()
+            .get(&gvr, &namespace, name.unwrap_or_default())
+            .await;
+        found.is_ok()
+    }
+
     /// Carries out a change of the user.
     pub(crate) async fn change(&self, change: &Change) -> Result<(), ChangeError> {
         if let Change::Sleep(seconds) = change {
