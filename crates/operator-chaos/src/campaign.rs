@@ -1,6 +1,8 @@
 //! Campaigns: the exploration of an operator with many plans.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+#[cfg(feature = "simulation")]
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "simulation")]
 use futures::FutureExt;
+#[cfg(feature = "simulation")]
 use kube::Client;
 use operator_controlplane::Delays;
 use serde_json::Value;
@@ -20,8 +24,9 @@ use crate::generate::{Random, combined, single_faults};
 use crate::oracle::{Reference, Violation, check};
 use crate::plan::{Fault, Plan};
 use crate::predicate::{Cluster, Predicate, When};
+use crate::process;
 use crate::report::{Finding, Report};
-use crate::run::{Expectation, Run, Setup, run};
+use crate::run::{Expectation, Pace, REAL, Run, Setup, run};
 use crate::shrink::shrink;
 use crate::state::{Mask, differences};
 use crate::trace::Event;
@@ -78,6 +83,7 @@ pub struct Chaos {
     plans: usize,
     stops_at_first: bool,
     checks_idempotence: bool,
+    pace: &'static Pace,
     environment: Environment,
 }
 
@@ -128,6 +134,7 @@ impl Chaos {
     /// nothing any more.
     ///
     /// Default: no workload, one node, a budget of 10 seconds, one thread for each core.
+    #[cfg(feature = "simulation")]
     pub fn new<F, R, E>(operator: F) -> Self
     where
         F: Fn(Client) -> R + Send + Sync + 'static,
@@ -138,6 +145,22 @@ impl Chaos {
             let running = operator(client);
             async move { running.await.map_err(|error| error.to_string()) }.boxed_local()
         });
+        Self::of(operator, &crate::run::SIMULATED)
+    }
+
+    /// Begins the exploration of an operator in a process of its own, in any language. Each life of the operator runs the command,
+    /// with the path of a kubeconfig in `KUBECONFIG`. A crash kills the process and the processes that it started in its group.
+    ///
+    /// Time is real, so that a plan takes seconds. Two runs of a plan can differ; a finding says so.
+    ///
+    /// # Errors
+    /// Returns an error if the certificate of the server cannot be made.
+    pub fn command(command: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, Error> {
+        let command = command.into_iter().map(Into::into).collect();
+        Ok(Self::of(process::operator(command)?, &REAL))
+    }
+
+    fn of(operator: Operator, pace: &'static Pace) -> Self {
         Self {
             operator,
             objects: Vec::new(),
@@ -156,6 +179,7 @@ impl Chaos {
             plans: usize::MAX,
             stops_at_first: false,
             checks_idempotence: true,
+            pace,
             environment: Environment::default(),
         }
     }
@@ -263,6 +287,24 @@ impl Chaos {
     /// Begins no further plan after the first finding.
     pub fn stop_at_first_finding(mut self) -> Self {
         self.stops_at_first = true;
+        self
+    }
+
+    /// Writes the report of [`Chaos::run`] to a file, in the format of its extension: `.txt`, `.json`, `.xml` (JUnit) or `.html`.
+    pub fn report_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.environment.reports.push(path.into());
+        self
+    }
+
+    /// Prints the progress on standard error, and writes the findings to `target/operator-sdk/chaos`.
+    pub fn with_progress(mut self) -> Self {
+        self.environment.has_progress = true;
+        self
+    }
+
+    /// Lets [`Chaos::run`] replay a finding that was written to `target/operator-sdk/chaos`, by its ID, or that of another file.
+    pub fn replay_finding(mut self, id: impl Into<String>) -> Self {
+        self.environment.replay = Some(id.into());
         self
     }
 
@@ -386,6 +428,7 @@ impl Chaos {
             world: self.world.clone(),
             predicates: Arc::new(std::mem::take(&mut self.predicates)),
             call_limit: REFERENCE_CALLS,
+            pace: self.pace,
         };
         Ok((setup, workload))
     }
@@ -504,7 +547,7 @@ impl Explorer {
             .take_while(before_check)
             .filter(|event| matches!(event, Event::Call { .. }));
         Ok(Ok(Baseline {
-            singles: single_faults(&first.trace),
+            singles: single_faults(&first.trace, self.setup.pace.hold),
             essence: first.trace.essence(),
             timeline: first.trace.lines(),
             calls: calls.count(),

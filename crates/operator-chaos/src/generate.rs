@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use crate::plan::{Action, Fault, Plan, Point};
 use crate::trace::{Event, Trace};
 
-/// The time for which a watch is held back, in seconds: longer than several steps of a workload.
-const HOLD: u32 = 30;
 /// The maximum number of changes that are missing in stale lists.
 const MISSING_MAX: u32 = 8;
 /// Reads beyond this occurrence are repetitions.
@@ -40,7 +38,7 @@ impl Random {
 
 /// Returns every single fault of a run without faults. Faults of different classes alternate, so that a small budget has some of
 /// each.
-pub(crate) fn single_faults(reference: &Trace) -> Vec<Fault> {
+pub(crate) fn single_faults(reference: &Trace, hold: u32) -> Vec<Fault> {
     let mut classes: [Vec<Fault>; 5] = Default::default();
     let mut lagging: BTreeSet<String> = BTreeSet::new();
     let mut steps = 0;
@@ -83,10 +81,10 @@ pub(crate) fn single_faults(reference: &Trace) -> Vec<Fault> {
                     call: signature.clone(),
                     occurrence: *occurrence,
                 };
-                let hold = |skip| Action::HoldWatch { seconds: HOLD, skip };
+                let held = |skip| Action::HoldWatch { seconds: hold, skip };
                 let all = [
-                    (1, hold(false)),
-                    (1, hold(true)),
+                    (1, held(false)),
+                    (1, held(true)),
                     (4, Action::CutWatch),
                     (4, Action::ExpireWatch),
                 ];
@@ -111,7 +109,7 @@ pub(crate) fn single_faults(reference: &Trace) -> Vec<Fault> {
                 let action = Action::RestartStale {
                     resource: resource.clone(),
                     missing,
-                    seconds: HOLD,
+                    seconds: hold,
                 };
                 classes[2].push(Fault {
                     at: at.clone(),
@@ -210,7 +208,7 @@ mod tests {
                 text: String::new(),
             },
         );
-        let faults = single_faults(&trace);
+        let faults = single_faults(&trace, 30);
         assert_eq!(faults.len(), 11 + 2 + 1);
         assert_eq!(faults[0].action, Action::CrashAfterCommit);
     }

@@ -35,6 +35,7 @@ mod oracle;
 mod panic;
 mod plan;
 mod predicate;
+mod process;
 mod report;
 mod run;
 mod session;

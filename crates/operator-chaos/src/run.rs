@@ -19,20 +19,59 @@ use crate::transport;
 use crate::workload::{Change, Workload};
 use crate::world::{Operator, World, WorldOptions};
 
-/// The interval at which the driver looks for changes.
-const POLL: Duration = Duration::from_millis(500);
-/// The time without changes after which the next step follows.
-const STEP_REST: Duration = Duration::from_secs(5);
-/// The time without changes after which the end state is taken.
-const FINAL_REST: Duration = Duration::from_secs(60);
-/// The longest time to wait for rest.
-const REST_LIMIT: Duration = Duration::from_secs(600);
-/// The time that an operator has to reach the expected state after faults; exponential backoff can take that long.
-const RECOVERY_LIMIT: Duration = Duration::from_secs(2400);
-/// The time after which a crashed operator starts again.
-const RESTART: Duration = Duration::from_secs(1);
-/// The longest time after which an operator that ended by itself starts again, as with a kubelet.
-const RESTART_MAX: Duration = Duration::from_secs(300);
+/// The times of a run.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// True if time passes when everything waits.
+    is_simulated: bool,
+    /// The interval at which the driver looks for changes.
+    poll: Duration,
+    /// The time that the controllers have before the operator starts.
+    settle: Duration,
+    /// The time without changes after which the next step follows.
+    step_rest: Duration,
+    /// The time without changes after which the end state is taken.
+    final_rest: Duration,
+    /// The longest time to wait for rest.
+    rest_limit: Duration,
+    /// The time that an operator has to reach the expected state after faults; exponential backoff can take that long.
+    recovery_limit: Duration,
+    /// The time after which a crashed operator starts again.
+    restart: Duration,
+    /// The longest time after which an operator that ended by itself starts again, as with a kubelet.
+    restart_max: Duration,
+    /// The time for which a watch is held back, in seconds: longer than several steps of a workload.
+    pub(crate) hold: u32,
+}
+
+/// The times of operators in the process.
+#[cfg(feature = "simulation")]
+pub(crate) const SIMULATED: Pace = Pace {
+    is_simulated: true,
+    poll: Duration::from_millis(500),
+    settle: Duration::from_secs(2),
+    step_rest: Duration::from_secs(5),
+    final_rest: Duration::from_secs(60),
+    rest_limit: Duration::from_secs(600),
+    recovery_limit: Duration::from_secs(2400),
+    restart: Duration::from_secs(1),
+    restart_max: Duration::from_secs(300),
+    hold: 30,
+};
+
+/// The times of operators in processes of their own.
+pub(crate) const REAL: Pace = Pace {
+    is_simulated: false,
+    poll: Duration::from_millis(50),
+    settle: Duration::from_millis(200),
+    step_rest: Duration::from_secs(2),
+    final_rest: Duration::from_secs(4),
+    rest_limit: Duration::from_secs(60),
+    recovery_limit: Duration::from_secs(45),
+    restart: Duration::from_millis(200),
+    restart_max: Duration::from_secs(10),
+    hold: 10,
+};
 
 /// The parts of a run that all plans share.
 pub(crate) struct Setup {
@@ -41,6 +80,7 @@ pub(crate) struct Setup {
     pub(crate) world: WorldOptions,
     pub(crate) predicates: Arc<Vec<Predicate>>,
     pub(crate) call_limit: usize,
+    pub(crate) pace: &'static Pace,
 }
 
 /// The result of a run.
@@ -81,9 +121,11 @@ pub(crate) fn run(
     expectation: Expectation<'_>,
 ) -> Result<Run, Error> {
     let (run, panics) = panic::recorded(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all();
+        #[cfg(feature = "simulation")]
+        builder.start_paused(setup.pace.is_simulated);
+        let runtime = builder
             .build()
             .map_err(|error| Error::Server(error.to_string()))?;
         runtime.block_on(run_on(setup, workload, plan, expectation))
@@ -99,18 +141,19 @@ async fn run_on(
     plan: &Plan,
     expectation: Expectation<'_>,
 ) -> Result<Run, Error> {
-    let world = World::start(plan.seed, &setup.world, &setup.objects).await?;
+    let world = World::start(plan.seed, &setup.world, &setup.objects, setup.pace.settle).await?;
     let session = Arc::new(Session::new(
         world.server.clone(),
         plan.clone(),
         setup.predicates.clone(),
         setup.call_limit,
+        !setup.pace.is_simulated,
     ));
-    let driver = drive(&world, &session, workload, expectation);
+    let driver = drive(&world, &session, workload, expectation, setup.pace);
     let driven = tokio::select! {
         biased;
         driven = driver => driven,
-        () = live(&session, &setup.operator) => Driven::default(),
+        () = live(&session, &setup.operator, setup.pace) => Driven::default(),
     };
     session.end_life();
     let outcome = session.outcome();
@@ -131,7 +174,7 @@ async fn run_on(
 }
 
 /// The lives of the operator; it never ends.
-async fn live(session: &Arc<Session>, operator: &Operator) {
+async fn live(session: &Arc<Session>, operator: &Operator, pace: &Pace) {
     let mut ended_by_itself = 0_u32;
     loop {
         let life = session.begin_life();
@@ -145,7 +188,7 @@ async fn live(session: &Arc<Session>, operator: &Operator) {
         session.end_life();
         let reason = match ended {
             None => {
-                tokio::time::sleep(RESTART).await;
+                tokio::time::sleep(pace.restart).await;
                 continue;
             }
             Some(Ok(Ok(()))) => "without an error".to_owned(),
@@ -153,9 +196,11 @@ async fn live(session: &Arc<Session>, operator: &Operator) {
             Some(Err(_)) => "panic".to_owned(),
         };
         session.record(Event::Ended { reason });
-        let pause = RESTART.saturating_mul(2_u32.saturating_pow(ended_by_itself.min(10)));
+        let pause = pace
+            .restart
+            .saturating_mul(2_u32.saturating_pow(ended_by_itself.min(10)));
         ended_by_itself += 1;
-        tokio::time::sleep(pause.min(RESTART_MAX)).await;
+        tokio::time::sleep(pause.min(pace.restart_max)).await;
     }
 }
 
@@ -173,9 +218,10 @@ async fn drive(
     session: &Arc<Session>,
     workload: &Workload,
     expectation: Expectation<'_>,
+    pace: &Pace,
 ) -> Driven {
     let mut driven = Driven::default();
-    rest(session, STEP_REST).await;
+    rest(session, pace.step_rest, pace).await;
     let steps = (1..).zip(&workload.steps);
     for (number, step) in steps {
         session.record(Event::Step {
@@ -189,35 +235,35 @@ async fn drive(
             driven.failed_step = Some(format!("step {number} ({}): {error}", step.change));
         }
         if step.wait {
-            rest(session, STEP_REST).await;
+            rest(session, pace.step_rest, pace).await;
             if matches!(step.change, Change::Delete(_)) {
-                until_gone(world, &step.change).await;
+                until_gone(world, &step.change, pace).await;
             }
             if session.end_of_step(number) {
                 session.touch();
-                rest(session, STEP_REST).await;
+                rest(session, pace.step_rest, pace).await;
             }
         }
     }
     session.record(Event::Rest);
     while session.holds_watches() {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(pace.poll).await;
     }
     session.touch();
-    driven.is_quiet = rest(session, FINAL_REST).await;
+    driven.is_quiet = rest(session, pace.final_rest, pace).await;
     driven.state = session.state();
     if let Some((expected, mask)) = expectation.state {
         let since = Instant::now();
         while !differences(expected, &driven.state, mask).is_empty()
-            && since.elapsed() < RECOVERY_LIMIT
+            && since.elapsed() < pace.recovery_limit
             && !session.overran()
         {
-            tokio::time::sleep(FINAL_REST).await;
+            tokio::time::sleep(pace.final_rest).await;
             session.drain(Actor::Cluster, None);
             driven.state = session.state();
         }
-        if since.elapsed() > FINAL_REST {
-            driven.is_quiet = rest(session, FINAL_REST).await;
+        if since.elapsed() > pace.final_rest {
+            driven.is_quiet = rest(session, pace.final_rest, pace).await;
             driven.state = session.state();
         }
     }
@@ -225,32 +271,32 @@ async fn drive(
         session.record(Event::IdempotenceCheck);
         session.crash();
         session.touch();
-        rest(session, STEP_REST * 2).await;
+        rest(session, pace.step_rest * 2, pace).await;
         driven.writes_at_rest = session.writes_since_check();
     }
     driven
 }
 
 /// Waits until the object of a step is gone, as `kubectl delete` does.
-async fn until_gone(world: &World, change: &Change) {
+async fn until_gone(world: &World, change: &Change, pace: &Pace) {
     let since = Instant::now();
-    while world.has_object(change).await && since.elapsed() < REST_LIMIT {
-        tokio::time::sleep(POLL).await;
+    while world.has_object(change).await && since.elapsed() < pace.rest_limit {
+        tokio::time::sleep(pace.poll).await;
     }
 }
 
 /// Waits until nothing has changed for `time`. Returns false if that never happens.
-async fn rest(session: &Session, time: Duration) -> bool {
+async fn rest(session: &Session, time: Duration, pace: &Pace) -> bool {
     let since = Instant::now();
     loop {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(pace.poll).await;
         if session.overran() {
             return false;
         }
         if session.quiet_for() >= time {
             return true;
         }
-        if since.elapsed() > REST_LIMIT {
+        if since.elapsed() > pace.rest_limit {
             return false;
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct Session {
     crash: Notify,
     started: Instant,
     predicates: Arc<Vec<Predicate>>,
+    /// True if time passes while the operator works: rest begins after its calls too.
+    waits_for_calls: bool,
 }
 
 struct Inner {
@@ -53,6 +55,8 @@ struct Inner {
     call_count: usize,
     call_limit: usize,
     last_change: Instant,
+    /// The time of the last call of the current life.
+    last_call: Option<Instant>,
     third_party: Vec<ThirdParty>,
     violations: Vec<(String, String)>,
     reached: BTreeSet<usize>,
@@ -121,6 +125,7 @@ impl Session {
         plan: Plan,
         predicates: Arc<Vec<Predicate>>,
         call_limit: usize,
+        waits_for_calls: bool,
     ) -> Self {
         let client = server.client();
         let (revision, residents) = client.snapshot();
@@ -154,6 +159,7 @@ impl Session {
             call_count: 0,
             call_limit,
             last_change: now,
+            last_call: None,
             third_party: Vec::new(),
             violations: Vec::new(),
             reached: BTreeSet::new(),
@@ -164,6 +170,7 @@ impl Session {
             crash: Notify::new(),
             started: now,
             predicates,
+            waits_for_calls,
         }
     }
 
@@ -184,6 +191,7 @@ impl Session {
             inner.life += 1;
             inner.is_alive = true;
             inner.crash_at_next_call = false;
+            inner.last_call = None;
             inner.life
         };
         self.record(Event::Start { life });
@@ -235,6 +243,9 @@ impl Session {
             return begun;
         }
         inner.call_count += 1;
+        if !state::is_derived(signature.resource()) {
+            inner.last_call = Some(Instant::now());
+        }
         if inner.call_count > inner.call_limit {
             return begun;
         }
@@ -428,7 +439,14 @@ impl Session {
     /// Returns the time since the last change that matters.
     pub(crate) fn quiet_for(&self) -> Duration {
         self.drain(Actor::Cluster, None);
-        self.inner().last_change.elapsed()
+        let inner = self.inner();
+        let since_change = inner.last_change.elapsed();
+        if !self.waits_for_calls {
+            return since_change;
+        }
+        // An operator that has not called yet still starts.
+        let since_call = inner.last_call.filter(|_| inner.is_alive);
+        since_call.map_or(Duration::ZERO, |at| at.elapsed().min(since_change))
     }
 
     /// Returns true if a watch is held back.

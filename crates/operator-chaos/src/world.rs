@@ -56,6 +56,7 @@ impl World {
         seed: u64,
         options: &WorldOptions,
         objects: &[Value],
+        settle: Duration,
     ) -> Result<Self, crate::error::Error> {
         // Whole seconds: times that are rounded in objects must not depend on when the run began.
         let now = SystemTime::now()
@@ -96,7 +97,7 @@ impl World {
             })?;
         }
         // Time passes only when the controllers have nothing left to do.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(settle).await;
         Ok(world)
     }
 

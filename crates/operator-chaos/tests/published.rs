@@ -67,7 +67,7 @@ impl Context {
 
     async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>, BoxError> {
         let found = self.api(kind).get_opt(name).await?;
-        Ok(found.map(|object| serde_json::to_value(object)).transpose()?)
+        Ok(found.map(serde_json::to_value).transpose()?)
     }
 
     async fn create(&self, kind: &str, object: Value) -> Outcome {
@@ -727,7 +727,9 @@ fn prove(case: &Case) -> Result<String, String> {
         return Err(format!("{}: {report}", case.name));
     }
     let corrected = chaos(case, true).workload(finding.workload.clone());
-    let replayed = corrected.replay(&finding.plan).unwrap();
+    let replayed = corrected
+        .replay(&finding.plan)
+        .map_err(|error| format!("{}, corrected: {error}", case.name))?;
     if !replayed.is_clean() {
         return Err(format!("{}, corrected: {replayed}", case.name));
     }
