@@ -167,7 +167,7 @@ fn two_versions_are_converted_by_the_running_operator() {
             "stores.v1beta1.shop.example.com",
             "--all",
             "--for=condition=Available",
-            "--timeout=60s",
+            "--timeout=180s",
         ],
     );
     assert!(running.stop().success());

@@ -217,7 +217,7 @@ fn one_file_installs_everything() {
         DEPLOYMENT,
         "-n",
         NAMESPACE,
-        "--timeout=60s",
+        "--timeout=180s",
     ];
     scene.kubectl(&rollout);
     scene.ok(&["generate", "installer"]);

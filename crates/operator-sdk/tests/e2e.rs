@@ -57,7 +57,7 @@ impl Kubectl {
 
     #[track_caller]
     fn wait(&self, object: &str, condition: &str) {
-        self.ok(&["wait", object, &format!("--for={condition}"), "--timeout=60s"]);
+        self.ok(&["wait", object, &format!("--for={condition}"), "--timeout=180s"]);
     }
 }
 
@@ -502,7 +502,7 @@ fn a_project_is_deployed_as_local_processes() {
         namespace,
         &format!("pod/{second}"),
         &format!("--for={restarts}=1"),
-        "--timeout=60s",
+        "--timeout=180s",
     ]);
 
     // It acts as its service account: without a permission it reports the error, and retries.

@@ -299,7 +299,7 @@ impl Local {
     #[track_caller]
     fn becomes_available(&self, sample: &str, object: &str) {
         self.ok(&format!("apply -f config/samples/{sample}"));
-        self.ok(&format!("wait {object} --for=condition=Available --timeout=60s"));
+        self.ok(&format!("wait {object} --for=condition=Available --timeout=180s"));
     }
 
     #[track_caller]
@@ -393,6 +393,6 @@ fn webhooks_are_asked(matrix: &Matrix) {
         !refused.status.success() && errors.contains("spec.foo: must not be bad"),
         "{errors}"
     );
-    local.ok("wait order/mine --for=condition=Available --timeout=60s");
+    local.ok("wait order/mine --for=condition=Available --timeout=180s");
     local.ends();
 }

@@ -137,7 +137,7 @@ fn a_catalog_of_a_directory_installs_an_operator() {
         &[
             "wait",
             "--for=create",
-            "--timeout=60s",
+            "--timeout=180s",
             "packagemanifest/memcached-operator",
         ],
     );
@@ -148,13 +148,13 @@ fn a_catalog_of_a_directory_installs_an_operator() {
     dir.write("subscribed.yaml", SUBSCRIBED);
     in_cluster(&dir.path, &["apply", "-f", "subscribed.yaml"]);
     let csv = "csv/memcached-operator.v0.0.1";
-    in_cluster(&dir.path, &["wait", "--for=create", "--timeout=60s", csv]);
+    in_cluster(&dir.path, &["wait", "--for=create", "--timeout=180s", csv]);
     in_cluster(
         &dir.path,
         &[
             "wait",
             "--for=jsonpath={.status.phase}=Succeeded",
-            "--timeout=60s",
+            "--timeout=180s",
             csv,
         ],
     );
@@ -166,7 +166,7 @@ fn a_catalog_of_a_directory_installs_an_operator() {
         &[
             "wait",
             "--for=jsonpath={.status.state}=AtLatestKnown",
-            "--timeout=60s",
+            "--timeout=180s",
             "sub/memcached",
         ],
     );
@@ -267,7 +267,7 @@ fn an_interrupted_installation_leaves_nothing() {
         .current_dir(&scene.dir.path);
     let running = Running::start(&mut command);
     let csv = "csv/memcached-operator.v0.0.1";
-    scene.kubectl(&["wait", "--for=create", "--timeout=60s", csv]);
+    scene.kubectl(&["wait", "--for=create", "--timeout=180s", csv]);
     assert_eq!(running.stop().code(), Some(130));
     scene.until_nothing_is_left();
 }

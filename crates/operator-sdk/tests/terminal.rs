@@ -265,7 +265,16 @@ fn ctrl_c_ends_the_operator_with_the_tool() {
         arguments.extend(["--", "--health-probe-bind-address=0", &own]);
         let mut terminal = Terminal::start(&sample_dir(), &arguments);
         terminal.shows(runs);
-        assert_eq!(processes_with(&own).len(), 2, "the tool and the operator");
+        // A program has no command line yet at the moment in which it replaces the process that started it.
+        let begin = std::time::Instant::now();
+        while processes_with(&own).len() != 2 {
+            let seen = processes_with(&own);
+            assert!(
+                begin.elapsed() < common::running::PATIENCE,
+                "tool and operator: {seen:?}"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         terminal.types(CTRL_C);
         let (status, shown) = terminal.ends();
         assert_eq!(status.code(), Some(0), "{command}: {shown}");

@@ -146,7 +146,8 @@ impl Walk {
     #[track_caller]
     fn the_operator_works(&self) {
         self.types(&format!("kubectl apply -f {SAMPLE}"));
-        self.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
+        // `run local` builds the operator first.
+        self.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=10m");
         let replicas = "kubectl get deployment memcached-sample -o jsonpath={.status.readyReplicas}";
         self.sees(replicas, "3");
         assert!(self.types("kubectl get deployment").contains("memcached-sample"));
@@ -203,7 +204,9 @@ fn the_guides_of_0_8_0_10_and_0_19() {
         with_size(&walk);
         walk.types("operator-sdk generate manifests");
         walk.types("kubectl create -f config/crd/bases/cache.example.com_memcacheds.yaml");
-        walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=60s");
+        walk.types(
+            "kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=180s",
+        );
 
         // 1. As a Deployment inside of the cluster: in place of `sed` and four times `kubectl create`.
         // An engine builds from the published crates; a project that uses a checkout gets its image without an engine.
@@ -275,7 +278,7 @@ fn the_walkthrough_of_1_15() {
     // `go test controllers/`
     walk.types("make test");
     walk.types("make install");
-    walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=60s");
+    walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=180s");
     let operator = walk.starts("operator-sdk run local --operator-flags --health-probe-bind-address=0");
     walk.types(&format!("kubectl apply -f {SAMPLE}"));
     walk.sees(
@@ -316,7 +319,7 @@ fn the_walkthrough_of_1_15() {
 
     walk.types("make deploy IMG=registry.example.com/memcached-operator:v0.0.1");
     let deployment = "-n memcached-operator-system deployment/memcached-operator-controller-manager";
-    walk.types(&format!("kubectl rollout status {deployment} --timeout=60s"));
+    walk.types(&format!("kubectl rollout status {deployment} --timeout=180s"));
     let image = walk.types(&format!(
         "kubectl get {deployment} -o jsonpath={{.spec.template.spec.containers[0].image}}"
     ));
@@ -333,7 +336,7 @@ fn install_and_run(walk: &Walk) {
         .env("RUN_FLAGS", "-- --health-probe-bind-address=0");
     let operator = Running::start(&mut make);
     walk.types(&format!("kubectl apply -f {SAMPLE}"));
-    walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
+    walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=180s");
     walk.types(&format!("kubectl delete -f {SAMPLE}"));
     operator.stop();
 }
@@ -350,7 +353,7 @@ fn several_namespaces(walk: &Walk) {
     );
     for namespace in ["a", "b"] {
         walk.types(&format!(
-            "kubectl -n {namespace} wait memcached/memcached-sample --for=condition=Available --timeout=60s"
+            "kubectl -n {namespace} wait memcached/memcached-sample --for=condition=Available --timeout=10m"
         ));
     }
     assert_eq!(walk.types("kubectl -n c get deployments -o name"), "");
@@ -387,7 +390,7 @@ fn one_leader(walk: &Walk) {
     let leader = walk.types(holder);
     let second = start();
     walk.types(&format!("kubectl apply -f {SAMPLE}"));
-    walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
+    walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=180s");
     assert_eq!(walk.types(holder), leader, "the first one leads on");
     drop(first);
     let begin = Instant::now();

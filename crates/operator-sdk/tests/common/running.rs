@@ -17,7 +17,7 @@ pub fn cluster(kubeconfig: &Path) -> (Running, String) {
 }
 
 /// The time limit of every step.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Running {
     child: Child,
