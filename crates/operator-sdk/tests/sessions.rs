@@ -3,6 +3,8 @@
 //! A page takes part if it has a comment `<!-- session … -->`; the lines in such a comment are commands that readers do not
 //! see. All commands of a page run in one bash, in an empty directory. `$CHECKOUT` is the root of the repository.
 //!
+//! * A code block after a line with a path, as in "`src/lib.rs`:", is written to that file. A Rust file that begins with `//!`
+//!   is written whole; the items of other blocks replace those with the same first line, or are added.
 //! * A line `...` stands for any number of lines. A command without output in the page may print anything, and must succeed.
 //! * The progress of cargo is left out.
 //! * Ages, times, generated names, ports and uids may differ, and so may the widths of columns.
@@ -29,6 +31,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use common::blocks::{self, Block};
 use common::running::PATIENCE;
 use common::{Dir, target_dir};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -42,17 +45,21 @@ const END: char = '\u{1}';
 /// The longest time that a command may take. The first build of a project compiles the library.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A command of a page.
+/// A step of a page.
 #[derive(Debug, PartialEq)]
-struct Step {
-    command: String,
-    /// The lines of the page with the expected output: the first, and the one after the last.
-    lines: (usize, usize),
-    is_hidden: bool,
+enum Step {
+    /// A command.
+    Run {
+        command: String,
+        /// The lines of the page with the expected output: the first, and the one after the last.
+        lines: (usize, usize),
+    },
+    /// A code block for a file of the project.
+    Write(Block),
 }
 
-/// Returns the commands of a page, or `None` if it has no session.
-fn steps(page: &str) -> Option<Vec<Step>> {
+/// Returns the steps of a page in a folder, or `None` if it has no session.
+fn steps(page: &str, folder: &Path) -> Option<Vec<Step>> {
     let lines: Vec<&str> = page.lines().collect();
     let mut steps: Vec<Step> = Vec::new();
     let mut is_session = false;
@@ -65,11 +72,7 @@ fn steps(page: &str) -> Option<Vec<Step>> {
                 let first = lines[at];
                 let command = command(&lines, &mut at, first);
                 let lines = (at, at);
-                steps.push(Step {
-                    command,
-                    lines,
-                    is_hidden: true,
-                });
+                steps.push(Step::Run { command, lines });
             }
         } else if lines[at] == "```console" {
             at += 1;
@@ -82,12 +85,14 @@ fn steps(page: &str) -> Option<Vec<Step>> {
                     at += 1;
                 }
                 let lines = (begin, at);
-                steps.push(Step {
-                    command,
-                    lines,
-                    is_hidden: false,
-                });
+                steps.push(Step::Run { command, lines });
             }
+        } else if is_session
+            && lines[at].starts_with("```")
+            && let Some((block, end)) = blocks::block(&lines, at, folder)
+        {
+            steps.push(Step::Write(block));
+            at = end - 1;
         }
         at += 1;
     }
@@ -195,6 +200,13 @@ impl Shell {
         }
     }
 
+    /// Returns the directory in which the next command runs.
+    fn working_directory(&mut self) -> PathBuf {
+        let (lines, _) = self.run("pwd");
+        let line = lines.first().unwrap();
+        PathBuf::from(line.replacen(HOME, self.directory.to_str().unwrap(), 1))
+    }
+
     /// Starts a command that runs until the end of the page; the file with its output.
     fn start_in_background(&mut self, command: &str) -> PathBuf {
         self.background += 1;
@@ -224,14 +236,14 @@ impl Drop for Shell {
 }
 
 /// Runs a command until its output is as expected, or for the last time.
-fn output(shell: &mut Shell, step: &Step, expected: &[&str]) -> Vec<String> {
+fn output(shell: &mut Shell, command: &str, expected: &[&str]) -> Vec<String> {
     let patience = if expected == ["?"] { PATIENCE / 4 } else { PATIENCE };
     let begin = Instant::now();
-    let is_in_background = step.command.ends_with('&') && !step.command.ends_with("&&");
-    let log = is_in_background.then(|| shell.start_in_background(&step.command));
+    let is_in_background = command.ends_with('&') && !command.ends_with("&&");
+    let log = is_in_background.then(|| shell.start_in_background(command));
     let is_repeated = ["kubectl get", "kubectl -n", "curl"]
         .iter()
-        .any(|begin| step.command.starts_with(begin));
+        .any(|begin| command.starts_with(begin));
     loop {
         let (lines, code) = match &log {
             Some(log) => {
@@ -240,7 +252,7 @@ fn output(shell: &mut Shell, step: &Step, expected: &[&str]) -> Vec<String> {
                 let lines = text.lines().filter(|line| !is_progress(line));
                 (lines.map(str::to_owned).collect(), 0)
             }
-            None => shell.run(&step.command),
+            None => shell.run(command),
         };
         let is_expected = if expected.is_empty() {
             code == 0
@@ -250,8 +262,7 @@ fn output(shell: &mut Shell, step: &Step, expected: &[&str]) -> Vec<String> {
         if is_expected || !(is_repeated || is_in_background) || begin.elapsed() > patience {
             assert!(
                 code == 0 || !expected.is_empty(),
-                "{} failed:\n{}",
-                step.command,
+                "{command} failed:\n{}",
                 lines.join("\n")
             );
             return lines;
@@ -332,8 +343,8 @@ fn part(part: &str) -> String {
 }
 
 /// Runs the session of a page. Returns the page with the actual output, and the places that differ.
-fn run(page: &str, checkout: &Path) -> Option<(String, Vec<String>)> {
-    let steps = steps(page)?;
+fn run(page: &str, folder: &Path, checkout: &Path) -> Option<(String, Vec<String>)> {
+    let steps = steps(page, folder)?;
     let directory = Dir::named("me");
     let mut shell = Shell::start(&directory.path, checkout);
     let lines: Vec<&str> = page.lines().collect();
@@ -341,17 +352,22 @@ fn run(page: &str, checkout: &Path) -> Option<(String, Vec<String>)> {
     let mut copied = 0;
     let mut differences = Vec::new();
     for step in &steps {
-        let (begin, end) = step.lines;
+        let (command, (begin, end)) = match step {
+            Step::Run { command, lines } => (command, *lines),
+            Step::Write(block) => {
+                block.write(&shell.working_directory());
+                continue;
+            }
+        };
         let expected = &lines[begin..end];
-        let actual = output(&mut shell, step, expected);
+        let actual = output(&mut shell, command, expected);
         written.extend(lines[copied..begin].iter().map(|line| (*line).to_owned()));
         copied = end;
         if expected.is_empty() || matches(expected, &actual) {
             written.extend(expected.iter().map(|line| (*line).to_owned()));
         } else {
             differences.push(format!(
-                "$ {}\n--- the page\n{}\n--- the command\n{}\n",
-                step.command,
+                "$ {command}\n--- the page\n{}\n--- the command\n{}\n",
                 expected.join("\n"),
                 actual.join("\n")
             ));
@@ -394,7 +410,7 @@ fn the_commands_of_the_book_print_what_it_shows() {
             continue;
         }
         let page = std::fs::read_to_string(&path).unwrap();
-        let Some((written, differences)) = run(&page, &checkout) else {
+        let Some((written, differences)) = run(&page, path.parent().unwrap(), &checkout) else {
             continue;
         };
         sessions += 1;
@@ -415,21 +431,41 @@ fn the_commands_of_the_book_print_what_it_shows() {
 #[test]
 fn commands_are_found_with_their_output() {
     let page = "<!-- session\ncp a b\n-->\n```console\n$ one \\\n    more\nout\n$ cat <<EOF\nx\nEOF\n```\n```sh\n$ no\n```\n";
-    let found = steps(page).unwrap();
-    let step = |command: &str, lines, is_hidden| Step {
+    let folder = Path::new(".");
+    let step = |command: &str, lines| Step::Run {
         command: command.to_owned(),
         lines,
-        is_hidden,
     };
     assert_eq!(
-        found,
+        steps(page, folder).unwrap(),
         [
-            step("cp a b", (2, 2), true),
-            step("one \\\n    more", (6, 7), false),
-            step("cat <<EOF\nx\nEOF", (10, 10), false),
+            step("cp a b", (2, 2)),
+            step("one \\\n    more", (6, 7)),
+            step("cat <<EOF\nx\nEOF", (10, 10)),
         ]
     );
-    assert_eq!(steps("```console\n$ ls\n```\n"), None);
+    assert_eq!(steps("```console\n$ ls\n```\n", folder), None);
+}
+
+#[test]
+fn blocks_of_code_are_written_to_their_files() {
+    let directory = Dir::named("blocks");
+    directory.write(
+        "part.rs",
+        "// ANCHOR: one\nfn one() {\n    1;\n}\n// ANCHOR_END: one\nfn two() {}\n",
+    );
+    let page = "<!-- session -->\n`a.rs`:\n\n```rust\n//! A.\n\nconst A: u8 = 1;\n\n/// Zero.\nfn one() {\n    0;\n}\n```\n\
+                Then `a.rs` again.\n\n`a.rs`:\n```rust\n{{#include part.rs:one}}\n\nfn three() {}\n```\n```rust\nno\n```\n";
+    for step in steps(page, &directory.path).unwrap() {
+        let Step::Write(block) = step else {
+            panic!("{step:?}")
+        };
+        block.write(&directory.path);
+    }
+    assert_eq!(
+        directory.read("a.rs"),
+        "//! A.\n\nconst A: u8 = 1;\n\nfn one() {\n    1;\n}\n\nfn three() {}\n"
+    );
 }
 
 #[test]

@@ -4,24 +4,18 @@
 
 pub mod api;
 pub mod controller;
-pub mod dns;
 pub mod webhook;
 
 use operator_runtime::prelude::*;
 
+// ANCHOR: operator
 /// Returns the operator, which `main` runs.
 pub fn operator() -> Operator {
-    operator_with(dns::LogDns)
-}
-
-// ANCHOR: operator
-/// Returns the operator with another DNS provider, such as that of a test.
-pub fn operator_with(dns: impl dns::Dns) -> Operator {
     Operator::new(env!("CARGO_PKG_NAME"))
         .version(env!("CARGO_PKG_VERSION"))
         .crd::<api::v1alpha1::Website>()
         .crd::<api::v1::Website>()
-        .controller(controller::website_controller::controller(dns))
+        .controller(controller::website_controller::controller())
         .webhook(webhook::v1::website_webhook::webhook())
         .managed_certificates()
 }

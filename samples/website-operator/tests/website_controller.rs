@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// ANCHOR: whole
 //! Tests the Website operator on a control plane in this process.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use operator_runtime::prelude::*;
 use tokio::sync::watch;
 
 use website_operator::api::v1::Website;
-use website_operator::dns::Dns;
+use website_operator::controller::website_controller::{Dns, controller_with};
 
 /// The sample in config/.
 const SAMPLE: &str = "config/samples/web_v1_website.yaml";
@@ -74,12 +75,9 @@ async fn start(dns: &TestDns) -> Result<TestEnv> {
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    let options = ManagerOptions {
-        webhook_bind_address: "127.0.0.1:0".to_owned(),
-        ..ManagerOptions::from(env.client())
-    };
+    let options = ManagerOptions::from(env.client());
     let manager = Manager::new("website-operator", options).await?;
-    website_operator::operator_with(dns.clone()).add_to(&manager)?;
+    manager.add_controller(controller_with(dns.clone()))?;
     tokio::spawn(manager.run_until(std::future::pending()));
     Ok(env)
 }
@@ -158,3 +156,4 @@ async fn site_is_deleted_after_its_dns_record() -> Result<()> {
     env.stop().await;
     Ok(())
 }
+// ANCHOR_END: whole

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// ANCHOR: head
 //! Serves the pages of each Website with nginx, and publishes its host.
 
 use std::collections::BTreeMap;
@@ -21,27 +22,52 @@ use operator_runtime::prelude::*;
 use operator_runtime::rollout;
 
 use crate::api::v1::Website;
-use crate::dns::Dns;
 
 const IMAGE: &str = "nginxinc/nginx-unprivileged:1.27-alpine";
 const PORT: i32 = 8080;
 const FINALIZER: &str = "web.example.com/dns-record";
 
+/// A DNS provider, which is outside the cluster.
+pub trait Dns: Send + Sync + 'static {
+    /// Makes `host` the only record of an owner, or removes its record. It must be idempotent.
+    ///
+    /// # Errors
+    /// Returns an error if the provider cannot be reached or rejects the record. The reconcile is retried then.
+    fn set(&self, owner: &str, host: Option<&str>) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Logs the records. Replace it with the client of your provider.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogDns;
+
+impl Dns for LogDns {
+    async fn set(&self, owner: &str, host: Option<&str>) -> Result<()> {
+        tracing::info!(owner, host, "DNS record");
+        Ok(())
+    }
+}
+// ANCHOR_END: head
+
 // ANCHOR: controller
+/// Returns the controller, with a DNS provider that logs.
+pub fn controller() -> Controller<Website> {
+    controller_with(LogDns)
+}
+
 /// Returns the controller: it watches Website objects, and the objects that they own.
-pub fn controller(dns: impl Dns) -> Controller<Website> {
+pub fn controller_with(dns: impl Dns) -> Controller<Website> {
     Controller::new(Sites { dns })
         .owns::<ConfigMap>()
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<Ingress>()
 }
-// ANCHOR_END: controller
 
 /// Reconciles Website objects with a shared DNS provider.
 struct Sites<D> {
     dns: D,
 }
+// ANCHOR_END: controller
 
 // ANCHOR: reconcile
 impl<D: Dns> Reconciler<Website> for Sites<D> {
@@ -75,6 +101,7 @@ impl<D: Dns> Reconciler<Website> for Sites<D> {
 }
 // ANCHOR_END: reconcile
 
+// ANCHOR: children
 fn labels_for(site: &Website) -> BTreeMap<String, String> {
     BTreeMap::from([
         ("app.kubernetes.io/name".to_owned(), "website".to_owned()),
@@ -198,3 +225,4 @@ fn ingress_for(site: &Website) -> Option<Ingress> {
         ..Default::default()
     })
 }
+// ANCHOR_END: children

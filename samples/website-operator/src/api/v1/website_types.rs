@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// ANCHOR: whole
 //! The `Website` kind: its desired state (spec) and its observed state (status).
 
 use std::collections::BTreeMap;
@@ -52,3 +53,4 @@ pub struct WebsiteStatus {
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
+// ANCHOR_END: whole

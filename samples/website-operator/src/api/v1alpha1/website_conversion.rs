@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// ANCHOR: whole
 //! The conversion of Website between the versions v1alpha1 and v1, which is the hub.
 
 use std::collections::BTreeMap;
@@ -67,3 +68,4 @@ impl Convertible for Website {
     }
 }
 // ANCHOR_END: convert
+// ANCHOR_END: whole

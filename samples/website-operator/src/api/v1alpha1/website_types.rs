@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// ANCHOR: whole
 //! The first version of the `Website` kind, which had a single page.
 
 use kube::CustomResource;
@@ -49,3 +50,4 @@ pub struct WebsiteStatus {
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
+// ANCHOR_END: whole

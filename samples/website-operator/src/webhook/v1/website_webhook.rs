@@ -31,6 +31,7 @@ impl Defaulter<Website> for WebsiteWebhook {
 }
 // ANCHOR_END: default
 
+// ANCHOR: validate
 impl Validator<Website> for WebsiteWebhook {
     /// Validates a new object.
     async fn validate_create(
@@ -82,3 +83,4 @@ fn is_file_name(name: &str) -> bool {
     let is_character = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(is_character)
 }
+// ANCHOR_END: validate
