@@ -74,11 +74,20 @@ impl Policy {
             let version = parsed(labels, &label, Version::parse, (latest, latest), &mut errors);
             Standard { level, version }
         };
-        let policy = Self {
+        let mut policy = Self {
             enforce: standard("enforce"),
             audit: standard("audit"),
             warn: standard("warn"),
         };
+        // Templates are not rejected: without a level for warnings, those that will be refused as pods get one.
+        let label = |mode: &str| labels.get(format!("{PREFIX}{mode}")).and_then(Value::as_str);
+        let is_enforced = label("enforce").is_some_and(|level| Level::parse(level).is_ok());
+        if label("warn").is_none() && is_enforced {
+            policy.warn.level = policy.enforce.level;
+            if label("warn-version").is_none() {
+                policy.warn.version = policy.enforce.version;
+            }
+        }
         (policy, errors)
     }
 }

@@ -181,8 +181,8 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("", "ResourceQuota") => quota::resource_quota_update,
         ("apps", "ControllerRevision") => config::revision_update,
         ("apps", "DaemonSet") => |check, object, old| {
-            workload::daemon_set(check, object);
             workload::same_selector(check, object, old);
+            workload::daemon_set(check, object);
         },
         ("apps", "Deployment") => |check, object, old| {
             workload::deployment(check, object);
@@ -281,6 +281,7 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
             condition::conditions(check, crate::tree::at(object, &["status"]), &Path::new("status"));
         },
         ("resource.k8s.io", "ResourceClaim") => device::claim_status,
+        ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment_update,
         _ => return None,
     };
     Some(rule)

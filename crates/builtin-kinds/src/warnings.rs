@@ -71,7 +71,12 @@ pub fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
         ("", "Service") => kinds::service(&mut warnings, object),
         ("", "ServiceAccount") => kinds::service_account(&mut warnings, object, old),
         ("node.k8s.io", "RuntimeClass") => kinds::runtime_class(&mut warnings, object),
-        ("storage.k8s.io", "CSIDriver") if old.is_none() => kinds::csi_driver(&mut warnings, object),
+        ("storage.k8s.io", "CSIDriver") => {
+            let tokens = ["spec", "tokenRequests"];
+            if old.is_none_or(|old| at(old, &tokens) != at(object, &tokens)) {
+                kinds::csi_driver(&mut warnings, object);
+            }
+        }
         ("storage.k8s.io", "StorageClass") => kinds::storage_class(&mut warnings, object),
         _ => {}
     }

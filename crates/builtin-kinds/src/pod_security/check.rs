@@ -240,10 +240,10 @@ fn added_capabilities(pod: &Value, _: Includes<'_>) -> Option<Violation> {
 }
 
 fn host_namespaces(pod: &Value, _: Includes<'_>) -> Option<Violation> {
-    let shared = ["hostIPC", "hostNetwork", "hostPID"]
+    let shared = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
         .filter(|field| at(spec(pod), &[field]) == &Value::Bool(true));
-    let shared: Vec<&str> = shared.collect();
+    let shared: Vec<String> = shared.map(|field| format!("{field}=true")).collect();
     if shared.is_empty() {
         return None;
     }

@@ -63,7 +63,7 @@ fn baseline_violations_name_the_container_and_the_value() {
         ),
         (
             pod(&json!({"hostPID": true, "hostNetwork": true, "containers": []})),
-            "host namespaces (hostNetwork, hostPID)",
+            "host namespaces (hostNetwork=true, hostPID=true)",
         ),
         (
             pod(
@@ -189,4 +189,17 @@ fn pods_with_the_same_faults_share_a_line() {
             "z: hostPath volumes",
         ]
     );
+}
+
+#[test]
+fn an_enforced_level_is_also_the_level_of_warnings_unless_that_is_given() {
+    let policy = |labels: Value| Policy::of(&json!({"metadata": {"labels": labels}})).0;
+    let enforced = policy(json!({
+        "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.24",
+    }));
+    assert_eq!(enforced.warn, enforced.enforce);
+    let given = policy(json!({
+        "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "privileged",
+    }));
+    assert_eq!(given.warn, policy(json!({})).warn);
 }

@@ -3,7 +3,7 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, objects_in};
+use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, text};
 
 pub(super) fn prepare_for_create(pod: &mut Object) {
     let class = pod.get("spec").map_or("BestEffort", qos_class);
@@ -46,13 +46,24 @@ pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
         return;
     };
     for field in ["containers", "initContainers"] {
-        let requested = by_name(list(&requested, &[field]));
-        for container in objects_in(spec, field) {
-            let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
-            if let Some(other) = requested.get(name) {
-                copy_field(container, other, "resources");
-                copy_field(container, other, "resizePolicy");
+        let known = by_name(list(old, &["spec", field]));
+        // Validation reports containers that are added, removed or renamed.
+        let resized = list(&requested, &[field]).iter().map(|container| {
+            let Some(before) = known.get(text(container, &["name"])) else {
+                return container.clone();
+            };
+            let mut resized = (*before).clone();
+            if let Some(fields) = resized.as_object_mut() {
+                copy_field(fields, container, "resources");
+                copy_field(fields, container, "resizePolicy");
             }
+            resized
+        });
+        let resized: Vec<Value> = resized.collect();
+        if resized.is_empty() {
+            spec.remove(field);
+        } else {
+            spec.insert(field.to_owned(), resized.into());
         }
     }
 }

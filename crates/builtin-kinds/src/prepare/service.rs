@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
 
-/// `clusterIP` is the first of `clusterIPs`.
+/// `clusterIP` is the first of `clusterIPs`. Services that are names have no policy for internal traffic.
 pub(super) fn prepare_for_create(service: &mut Object) {
     let Some(Value::Object(spec)) = service.get_mut("spec") else {
         return;
     };
+    if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+        spec.remove("internalTrafficPolicy");
+    }
     let single = spec.get("clusterIP").filter(|ip| !is_zero(ip)).cloned();
     if let Some(single) = single {
         set_if_zero(spec, "clusterIPs", json!([single]));

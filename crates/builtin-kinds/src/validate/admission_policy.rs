@@ -73,7 +73,7 @@ fn validation(
         one,
         path,
         "reason",
-        &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"],
+        &["Forbidden", "Invalid", "RequestEntityTooLarge"],
     );
 }
 
@@ -294,16 +294,16 @@ fn variable(check: &mut Check, one: &Value, environment: &mut Environment, path:
 }
 
 fn match_resources(check: &mut Check, constraints: &Value, path: &Path) {
+    check.optional_one_of(constraints, path, "matchPolicy", &["Equivalent", "Exact"]);
+    for field in ["namespaceSelector", "objectSelector"] {
+        check.label_selector(at(constraints, &[field]), &path.child(field));
+    }
     for field in ["resourceRules", "excludeResourceRules"] {
         for (index, rule) in list(constraints, &[field]).iter().enumerate() {
             let path = path.child(field).index(index);
             resource_names(check, rule, &path.child("resourceNames"));
             rule_with_operations(check, rule, &path);
         }
-    }
-    check.optional_one_of(constraints, path, "matchPolicy", &["Equivalent", "Exact"]);
-    for field in ["namespaceSelector", "objectSelector"] {
-        check.label_selector(at(constraints, &[field]), &path.child(field));
     }
 }
 

@@ -114,8 +114,12 @@ pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path
             "startupProbe",
             "lifecycle",
             "resources",
+            "resizePolicy",
+            "restartPolicyRules",
         ] {
-            if !is_zero(at(container, &[field])) {
+            let value = at(container, &[field]);
+            let is_list = matches!(field, "ports" | "resizePolicy" | "restartPolicyRules");
+            if !is_zero(value) || is_list && !value.is_null() {
                 check.forbidden(path.child(field), "cannot be set for an Ephemeral Container");
             }
         }
@@ -437,9 +441,7 @@ pub(super) fn file_volumes(check: &mut Check, spec: &Value, path: &Path) {
 
 fn key_reference(check: &mut Check, reference: &Value, path: &Path) {
     let name = text(reference, &["name"]);
-    if !name.is_empty() {
-        check.faults(&path.child("name"), name, names::dns1123_subdomain(name));
-    }
+    check.faults(&path.child("name"), name, names::dns1123_subdomain(name));
     check.required_form(reference, path, "key", names::config_key);
 }
 

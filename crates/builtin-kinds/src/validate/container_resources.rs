@@ -257,7 +257,8 @@ pub(super) fn is_native(name: &str) -> bool {
 pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     check.non_negative_quantity(quantity, path);
     let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
-    let in_pieces = !is_native(name) || matches!(name, "pods" | "services" | "secrets" | "configmaps");
+    let in_pieces = !is_native(name) && is_extended(name)
+        || matches!(name, "pods" | "services" | "secrets" | "configmaps");
     if in_pieces && !whole {
         check.invalid(path.clone(), quantity, "must be an integer");
     }

@@ -102,13 +102,7 @@ fn resources(check: &mut Check, node: &Value) {
     for field in ["capacity", "allocatable"] {
         let path = Path::new("status").child(field);
         for (name, quantity) in entries(node, &["status", field]) {
-            // The API server writes the two paths differently.
-            let path = if field == "capacity" {
-                path.child(name)
-            } else {
-                path.key(name)
-            };
-            resource_amount(check, name, quantity, &path);
+            resource_amount(check, name, quantity, &path.child(name));
         }
     }
 }
@@ -120,8 +114,7 @@ fn declared_features(check: &mut Check, node: &Value) {
         let name = feature.as_str().unwrap_or_default();
         let path = path.index(index);
         if index > 0 && name == previous {
-            check.duplicate(path, feature);
-            continue;
+            check.duplicate(path.clone(), feature);
         }
         if index > 0 && name < previous {
             check.invalid(path.clone(), feature, "list must be sorted alphabetically");

@@ -102,6 +102,7 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     }
     scheduling_gates(check, spec, &path.child("schedulingGates"));
     topology_spread(check, spec, &path.child("topologySpreadConstraints"));
+    security::host_processes(check, spec, path);
     check.optional_form(spec, path, "serviceAccountName", names::dns1123_subdomain);
     check.optional_form(spec, path, "nodeName", names::dns1123_subdomain);
     active_deadline(check, spec, path);

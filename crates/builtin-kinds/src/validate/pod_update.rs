@@ -162,6 +162,20 @@ pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Va
 pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec");
     pod::pod_rules(check, at(pod, &["spec"]), &path);
+    for field in ["containers", "initContainers"] {
+        let (new, old) = (list(pod, &["spec", field]), list(old, &["spec", field]));
+        let path = path.child(field);
+        if new.len() != old.len() {
+            check.forbidden(path, format!("{field} may not be added or removed on resize"));
+            continue;
+        }
+        for (index, (new, old)) in new.iter().zip(old).enumerate() {
+            if at(new, &["name"]) != at(old, &["name"]) {
+                let why = format!("{field} may not be renamed or reordered on resize");
+                check.forbidden(path.index(index).child("name"), why);
+            }
+        }
+    }
     let old_class = text(old, &["status", "qosClass"]);
     let class = crate::prepare::qos_class(at(pod, &["spec"]));
     if !old_class.is_empty() && class != old_class {

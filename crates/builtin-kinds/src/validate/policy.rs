@@ -6,6 +6,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::{Check, NEGATIVE, render_selector};
+use super::container_resources;
 use crate::horizontal_pod_autoscaler;
 use crate::tree::{at, entries, list, text};
 
@@ -98,6 +99,9 @@ fn scale_target(check: &mut Check, target: &Value, path: &Path) {
     }
 }
 
+/// The fields of metrics with a source, in the order in which they are validated.
+const METRIC_SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
+
 const METRIC_TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
 
 fn metrics(check: &mut Check, spec: &Value, min_replicas: i64, path: &Path) {
@@ -108,22 +112,31 @@ fn metrics(check: &mut Check, spec: &Value, min_replicas: i64, path: &Path) {
         if kind.is_empty() {
             check.required(path.child("type"), "must specify a metric source type");
         }
-        if !METRIC_TYPES.contains(&kind) {
-            // The API server reports it twice.
-            check.one_of(metric, &path, "type", METRIC_TYPES);
-            check.one_of(metric, &path, "type", METRIC_TYPES);
-            continue;
+        // The API server reports an unknown type twice.
+        check.one_of(metric, &path, "type", METRIC_TYPES);
+        let mut given = METRIC_SOURCES
+            .into_iter()
+            .filter(|field| !at(metric, &[field]).is_null());
+        // It validates the first source, even if it is that of another type.
+        let first = given.next();
+        if let Some(field) = first {
+            metric_source(check, field, at(metric, &[field]), &path.child(field));
         }
-        let mut field = kind.to_owned();
-        if let Some(first) = field.get_mut(..1) {
+        let mut expected = kind.to_owned();
+        if let Some(first) = expected.get_mut(..1) {
             first.make_ascii_lowercase();
         }
-        let source = at(metric, &[&field]);
-        let path = path.child(&field);
-        if source.is_null() {
-            check.required(path, "must populate information for the given metric source");
-        } else {
-            metric_source(check, kind, source, &path);
+        if !METRIC_TYPES.contains(&kind) {
+            check.one_of(metric, &path, "type", METRIC_TYPES);
+        } else if at(metric, &[&expected]).is_null() {
+            let why = "must populate information for the given metric source";
+            check.required(path.child(&expected), why);
+        }
+        let others: Vec<&str> = given.collect();
+        if !others.is_empty() {
+            for field in first.into_iter().chain(others).filter(|field| *field != expected) {
+                check.forbidden(path.child(field), "must populate the given metric source only");
+            }
         }
     }
     let scales_from_zero = |metric: &Value| ["Object", "External"].contains(&text(metric, &["type"]));
@@ -135,27 +148,47 @@ fn metrics(check: &mut Check, spec: &Value, min_replicas: i64, path: &Path) {
     }
 }
 
-fn metric_source(check: &mut Check, kind: &str, source: &Value, path: &Path) {
-    match kind {
-        "Resource" | "ContainerResource" => {
-            if text(source, &["name"]).is_empty() {
+fn metric_source(check: &mut Check, field: &str, source: &Value, path: &Path) {
+    match field {
+        "resource" | "containerResource" => {
+            let name = text(source, &["name"]);
+            if name.is_empty() {
                 check.required(path.child("name"), "must specify a resource name");
+            } else if field == "containerResource" {
+                container_resources::resource_name(check, name, &path.child("name"));
             }
-            if kind == "ContainerResource" && text(source, &["container"]).is_empty() {
-                check.required(path.child("container"), "must specify a container");
+            if field == "containerResource" {
+                let container = text(source, &["container"]);
+                if container.is_empty() {
+                    check.required(path.child("container"), "must specify a container");
+                } else {
+                    let faults = names::dns1123_label(container);
+                    check.faults(&path.child("container"), container, faults);
+                }
             }
         }
-        _ if text(source, &["metric", "name"]).is_empty() => {
-            check.required(path.child("metric").child("name"), "must specify a metric name");
+        _ => {
+            if field == "object" {
+                let path = path.child("describedObject");
+                let target = at(source, &["describedObject"]);
+                check.required_form(target, &path, "kind", names::path_segment);
+                check.required_form(target, &path, "name", names::path_segment);
+            }
+            let path = path.child("metric").child("name");
+            let name = text(source, &["metric", "name"]);
+            if name.is_empty() {
+                check.required(path, "must specify a metric name");
+            } else {
+                check.faults(&path, name, names::path_segment(name));
+            }
         }
-        _ => {}
     }
     let target = at(source, &["target"]);
     let path = path.child("target");
     metric_target(check, target, &path);
-    let given = |field: &str| !at(target, &[field]).is_null();
-    match kind {
-        "Resource" | "ContainerResource" => match (given("averageUtilization"), given("averageValue")) {
+    let given = |value: &str| !at(target, &[value]).is_null();
+    match field {
+        "resource" | "containerResource" => match (given("averageUtilization"), given("averageValue")) {
             (false, false) => check.required(
                 path.child("averageUtilization"),
                 "must set either a target raw value or a target utilization",
@@ -166,11 +199,11 @@ fn metric_source(check: &mut Check, kind: &str, source: &Value, path: &Path) {
             ),
             _ => {}
         },
-        "Pods" if !given("averageValue") => check.required(
+        "pods" if !given("averageValue") => check.required(
             path.child("averageValue"),
             "must specify a positive target averageValue",
         ),
-        "Object" | "External" if !given("value") && !given("averageValue") => check.required(
+        "object" | "external" if !given("value") && !given("averageValue") => check.required(
             path.child("averageValue"),
             "must set either a target value for metric or a per-pod target",
         ),

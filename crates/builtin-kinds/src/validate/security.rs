@@ -41,6 +41,11 @@ pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
     // Mounting with labels is a feature that is off by default.
     check.optional_one_of(context, &path, "seLinuxChangePolicy", &["Recursive"]);
     profiles(check, context, &path);
+    windows_options(
+        check,
+        at(context, &["windowsOptions"]),
+        &path.child("windowsOptions"),
+    );
 }
 
 /// On the host's network, container and host ports are equal.
@@ -246,6 +251,76 @@ fn windows_options(check: &mut Check, options: &Value, path: &Path) {
             let why = format!("{field} cannot be an empty string");
             check.invalid(path.child(field), value, why);
         }
+    }
+    let name = at(options, &["runAsUserName"]);
+    for fault in name.as_str().map(user_name_faults).unwrap_or_default() {
+        check.invalid(path.child("runAsUserName"), name, fault);
+    }
+}
+
+/// The maximum length of the user in the name of a Windows user.
+const WINDOWS_USER_MAX: usize = 104;
+
+/// Returns the errors of the name of a Windows user, `USER` or `DOMAIN\USER`, that is not empty.
+fn user_name_faults(name: &str) -> Vec<String> {
+    let fault = |text: &str| vec![format!("runAsUserName{text}")];
+    let user = match name.split('\\').collect::<Vec<&str>>()[..] {
+        _ if name.is_empty() => return Vec::new(),
+        _ if name.chars().any(|c| c.is_ascii_control()) => {
+            return fault(" cannot contain control characters");
+        }
+        [user] | [_, user] => user,
+        _ => return fault(" cannot contain more than one backslash"),
+    };
+    if user.is_empty() {
+        return fault("'s User cannot be empty");
+    }
+    if user.len() > WINDOWS_USER_MAX {
+        let text = format!("'s User length must not be longer than {WINDOWS_USER_MAX} characters");
+        return fault(&text);
+    }
+    if user.chars().all(|c| matches!(c, '.' | ' ')) {
+        return fault("'s User cannot contain only periods or spaces");
+    }
+    if user.contains(|c| "\"/\\:;|=,+*?<>@[]".contains(c)) {
+        return fault("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]");
+    }
+    Vec::new()
+}
+
+/// Checks that either all containers of a pod are processes of the host, in its network, or none.
+pub(super) fn host_processes(check: &mut Check, spec: &Value, path: &Path) {
+    let field = ["securityContext", "windowsOptions", "hostProcess"];
+    let of_pod = at(spec, &field).as_bool();
+    let (mut containers, mut processes) = (0_usize, 0_usize);
+    for kind in ["initContainers", "containers", "ephemeralContainers"] {
+        for (index, container) in list(spec, &[kind]).iter().enumerate() {
+            let own = at(container, &field).as_bool();
+            if let (Some(of_pod), Some(own)) = (of_pod, own)
+                && of_pod != own
+            {
+                let path = field
+                    .iter()
+                    .fold(path.child(kind).index(index), |path, part| path.child(part));
+                let why =
+                    format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
+                check.invalid(path, &own.into(), why);
+            }
+            containers += 1;
+            processes += usize::from(own.or(of_pod).unwrap_or_default());
+        }
+    }
+    if processes == 0 {
+        return;
+    }
+    if processes != containers {
+        let why =
+            "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+        check.invalid(path.clone(), &"".into(), why);
+    }
+    if at(spec, &["hostNetwork"]) != &Value::Bool(true) {
+        let why = "hostNetwork must be true if pod contains any hostProcess containers";
+        check.invalid(path.child("hostNetwork"), &false.into(), why);
     }
 }
 

@@ -147,6 +147,7 @@ pub(super) fn load_balancer(check: &mut Check, object: &Value) {
             path.child("ingress"),
             "may only be used when `spec.type` is 'LoadBalancer'",
         );
+        return;
     }
     for (index, ingress) in ingresses.iter().enumerate() {
         let path = path.child("ingress").index(index);

@@ -81,7 +81,10 @@ fn access_modes(check: &mut Check, spec: &Value, path: &Path) {
             check.errors.push(Error::not_supported(path, mode, ACCESS_MODES));
         }
     }
-    let has_other = modes.iter().any(|mode| mode != "ReadWriteOncePod");
+    let has_other = modes
+        .iter()
+        .filter_map(Value::as_str)
+        .any(|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode));
     if has_other && modes.contains(&"ReadWriteOncePod".into()) {
         check.forbidden(
             path.child("accessModes"),
@@ -367,17 +370,24 @@ pub(super) fn storage_class(check: &mut Check, object: &Value) {
 }
 
 fn topologies(check: &mut Check, class: &Value, path: &Path) {
-    let mut seen: BTreeSet<BTreeMap<&str, BTreeSet<&str>>> = BTreeSet::new();
-    for (index, term) in list(class, &["allowedTopologies"]).iter().enumerate() {
+    let mut seen: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = BTreeMap::new();
+    let terms = list(class, &["allowedTopologies"]);
+    // The API server also compares with the same number of empty terms, and reports every equal term.
+    seen.insert(BTreeMap::new(), terms.len());
+    let mut duplicates = 0;
+    for (index, term) in terms.iter().enumerate() {
         let path = path.index(index).child("matchLabelExpressions");
-        let expressions = topology_term(check, term, &path);
-        // The API server also compares with the same number of empty terms.
-        let is_empty = expressions.is_empty();
-        if !seen.insert(expressions) || is_empty {
-            check.duplicate(path, &"".into());
+        let equal = seen.entry(topology_term(check, term, &path)).or_default();
+        for _ in 0..(*equal).min(DUPLICATES_MAX - duplicates) {
+            check.duplicate(path.clone(), &"".into());
+            duplicates += 1;
         }
+        *equal += 1;
     }
 }
+
+/// The maximum number of errors about equal topologies of a class, which grow with the square of the number of terms.
+const DUPLICATES_MAX: usize = 10_000;
 
 /// Checks one term, with its keys and values.
 fn topology_term<'a>(
@@ -432,6 +442,7 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
         "fsGroupPolicy",
         &["File", "None", "ReadWriteOnceWithFSType"],
     );
+    token_requests(check, spec, &path);
     for mode in list(spec, &["volumeLifecycleModes"]) {
         if !["Ephemeral", "Persistent"].contains(&mode.as_str().unwrap_or_default()) {
             let path = path.child("volumeLifecycleModes");
@@ -439,7 +450,6 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
             check.errors.push(error);
         }
     }
-    token_requests(check, spec, &path);
 }
 
 /// The minimum and maximum lifetime of a token.
@@ -488,7 +498,17 @@ pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) 
 /// An attachment is for one volume and one node.
 pub(super) fn volume_attachment_update(check: &mut Check, object: &Value, old: &Value) {
     volume_attachment_spec(check, object);
+    volume_attachment_status(check, object);
     let spec = at(object, &["spec"]);
+    let name = at(spec, &["source", "persistentVolumeName"]);
+    if name != at(old, &["spec", "source", "persistentVolumeName"]) {
+        check.pointer_form(
+            at(spec, &["source"]),
+            &Path::new("spec").child("source"),
+            "persistentVolumeName",
+            names::dns1123_subdomain,
+        );
+    }
     if spec != at(old, &["spec"]) {
         let shown = render_go(spec, ATTACHMENT);
         check.invalid_text(Path::new("spec"), shown, "field is immutable");
@@ -538,6 +558,19 @@ fn volume_attachment_spec(check: &mut Check, object: &Value) {
     }
     let node = text(spec, &["nodeName"]);
     check.faults(&path.child("nodeName"), node, names::dns1123_subdomain(node));
+}
+
+fn volume_attachment_status(check: &mut Check, object: &Value) {
+    for field in ["attachError", "detachError"] {
+        let code = at(object, &["status", field, "errorCode"]);
+        if code
+            .as_i64()
+            .is_some_and(|code| !(0..=i64::from(i32::MAX)).contains(&code))
+        {
+            let path = Path::new("status").child(field).child("errorCode");
+            check.invalid(path, code, "must be between 0 and 2147483647, inclusive");
+        }
+    }
 }
 
 const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";

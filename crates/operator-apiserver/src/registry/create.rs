@@ -20,7 +20,7 @@ const GENERATE_NAME_TRIES: usize = 8;
 const GENERATE_NAME_BASE_MAX: usize = 58;
 
 /// Fields that clients cannot set.
-const SERVER_FIELDS: [&str; 5] = [
+pub(crate) const SERVER_FIELDS: [&str; 5] = [
     "creationTimestamp",
     "uid",
     "deletionTimestamp",

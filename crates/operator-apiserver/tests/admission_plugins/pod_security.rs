@@ -23,7 +23,7 @@ async fn an_enforced_level_rejects_pods_but_not_their_controllers() {
     let refused = post(&server, &format!("{HERE}/pods"), bad.clone()).await;
     refused.is_refused(
         403,
-        "pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork)",
+        "pods \"a\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)",
     );
     assert_eq!(refused.body["details"], json!({"name": "a", "kind": "pods"}));
     let deployment = json!({
@@ -49,7 +49,7 @@ async fn the_warn_level_applies_to_pods_and_templates() {
     label(&server, mode("warn", "baseline")).await.is_done();
     let mut bad = pod("a", &json!({}));
     bad["spec"]["hostPID"] = true.into();
-    let text = "299 - \"would violate PodSecurity \\\"baseline:latest\\\": host namespaces (hostPID)\"";
+    let text = "299 - \"would violate PodSecurity \\\"baseline:latest\\\": host namespaces (hostPID=true)\"";
     let made = post(&server, &format!("{HERE}/pods"), bad.clone()).await;
     made.is_done();
     assert_eq!(made.warnings, [text]);
@@ -100,6 +100,6 @@ async fn a_pod_that_is_there_may_still_be_labelled() {
     let refused = merge(&server, &path, json!({"spec": {"containers": containers}})).await;
     refused.is_refused(
         403,
-        "violates PodSecurity \"baseline:latest\": host namespaces (hostIPC)",
+        "violates PodSecurity \"baseline:latest\": host namespaces (hostIPC=true)",
     );
 }

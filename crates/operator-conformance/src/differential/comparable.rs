@@ -16,6 +16,59 @@ static OF_ONE_SERVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// An empty list or map in the value of an error.
 static EMPTY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\[\]|\{\}").ok());
 
+/// A struct or a list in the text of an error. The real server prints the fields of its internal types.
+static STRUCTURE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?s)^(Invalid value): [\[{].*[\]}]: ").ok());
+
+/// The object in the text of a patch that does not fit: the order of its fields is that of Go structs.
+static PATCHED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(?s)^(Invalid value): "\{.*\}": "#).ok());
+
+/// Orders the causes of two errors alike if they only differ in the order of those of maps, which is random in Go.
+/// The messages repeat the causes, so that they are not compared if the causes are equal.
+pub(crate) fn causes(real: &mut Value, other: &mut Value) {
+    const CAUSES: &str = "/body/details/causes";
+    let listed = |answer: &Value| {
+        answer
+            .pointer(CAUSES)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (wanted, found) = (listed(real), listed(other));
+    let fixed = |causes: &[Value]| -> Vec<Value> {
+        let fixed = causes.iter().filter(|cause| !is_of_map(cause));
+        fixed.cloned().collect()
+    };
+    let sorted = |mut causes: Vec<Value>| {
+        causes.sort_by_cached_key(ToString::to_string);
+        causes
+    };
+    if wanted.is_empty() || fixed(&wanted) != fixed(&found) || sorted(wanted.clone()) != sorted(found) {
+        return;
+    }
+    if let Some(causes) = other.pointer_mut(CAUSES) {
+        *causes = wanted.into();
+    }
+    let message = real.pointer("/body/message").cloned().unwrap_or_default();
+    if let Some(text) = other.pointer_mut("/body/message") {
+        *text = message;
+    }
+}
+
+/// Reports whether a cause belongs to an entry of a map, or to one of several managers of fields.
+fn is_of_map(cause: &Value) -> bool {
+    static ENTRY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let maps = "labels|annotations|matchLabels|nodeSelector|parameters|allocatedResource(?:Statuse)?s";
+        Regex::new(&format!(
+            r"\[[^\]]*[^\]\d][^\]]*\]|\[\]|(?:{maps})$|^status\.(?:capacity|allocatable)\."
+        ))
+        .ok()
+    });
+    let field = cause["field"].as_str().unwrap_or_default();
+    cause["reason"] == "FieldManagerConflict" || ENTRY.as_ref().is_some_and(|entry| entry.is_match(field))
+}
+
 /// Returns both answers with their messages and the messages of their causes made comparable.
 pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
     let (mut real, mut other) = (real.clone(), other.clone());
@@ -40,6 +93,7 @@ pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
             }
         }
     }
+    causes(&mut real, &mut other);
     (real, other)
 }
 
@@ -57,8 +111,14 @@ fn general(text: &str) -> String {
         Some(pattern) => pattern.replace_all(text, by).into_owned(),
         None => text.to_owned(),
     };
-    if text.contains("patch: Invalid value: ") || text.starts_with("Invalid value: \"{") {
+    if text.starts_with("Invalid value: \"{") {
+        return replaced(text, &PATCHED, "$1: OBJECT: ");
+    }
+    if text.contains("patch: Invalid value: ") {
         return replaced(text, &OF_ONE_SERVER, "INDIVIDUAL");
+    }
+    if text.starts_with("Invalid value: [") || text.starts_with("Invalid value: {") {
+        return replaced(text, &STRUCTURE, "$1: STRUCTURE: ");
     }
     if text.contains("value: ") {
         return replaced(text, &EMPTY, "null");
@@ -85,6 +145,28 @@ mod tests {
             &error("spec: Invalid value: null: no"),
         );
         assert_eq!(real, other);
+        let invalid = |causes: [(&str, &str); 3]| {
+            let causes = causes.map(|(field, message)| json!({"field": field, "message": message}));
+            json!({"body": {"details": {"causes": causes}}})
+        };
+        let (label, other_label) = ("metadata.labels", "Invalid value: \"b\": no");
+        let real = invalid([
+            (label, "x"),
+            (label, other_label),
+            ("spec", "Invalid value: {\"A\":null}: no"),
+        ]);
+        let other = invalid([
+            (label, other_label),
+            (label, "x"),
+            ("spec", "Invalid value: {}: no"),
+        ]);
+        let (real, other) = texts(&real, &other);
+        assert_eq!(real, other);
+        let (real, other) = texts(
+            &invalid([("spec.a", "x"), ("spec.b", "x"), (label, "x")]),
+            &invalid([("spec.b", "x"), ("spec.a", "x"), (label, "x")]),
+        );
+        assert_ne!(real, other);
         let (real, other) = texts(
             &error("spec: Invalid value: 1: no"),
             &error("spec: Invalid value: 2: no"),

@@ -17,6 +17,9 @@ const FIELDS: [&str; 6] = [
 
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("kube-api-access-[a-z0-9]{5}").ok());
 
+/// The age of an object, the text of a cell in a table.
+static AGE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\d{1,2}s$").ok());
+
 /// Reads a text that is an object in YAML, whose order of fields and line breaks do not count.
 pub(crate) fn parse_yaml(mut answer: Value) -> Value {
     let is_yaml = answer["headers"]["content-type"][0] == "application/yaml";
@@ -31,13 +34,24 @@ pub(crate) fn parse_yaml(mut answer: Value) -> Value {
     answer
 }
 
+fn age(cell: &Value) -> Value {
+    let is_age = |text: &str| AGE.as_ref().is_some_and(|age| age.is_match(text));
+    if cell.as_str().is_some_and(is_age) {
+        "AGE".into()
+    } else {
+        without(cell)
+    }
+}
+
 /// Returns a value without what is individual.
 pub(crate) fn without(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
             .map(|(name, value)| {
-                let value = if FIELDS.contains(&name.as_str()) {
+                let value = if let (true, Value::Array(cells)) = (name == "cells", value) {
+                    cells.iter().map(age).collect()
+                } else if FIELDS.contains(&name.as_str()) {
                     "INDIVIDUAL".into()
                 } else {
                     without(value)

@@ -11,7 +11,7 @@ use crate::http::handler::Handler;
 use crate::identity::authn::User;
 use crate::identity::authz::{self, Attributes, Decision, Rule};
 use crate::patch::managed_fields;
-use crate::registry::create::fill_namespace;
+use crate::registry::create::{SERVER_FIELDS, fill_namespace};
 use crate::resource::Definition;
 use crate::status::{self, NamedResource, Status};
 use crate::write::Write;
@@ -28,6 +28,9 @@ pub(crate) async fn serve(
     form: Form,
     mut review: Value,
 ) -> Result<Answer, Status> {
+    for field in SERVER_FIELDS {
+        object::set_meta(&mut review, field, None);
+    }
     fill_namespace(write, &mut review)?;
     managed_fields::update(&handler.registry.timestamp(), write, None, &mut review);
     let user = &write.user;
