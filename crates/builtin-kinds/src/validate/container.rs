@@ -109,13 +109,14 @@ pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path
         unique(check, &mut seen, container, &path);
         for field in [
             "ports",
+            "resources",
+            "resizePolicy",
+            "restartPolicy",
+            "restartPolicyRules",
             "livenessProbe",
             "readinessProbe",
             "startupProbe",
             "lifecycle",
-            "resources",
-            "resizePolicy",
-            "restartPolicyRules",
         ] {
             let value = at(container, &[field]);
             let is_list = matches!(field, "ports" | "resizePolicy" | "restartPolicyRules");

@@ -72,6 +72,13 @@ fn is_of_map(cause: &Value) -> bool {
 /// Returns both answers with their messages and the messages of their causes made comparable.
 pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
     let (mut real, mut other) = (real.clone(), other.clone());
+    for answer in [&mut real, &mut other] {
+        for path in paths(answer) {
+            if let Some(Value::String(text)) = answer.pointer_mut(&path) {
+                *text = general(text);
+            }
+        }
+    }
     for path in paths(&real) {
         let found = (
             real.pointer(&path).and_then(Value::as_str),
@@ -80,7 +87,7 @@ pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
         let (Some(wanted), Some(found)) = found else {
             continue;
         };
-        let (wanted, mut found) = (general(wanted), general(found));
+        let (wanted, mut found) = (wanted.to_owned(), found.to_owned());
         if wanted
             .strip_suffix(CUT)
             .is_some_and(|start| found.starts_with(start))
@@ -117,7 +124,10 @@ fn general(text: &str) -> String {
     if text.contains("patch: Invalid value: ") {
         return replaced(text, &OF_ONE_SERVER, "INDIVIDUAL");
     }
-    if text.starts_with("Invalid value: [") || text.starts_with("Invalid value: {") {
+    let is_empty = ["Invalid value: []: ", "Invalid value: {}: "]
+        .iter()
+        .any(|start| text.starts_with(start));
+    if !is_empty && (text.starts_with("Invalid value: [") || text.starts_with("Invalid value: {")) {
         return replaced(text, &STRUCTURE, "$1: STRUCTURE: ");
     }
     if text.contains("value: ") {
@@ -158,7 +168,7 @@ mod tests {
         let other = invalid([
             (label, other_label),
             (label, "x"),
-            ("spec", "Invalid value: {}: no"),
+            ("spec", "Invalid value: {\"a\":1}: no"),
         ]);
         let (real, other) = texts(&real, &other);
         assert_eq!(real, other);

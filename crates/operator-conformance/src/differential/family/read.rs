@@ -207,7 +207,7 @@ pub(super) fn watch(making: &mut Making<'_>) -> Sequence {
     sequence.steps.push(Step {
         events: Some("w".to_owned()),
         count: expected,
-        seconds: Some(1.0),
+        seconds: Some(4.0),
         ..Step::default()
     });
     sequence
