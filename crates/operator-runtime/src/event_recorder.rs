@@ -173,7 +173,13 @@ impl EventWriter<'_> {
             );
             return;
         }
-        tracing::debug!(type_, reason, note, object = self.regarding.name, "Event");
+        tracing::debug!(
+            r#type = type_,
+            reason,
+            note,
+            object = self.regarding.name,
+            "Event"
+        );
         let entry = Entry {
             controller: self.recorder.controller.clone(),
             type_,

@@ -6,7 +6,7 @@
 //!
 //! Logging { level: LogLevel(LevelFilter::DEBUG), ..Logging::default() }.init();
 //! tracing::debug!(size = 3, "Scaling");
-//! // {"timestamp":"2006-01-02T15:04:05.000000006Z","level":"DEBUG","message":"Scaling","size":3,"target":"…"}
+//! // {"level":"debug","ts":"2006-01-02T15:04:05.000000006Z","msg":"Scaling","size":3,"logger":"…"}
 //! ```
 
 use std::backtrace::Backtrace;
@@ -383,17 +383,17 @@ mod tests {
             .collect();
         let without_time = |line: &serde_json::Value| {
             let mut line = line.clone();
-            assert!(line["timestamp"].take().is_string());
+            assert!(line["ts"].take().is_string());
             line
         };
         let target = "operator_runtime::logging::tests";
         let wanted = serde_json::json!({
-            "timestamp": null, "level": "WARN", "message": "Failed", "controller": "memcached", "name": "a", "step": 3,
-            "kind": "Deployment", "fields.level": "high", "error": "a \"b\"", "target": target,
+            "level": "warn", "ts": null, "msg": "Failed", "controller": "memcached", "name": "a", "step": 3,
+            "kind": "Deployment", "fields.level": "high", "error": "a \"b\"", "logger": target,
         });
         assert_eq!(without_time(&lines[0]), wanted);
         let wanted = serde_json::json!({
-            "timestamp": null, "level": "INFO", "message": null, "ratio": 0.5, "ready": true, "target": target,
+            "level": "info", "ts": null, "msg": null, "ratio": 0.5, "ready": true, "logger": target,
         });
         assert_eq!(without_time(&lines[1]), wanted);
     }
@@ -439,7 +439,7 @@ mod tests {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
         assert_eq!(
-            (&lines[0]["message"], &lines[0]["size"]),
+            (&lines[0]["msg"], &lines[0]["size"]),
             (&"Starting".into(), &3.into())
         );
         assert!(lines[0]["stacktrace"].is_null());

@@ -386,6 +386,27 @@ fn webhooks_that_cannot_be() {
     check(&delete(&["delete", "api"]), &["has webhooks", "delete webhook"]);
 }
 
+/// Without the webhook, the API server drops the fields that another version does not have.
+#[test]
+fn conversion_without_webhooks() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    let kind = ["--group=cache", "--version=v1", "--kind=Memcached"];
+    dir.ok(&[&["create", "api"][..], &kind].concat());
+    dir.ok(&[&["create", "webhook", "--conversion"][..], &kind].concat());
+    for command in ["run local", "dev"] {
+        let mut arguments: Vec<&str> = command.split(' ').collect();
+        arguments.extend(["--embedded", "--enable-webhooks=false"]);
+        check(
+            &dir.fails(&arguments),
+            &[
+                "the versions of Memcached need the conversion webhook",
+                "fields would be lost",
+            ],
+        );
+    }
+}
+
 #[test]
 fn a_project_name_that_is_no_dns_label() {
     let dir = Dir::named("My_Operator");

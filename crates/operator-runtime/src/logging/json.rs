@@ -1,5 +1,5 @@
 //! [`JsonLine`], the format of a message as one JSON object with the fields of its spans, as zap writes the values of a
-//! logger.
+//! logger, and with zap's names: `level`, `ts`, `msg`, `logger`.
 
 use std::fmt::{self, Write as _};
 
@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::TimeEncoding;
 
 /// The fields of every line. A message field with such a name is renamed.
-const HEAD: [&str; 3] = ["timestamp", "level", "target"];
+const HEAD: [&str; 4] = ["level", "ts", "msg", "logger"];
 
 /// One object per line. The fields of inner spans and of the message override those of outer spans.
 pub(super) struct JsonLine {
@@ -52,10 +52,10 @@ where
         self.time_encoding.write(crate::clock::now(), &mut time)?;
         let metadata = event.metadata();
         let message = fields.remove("message").unwrap_or_default();
-        let level = metadata.level().as_str();
+        let level = metadata.level().as_str().to_ascii_lowercase();
         write!(
             writer,
-            r#"{{"timestamp":{},"level":"{level}","message":{message}"#,
+            r#"{{"level":"{level}","ts":{},"msg":{message}"#,
             json!(time)
         )?;
         for (name, value) in &fields {
@@ -65,7 +65,7 @@ where
             };
             write!(writer, ",{name}:{value}")?;
         }
-        writeln!(writer, r#","target":{}}}"#, json!(metadata.target()))
+        writeln!(writer, r#","logger":{}}}"#, json!(metadata.target()))
     }
 }
 

@@ -33,7 +33,7 @@ impl Log {
 
     fn with(&self, message: &str) -> Vec<Value> {
         let mut lines = self.lines();
-        lines.retain(|line| line["message"] == message);
+        lines.retain(|line| line["msg"] == message);
         lines
     }
 }
@@ -77,8 +77,8 @@ async fn events_are_logged_while_developing() {
     }
     assert_eq!(log.with("Event"), Vec::<Value>::new());
     let told = everything.with("Event");
-    assert_eq!((told.len(), &told[0]["level"]), (1, &json!("DEBUG")));
-    let about = ["type_", "reason", "note", "object"].map(|field| &told[0][field]);
+    assert_eq!((told.len(), &told[0]["level"]), (1, &json!("debug")));
+    let about = ["type", "reason", "note", "object"].map(|field| &told[0][field]);
     assert_eq!(json!(about), json!(["Warning", "TooSmall", "it is 1", "a"]));
 }
 
@@ -131,11 +131,11 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     assert_eq!(warnings.len(), 1, "{:?}", log.lines());
     assert_eq!(
         (&warnings[0]["level"], &warnings[0]["warning"]),
-        (&json!("WARN"), &json!(r#"unknown field "colour""#))
+        (&json!("warn"), &json!(r#"unknown field "colour""#))
     );
     let errors = log.with("Reconciler error");
     let error = &errors[0];
-    assert_eq!((errors.len(), &error["level"]), (1, &json!("ERROR")));
+    assert_eq!((errors.len(), &error["level"]), (1, &json!("error")));
     assert_eq!(error["error"], "a is not to my liking");
     let about = ["controller", "namespace", "name"].map(|field| &error[field]);
     assert_eq!(json!(about), json!(["widget", "default", "a"]));
