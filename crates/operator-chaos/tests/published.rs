@@ -333,8 +333,8 @@ fn unobserved_pod(
     is_fixed: bool,
 ) -> futures::future::BoxFuture<'static, Outcome> {
     async move {
-        scale(&context, &cluster).await?;
         if !is_fixed {
+            scale(&context, &cluster).await?;
             for pod in context.pods.state() {
                 let pod = serde_json::to_value(&*pod)?;
                 if is_deleted(&pod) {
@@ -348,6 +348,7 @@ fn unobserved_pod(
             .get("Cluster", name_of(&cluster))
             .await?
             .unwrap_or(cluster);
+        scale(&context, &newest).await?;
         for claim in context.list("PersistentVolumeClaim").await? {
             if ordinal(&claim) >= replicas(&newest) && !is_deleted(&claim) {
                 context.delete("PersistentVolumeClaim", name_of(&claim)).await?;
@@ -503,6 +504,11 @@ fn interrupted_scale_down(
 ) -> futures::future::BoxFuture<'static, Outcome> {
     async move {
         let name = name_of(&cluster).to_owned();
+        // A size of the past would create claims that are then deleted.
+        let cluster = match is_fixed {
+            true => context.get("Cluster", &name).await?.unwrap_or(cluster),
+            false => cluster,
+        };
         for number in 0..replicas(&cluster) {
             context.claim(&cluster, number).await?;
         }
