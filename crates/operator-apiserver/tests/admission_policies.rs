@@ -186,7 +186,7 @@ async fn a_changed_policy_holds_from_its_next_request_on() {
     post(&server, CONFIG_MAPS, config_map("a"))
         .await
         .is_refused(422, "first");
-    let changed = json!({"spec": {"validations": [{"expression": "false", "message": "second", "reason": "Unauthorized"}]}});
+    let changed = json!({"spec": {"validations": [{"expression": "false", "message": "second", "reason": "Forbidden"}]}});
     merge(
         &server,
         &format!("{ADMISSION}/validatingadmissionpolicies/p"),
@@ -196,7 +196,7 @@ async fn a_changed_policy_holds_from_its_next_request_on() {
     .is_done();
     post(&server, CONFIG_MAPS, config_map("a"))
         .await
-        .is_refused(401, "second");
+        .is_refused(403, "second");
 }
 
 #[tokio::test]

@@ -1,22 +1,22 @@
 //! Reads of files that may be something else.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::{fs, io};
 
 /// Returns the content of a file, or of the file that a link points to.
 ///
 /// # Errors
-/// Fails for pipes and devices, whose reads may never end.
+/// Fails for directories, and for pipes and devices, whose reads may never end.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let kind = fs::metadata(path)?.file_type();
-    // The error for a directory is that of the system.
-    if kind.is_file() || kind.is_dir() {
+    let refused = |kind, message: &str| Err(io::Error::new(kind, message));
+    if kind.is_file() {
         fs::read(path)
+    } else if kind.is_dir() {
+        refused(ErrorKind::IsADirectory, "it is a directory")
     } else {
-        Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a regular file",
-        ))
+        refused(ErrorKind::InvalidInput, "it is not a regular file")
     }
 }
 
@@ -25,5 +25,5 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`]; `InvalidData` if it is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    String::from_utf8(read(path)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }

@@ -55,6 +55,9 @@ impl Project {
         let tree = Tree::read(root)?;
         let path = root.join(layout::PROJECT);
         let text = file::read_text(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound if path.is_symlink() => {
+                ConfigError::File(io::Error::other("it is a link to a file that does not exist")).into()
+            }
             io::ErrorKind::NotFound => ProjectError::Missing(root.to_owned()),
             io::ErrorKind::PermissionDenied => ProjectError::Read { path, source },
             _ => ConfigError::File(source).into(),

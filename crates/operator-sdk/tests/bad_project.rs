@@ -132,7 +132,7 @@ fn folders_where_files_should_be_and_files_where_folders_should_be() {
     let dir = Dir::project();
     std::fs::remove_file(dir.path.join("PROJECT")).unwrap();
     std::fs::create_dir(dir.path.join("PROJECT")).unwrap();
-    fails(&dir, &["has no PROJECT file"]);
+    fails(&dir, &["the PROJECT file cannot be used: it is a directory"]);
 
     let dir = Dir::project();
     dir.write("src/controller", "");
@@ -165,7 +165,10 @@ fn links() {
     symlink("nowhere", dir.path.join("PROJECT")).unwrap();
     let output = dir.run(CREATE_MEMCACHED);
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("the PROJECT file cannot be used"), "{errors}");
+    assert!(
+        errors.contains("the PROJECT file cannot be used: it is a link to a file that does not exist"),
+        "{errors}"
+    );
     assert!(!dir.path.join("nowhere").exists());
 }
 

@@ -437,6 +437,16 @@ impl Process {
         let inherited = INHERITED
             .iter()
             .filter_map(|name| Some((*name, std::env::var_os(name)?)));
+        // The leader of the group exists before the process: this process may be killed at any moment.
+        let guard = Command::new("/bin/sh")
+            .args(["-c", "trap '' TERM; read -r _; kill -s KILL 0"])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let group = guard.id().and_then(|id| i32::try_from(id).ok());
         let mut child = Command::new(&start.program)
             .args(&start.arguments)
             .env_clear()
@@ -448,16 +458,7 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            .process_group(0)
-            .spawn()?;
-        let id = child.id().unwrap_or_default();
-        let guard = Command::new("/bin/sh")
-            .args(["-c", "read -r _; kill -s KILL -- \"-$1\"", "sh", &id.to_string()])
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
+            .process_group(group.unwrap_or_default())
             .spawn()?;
         let mut output = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
@@ -467,7 +468,7 @@ impl Process {
             output.spawn(copy(stderr, log.clone()));
         }
         Ok(Self {
-            group: i32::try_from(id).ok().and_then(Pid::from_raw),
+            group: group.and_then(Pid::from_raw),
             child,
             guard,
             output,

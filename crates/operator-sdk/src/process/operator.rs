@@ -56,6 +56,7 @@ impl Operator {
             program: start.program.clone(),
             source,
         };
+        let guard = guard().map_err(failed)?;
         let mut command = Command::new(&start.program);
         command
             .args(&start.arguments)
@@ -63,7 +64,12 @@ impl Operator {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             // A separate process group: Ctrl-C reaches only this process, which sends one signal to the operator.
-            .process_group(0);
+            .process_group(
+                guard
+                    .id()
+                    .and_then(|id| i32::try_from(id).ok())
+                    .unwrap_or_default(),
+            );
         command.envs(start.environment.iter().cloned());
         if let Some(kubeconfig) = &start.kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
@@ -75,11 +81,9 @@ impl Operator {
             let file = std::fs::File::create(log).map_err(failed)?;
             command.stdout(file.try_clone().map_err(failed)?).stderr(file);
         }
-        let child = command.spawn().map_err(failed)?;
-        let guard = guard(child.id().unwrap_or_default());
         Ok(Self {
-            child,
-            guard: guard.map_err(failed)?,
+            child: command.spawn().map_err(failed)?,
+            guard,
         })
     }
 
@@ -99,7 +103,6 @@ impl Operator {
     /// Waits until the operator ends.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
-        // The process group has ended, and its number may be used again.
         let _ = self.guard.start_kill();
         status
     }
@@ -112,15 +115,12 @@ impl Drop for Operator {
     }
 }
 
-/// Starts a shell that waits until its input closes, and then requests the end of a process group.
-fn guard(group: u32) -> io::Result<Child> {
+/// Starts a shell as the leader of a new process group; once its input closes, it requests the end of the group.
+///
+/// It exists before the operator: this process may be killed at any moment.
+fn guard() -> io::Result<Child> {
     Command::new("/bin/sh")
-        .args([
-            "-c",
-            "read -r _; kill -s TERM -- \"-$1\"",
-            "sh",
-            &group.to_string(),
-        ])
+        .args(["-c", "trap '' TERM; read -r _; kill -s TERM 0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -31,7 +31,7 @@ fn included(line: &str, folder: &Path) -> String {
         return format!("{line}\n");
     };
     let (file, anchor) = include.split_once(':').unwrap_or((include, ""));
-    let text = std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let text = std::fs::read_to_string(folder.join(file)).expect(file);
     let mut is_in = anchor.is_empty();
     let mut part = String::new();
     for line in text.lines() {
@@ -57,11 +57,10 @@ impl Block {
         let text = if is_whole {
             self.text.clone()
         } else {
-            let text =
-                std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", self.path));
+            let text = std::fs::read_to_string(&path).expect(&self.path);
             with_items(&text, &self.text)
         };
-        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", self.path));
+        std::fs::write(&path, text).expect(&self.path);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,7 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Running {
     child: Child,
-    output: BufReader<ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Running {
@@ -33,16 +34,23 @@ impl Running {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
+        let (sender, lines) = mpsc::channel();
+        // It ends with the last process that has this output.
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, lines }
     }
 
-    /// Reads lines up to the first with this text.
+    /// Waits for the first line with this text, and returns it.
     #[track_caller]
     pub fn line_with(&mut self, text: &str) -> String {
         loop {
-            let mut line = String::new();
-            let read = self.output.read_line(&mut line).unwrap();
-            assert!(read > 0, "the program ended without saying {text:?}");
+            let line = self.lines.recv_timeout(PATIENCE);
+            assert!(line.is_ok(), "the program did not print {text:?}: {line:?}");
+            let line = line.unwrap_or_default();
             if line.contains(text) {
                 return line;
             }
@@ -56,10 +64,20 @@ impl Running {
     }
 
     /// Sends SIGKILL, and waits until all processes with its standard output have ended.
+    #[track_caller]
     pub fn kill_and_read_to_end(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        std::io::copy(&mut self.output, &mut std::io::sink()).unwrap();
+        let mut line = Ok(String::new());
+        while line.is_ok() {
+            line = self.lines.recv_timeout(PATIENCE);
+        }
+        let end = line.unwrap_err();
+        assert_eq!(
+            end,
+            RecvTimeoutError::Disconnected,
+            "a process that it started still runs"
+        );
     }
 
     fn terminate(&self) {

@@ -265,7 +265,6 @@ fn denied(attributes: &Attributes<'_>, policy: &str, binding: Option<&str>, refu
     );
     let (reason, code) = match refusal.reason.as_str() {
         "Forbidden" => ("Forbidden", 403),
-        "Unauthorized" => ("Unauthorized", 401),
         "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),
         _ => ("Invalid", 422),
     };

@@ -1,7 +1,7 @@
 //! Sends hostile and ordinary requests to one API server for a while, and fails if the ordinary ones are affected.
 //!
 //! ```text
-//! cargo run --profile dist -p operator-apiserver --example soak -- --minutes 30
+//! cargo run --profile dist -p operator-apiserver --example apiserver_soak -- --minutes 30
 //! ```
 //!
 //! The server is a separate process, reached over TLS. Ordinary clients create, update, apply, list, watch and delete
