@@ -154,7 +154,7 @@ async fn change<K: View>(
         let version = current.meta().resource_version.as_deref();
         match resources.patch_finalizers(&key, &finalizers, version).await {
             Ok(changed) => return Ok(Some(changed)),
-            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if error.is_not_found() => break,
             Err(error) if error.is_conflict() && attempts < ATTEMPTS => {
                 attempts += 1;
                 base = resources.get_live(&key).await?.filter(is_same);
@@ -162,5 +162,6 @@ async fn change<K: View>(
             Err(error) => return Err(error),
         }
     }
+    resources.take_gone(&key, object.meta())?;
     Ok(None)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Uri;
 use kube::Resource;
 use kube::api::{ApiResource, DynamicObject};
-use kube::core::Request;
+use kube::core::{ObjectMeta, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -144,6 +144,14 @@ impl Client {
     pub(super) fn take_deleted(&self, target: &Target, uid: &str, at: Option<u64>) {
         if let Some(informer) = self.cache.existing(&target.kind) {
             informer.deleted(&target.key, uid, at);
+        }
+    }
+
+    /// Records that the server does not have this object any more. The watch may deliver its deletion much later, and
+    /// until then every reconcile would create objects for an owner that does not exist.
+    pub(super) fn take_gone(&self, target: &Target, object: &ObjectMeta) {
+        if let Some(uid) = &object.uid {
+            self.take_deleted(target, uid, None);
         }
     }
 

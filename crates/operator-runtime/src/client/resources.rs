@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kube::api::{ListParams, Patch, Preconditions};
+use kube::core::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -175,6 +176,13 @@ impl<'a, K: View> Resources<'a, K> {
     pub(crate) async fn get_live(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, ClientError> {
         let target = self.client.target("get", &self.kind, key.clone())?;
         self.client.get_live(&target).await
+    }
+
+    /// Records that the server does not have this object any more.
+    pub(crate) fn take_gone(&self, key: &ObjectKey, object: &ObjectMeta) -> Result<(), ClientError> {
+        let target = self.client.target("get", &self.kind, key.clone())?;
+        self.client.take_gone(&target, object);
+        Ok(())
     }
 
     /// Replaces the finalizers of an object at this resource version.

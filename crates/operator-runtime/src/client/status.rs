@@ -107,6 +107,7 @@ impl Client {
                 outcome => return outcome.map(Written::Sent),
             }
         }
+        self.take_gone(target, object.meta());
         Ok(Written::Gone(base))
     }
 

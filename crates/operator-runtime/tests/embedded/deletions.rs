@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Bench, Running, Widget, config_map_in, in_time, key, run, teller};
+use crate::support::{Bench, Running, Widget, config_map_in, in_time, key, run, teller, until_watched};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PostParams};
@@ -193,6 +193,38 @@ async fn finalizers_of_a_deleted_object_are_done() {
         .finalizers(&old)
         .finalizer("example.com/work", async { Ok(()) });
     assert!(none.run().await.unwrap().is_none());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn object_that_a_write_did_not_find_is_gone_at_once() {
+    let bench = Bench::new().await;
+    for name in ["status", "finalizer", "replaced"] {
+        bench.create(name, 1).await;
+    }
+    let (client, running) = start(&bench).await;
+    bench.network.hold_watches(true);
+    for name in ["status", "finalizer", "replaced"] {
+        bench.delete(name).await;
+    }
+    bench.create("replaced", 2).await;
+    for name in ["status", "finalizer", "replaced"] {
+        let stale = client.get::<Widget>(&key(name)).await.unwrap().unwrap();
+        if name == "finalizer" {
+            let work = async { Ok(()) };
+            let done = client.finalizers(&*stale).finalizer("example.com/work", work);
+            assert!(done.run().await.unwrap().is_none());
+        } else {
+            let written = client.update_status(&stale, |status| status.size = Some(1));
+            assert!(written.await.unwrap().is_gone());
+        }
+        assert!(
+            client.get::<Widget>(&key(name)).await.unwrap().is_none(),
+            "{name}"
+        );
+    }
+    bench.network.hold_watches(false);
+    until_watched::<Widget>(&client, "replaced", |widget| widget.spec.size == 2).await;
     running.end().await.unwrap();
 }
 

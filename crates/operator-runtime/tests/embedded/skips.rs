@@ -1,13 +1,15 @@
 //! Skipped writes: writes are skipped only while the watch would show that they are needed, and then repaired.
 
-use crate::support::{Bench, Running, Told, Widget, config_map_in, in_time, key, reconciling, run, teller};
+use crate::support::{
+    Bench, Running, Told, Widget, config_map_in, in_time, key, reconciling, run, teller, until_watched,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use operator_runtime::client::Written;
 use operator_runtime::controller::{ControllerOptions, Watch};
+use operator_runtime::predicate;
 use operator_runtime::prelude::*;
-use operator_runtime::{Client, predicate};
 use serde_json::json;
 
 fn config() -> ConfigMap {
@@ -26,21 +28,6 @@ fn deployment(size: i32) -> Deployment {
         },
     });
     serde_json::from_value(fields).unwrap()
-}
-
-/// Waits until the watch has delivered the operator's write.
-async fn until_watched<K: operator_runtime::Object>(client: &Client, name: &str, is_so: impl Fn(&K) -> bool) {
-    let watched = client.with(|options| options.own_writes = false);
-    in_time(async {
-        loop {
-            let object = watched.get::<K>(&key(name)).await.unwrap();
-            if object.is_some_and(|object| is_so(&object)) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
 }
 
 /// Starts a manager whose only controller reconciles the widgets with this function, and waits for the first reconcile.

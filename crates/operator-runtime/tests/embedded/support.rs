@@ -579,3 +579,22 @@ pub(crate) fn retried(limit: impl Into<RateLimit>) -> ControllerOptions {
         ..ControllerOptions::default()
     }
 }
+
+/// Waits until the watch has delivered the operator's write.
+pub(crate) async fn until_watched<K: operator_runtime::Object>(
+    client: &operator_runtime::Client,
+    name: &str,
+    is_so: impl Fn(&K) -> bool,
+) {
+    let watched = client.with(|options| options.own_writes = false);
+    in_time(async {
+        loop {
+            let object = watched.get::<K>(&key(name)).await.unwrap();
+            if object.is_some_and(|object| is_so(&object)) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
