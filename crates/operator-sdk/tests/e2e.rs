@@ -314,7 +314,7 @@ fn the_tutorial_with_run_local() {
     let created = local.line_with("created");
     assert_eq!(
         created,
-        "customresourcedefinition.apiextensions.k8s.io/memcacheds.cache.example.com created\n"
+        "customresourcedefinition.apiextensions.k8s.io/memcacheds.cache.example.com created"
     );
     walk(&kubectl);
     assert_eq!(local.stop().code(), Some(0), "the exit code is the operator's");
