@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 #[cfg(feature = "simulation")]
 use std::fmt::Display;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +24,7 @@ use crate::oracle::{Reference, Violation, check};
 use crate::plan::{Fault, Plan};
 use crate::predicate::{Cluster, Predicate, When};
 use crate::process;
+use crate::progress::{self, Monitor, Phase, Progress, Sink, Stop};
 use crate::report::{Finding, Report};
 use crate::run::{Expectation, Pace, REAL, Run, Setup, run};
 use crate::shrink::shrink;
@@ -84,15 +84,11 @@ pub struct Chaos {
     stops_at_first: bool,
     checks_idempotence: bool,
     pace: &'static Pace,
-    environment: Environment,
-}
-
-/// The settings of `operator-sdk chaos`, from environment variables.
-#[derive(Clone, Debug, Default)]
-struct Environment {
     replay: Option<String>,
     reports: Vec<PathBuf>,
-    has_progress: bool,
+    writes_findings: bool,
+    sinks: Vec<Sink>,
+    stops: Vec<Stop>,
 }
 
 /// The results without faults.
@@ -105,7 +101,7 @@ struct Baseline {
 }
 
 /// The results of a campaign up to now.
-struct Progress {
+struct Results {
     random: Random,
     corpus: Vec<Fault>,
     traces: BTreeSet<String>,
@@ -115,7 +111,6 @@ struct Progress {
     plans: usize,
     singles_run: usize,
     findings: Vec<Finding>,
-    printed: Instant,
 }
 
 /// A plan that violated an oracle in a way that no plan before it did.
@@ -180,7 +175,11 @@ impl Chaos {
             stops_at_first: false,
             checks_idempotence: true,
             pace,
-            environment: Environment::default(),
+            replay: None,
+            reports: Vec::new(),
+            writes_findings: false,
+            sinks: Vec::new(),
+            stops: Vec::new(),
         }
     }
 
@@ -292,19 +291,33 @@ impl Chaos {
 
     /// Writes the report of [`Chaos::run`] to a file, in the format of its extension: `.txt`, `.json`, `.xml` (JUnit) or `.html`.
     pub fn report_path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.environment.reports.push(path.into());
+        self.reports.push(path.into());
         self
     }
 
     /// Prints the progress on standard error, and writes the findings to `target/operator-sdk/chaos`.
     pub fn with_progress(mut self) -> Self {
-        self.environment.has_progress = true;
+        self.sinks.push(progress::printer());
+        self.writes_findings = true;
+        self
+    }
+
+    /// Calls a function with the progress: when the campaign enters another phase, and at most ten times each second.
+    pub fn on_progress(mut self, sink: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.sinks.push(Box::new(sink));
+        self
+    }
+
+    /// Ends the campaign early once the function returns true. The report then has the results up to that time. The function is
+    /// called often, from several threads.
+    pub fn stop_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stops.push(Box::new(stop));
         self
     }
 
     /// Lets [`Chaos::run`] replay a finding that was written to `target/operator-sdk/chaos`, by its ID, or that of another file.
     pub fn replay_finding(mut self, id: impl Into<String>) -> Self {
-        self.environment.replay = Some(id.into());
+        self.replay = Some(id.into());
         self
     }
 
@@ -314,70 +327,29 @@ impl Chaos {
         self
     }
 
-    /// Takes settings from the environment variables that `operator-sdk chaos` sets: `OPERATOR_CHAOS_BUDGET` (seconds),
-    /// `OPERATOR_CHAOS_PLANS`, `OPERATOR_CHAOS_SEED`, `OPERATOR_CHAOS_JOBS`, `OPERATOR_CHAOS_WORKLOAD` (a file),
-    /// `OPERATOR_CHAOS_REPORT` (files, separated by commas), `OPERATOR_CHAOS_PROGRESS` and `OPERATOR_CHAOS_REPLAY` (the ID of
-    /// a finding, or a file). Findings are written to `target/operator-sdk/chaos`.
-    ///
-    /// # Errors
-    /// Returns an error if a variable is not a number.
-    pub fn from_env(mut self) -> Result<Self, Error> {
-        if let Some(seconds) = number("OPERATOR_CHAOS_BUDGET")? {
-            self.budget = Duration::from_secs(seconds);
-        }
-        if let Some(plans) = number("OPERATOR_CHAOS_PLANS")? {
-            self.plans = usize::try_from(plans).unwrap_or(usize::MAX);
-        }
-        if let Some(seed) = number("OPERATOR_CHAOS_SEED")? {
-            self.seed = seed;
-        }
-        if let Some(jobs) = number("OPERATOR_CHAOS_JOBS")? {
-            self.jobs = Some(usize::try_from(jobs).unwrap_or(1).max(1));
-        }
-        if let Some(path) = variable("OPERATOR_CHAOS_WORKLOAD") {
-            self.workload_path = Some(path.into());
-        }
-        let reports = variable("OPERATOR_CHAOS_REPORT").unwrap_or_default();
-        self.environment = Environment {
-            replay: variable("OPERATOR_CHAOS_REPLAY"),
-            reports: reports
-                .split(',')
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
-                .collect(),
-            has_progress: variable("OPERATOR_CHAOS_PROGRESS").is_some(),
-        };
-        Ok(self)
-    }
-
     /// Explores the operator until the budget is used up. It must not be called within a tokio runtime.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or written, or an object or the first run without faults cannot be
     /// carried out.
     pub fn run(mut self) -> Result<Report, Error> {
-        let environment = self.environment.clone();
-        if let Some(id) = &environment.replay {
-            let path = match Path::new(id).is_file() {
-                true => PathBuf::from(id),
-                false => Path::new(DIRECTORY).join(format!("{id}.json")),
-            };
-            let text = file::text_of(&path)?;
-            let finding: Finding = serde_json::from_str(&text).map_err(|error| Error::Yaml {
-                path,
-                problem: error.to_string(),
-            })?;
-            self = self.workload(finding.workload);
-            return self.replay(&finding.plan);
-        }
-        let report = self.explore()?;
-        for path in &environment.reports {
+        let reports = std::mem::take(&mut self.reports);
+        let writes_findings = self.writes_findings || Path::new("PROJECT").is_file();
+        let (report, is_new) = match self.replay.take() {
+            Some(id) => {
+                let finding = finding_of(&id)?;
+                self = self.workload(finding.workload);
+                (self.replay(&finding.plan)?, false)
+            }
+            None => (self.explore()?, true),
+        };
+        for path in &reports {
             report.write(path).map_err(|source| Error::Write {
                 path: path.clone(),
                 source,
             })?;
         }
-        if !report.is_clean() && (environment.has_progress || Path::new("PROJECT").is_file()) {
+        if is_new && writes_findings && !report.is_clean() {
             let path = PathBuf::from(DIRECTORY);
             let written = report.write_findings(&path);
             written.map_err(|source| Error::Write { path, source })?;
@@ -393,12 +365,18 @@ impl Chaos {
         let started = Instant::now();
         let (setup, workload) = self.setup()?;
         let mut explorer = Explorer::new(&self, setup, workload);
-        let baseline = match explorer.baseline()? {
-            Ok(baseline) => baseline,
-            Err(finding) => return Ok(explorer.report(None, vec![*finding], started)),
+        let baseline = match explorer.baseline() {
+            Ok(Ok(baseline)) => baseline,
+            Ok(Err(finding)) => return Ok(explorer.report(None, vec![*finding], started)),
+            Err(Error::Stopped) => return Ok(explorer.report(None, Vec::new(), started)),
+            Err(error) => return Err(error),
         };
         explorer.limit_calls(&baseline);
-        let (run, violations) = explorer.run(plan, &explorer.workload, &baseline.reference)?;
+        explorer.monitor.update(|progress| progress.phase = Phase::Plans);
+        let (run, violations) = match explorer.run(plan, &explorer.workload, &baseline.reference) {
+            Err(Error::Stopped) => return Ok(explorer.report(Some(&baseline), Vec::new(), started)),
+            run => run?,
+        };
         let findings = match violations.is_empty() {
             true => Vec::new(),
             false => vec![explorer.finding(plan, explorer.workload.clone(), &run, violations, &baseline)],
@@ -429,6 +407,12 @@ impl Chaos {
             predicates: Arc::new(std::mem::take(&mut self.predicates)),
             call_limit: REFERENCE_CALLS,
             pace: self.pace,
+            monitor: Arc::new(Monitor::new(
+                std::mem::take(&mut self.sinks),
+                std::mem::take(&mut self.stops),
+                self.budget,
+                self.plans,
+            )),
         };
         Ok((setup, workload))
     }
@@ -437,12 +421,14 @@ impl Chaos {
         let started = Instant::now();
         let (setup, workload) = self.setup()?;
         let mut explorer = Explorer::new(&self, setup, workload);
-        let baseline = match explorer.baseline()? {
-            Ok(baseline) => baseline,
-            Err(finding) => return Ok(explorer.report(None, vec![*finding], started)),
+        let baseline = match explorer.baseline() {
+            Ok(Ok(baseline)) => baseline,
+            Ok(Err(finding)) => return Ok(explorer.report(None, vec![*finding], started)),
+            Err(Error::Stopped) => return Ok(explorer.report(None, Vec::new(), started)),
+            Err(error) => return Err(error),
         };
         explorer.limit_calls(&baseline);
-        let mut progress = Progress {
+        let mut progress = Results {
             random: Random::new(self.seed),
             corpus: Vec::new(),
             traces: BTreeSet::new(),
@@ -452,12 +438,12 @@ impl Chaos {
             plans: 0,
             singles_run: 0,
             findings: Vec::new(),
-            printed: started,
         };
+        explorer.monitor.update(|shown| progress.show(&baseline, shown));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.unwrap_or(cores);
         let end = started + self.budget;
-        while Instant::now() < end {
+        while Instant::now() < end && !explorer.monitor.is_stopped() {
             let batch = explorer.next_batch(&baseline, &mut progress);
             if batch.is_empty() {
                 break;
@@ -489,12 +475,13 @@ struct Explorer {
     plans: usize,
     stops_at_first: bool,
     checks_idempotence: bool,
-    has_progress: bool,
+    monitor: Arc<Monitor>,
 }
 
 impl Explorer {
     fn new(chaos: &Chaos, setup: Setup, workload: Workload) -> Self {
         Self {
+            monitor: setup.monitor.clone(),
             setup,
             workload,
             ignored: chaos.ignored.clone(),
@@ -502,7 +489,6 @@ impl Explorer {
             plans: chaos.plans,
             stops_at_first: chaos.stops_at_first,
             checks_idempotence: chaos.checks_idempotence,
-            has_progress: chaos.environment.has_progress,
         }
     }
 
@@ -580,7 +566,7 @@ impl Explorer {
     }
 
     /// Returns the plans that run next: single faults first.
-    fn next_batch(&self, baseline: &Baseline, progress: &mut Progress) -> Vec<Plan> {
+    fn next_batch(&self, baseline: &Baseline, progress: &mut Results) -> Vec<Plan> {
         let first = progress.generated;
         progress.generated = (first + BATCH).min(self.plans);
         let plans = (first..progress.generated).map(|index| match baseline.singles.get(index) {
@@ -599,19 +585,24 @@ impl Explorer {
         &self,
         batch: Vec<Plan>,
         baseline: &Baseline,
-        progress: &mut Progress,
+        progress: &mut Results,
         jobs: usize,
         end: Instant,
     ) -> Result<(), Error> {
         let first = progress.generated - batch.len();
         let results = parallel(jobs, &batch, |plan| {
-            let has_time = Instant::now() < end;
-            has_time.then(|| self.run(plan, &self.workload, &baseline.reference))
+            let has_time = Instant::now() < end && !self.monitor.is_stopped();
+            let result = has_time.then(|| self.run(plan, &self.workload, &baseline.reference))?;
+            self.monitor
+                .update(|progress| progress.plans += usize::from(result.is_ok()));
+            Some(result)
         });
         let (mut candidates, mut repeated) = (Vec::new(), Vec::new());
         for (index, (plan, result)) in batch.into_iter().zip(results).enumerate() {
-            let Some(result) = result else { continue };
-            let (run, violations) = result?;
+            let (run, violations) = match result {
+                None | Some(Err(Error::Stopped)) => continue,
+                Some(result) => result?,
+            };
             let number = first + index + 1;
             progress.plans += 1;
             progress.singles_run += usize::from(number <= baseline.singles.len());
@@ -638,6 +629,9 @@ impl Explorer {
                 repeated.push(violation.fingerprint());
             }
         }
+        if !candidates.is_empty() {
+            self.monitor.update(|shown| shown.phase = Phase::Shrinking);
+        }
         let confirmed = parallel(jobs, &candidates, |candidate| self.confirmed(candidate, baseline));
         for finding in confirmed {
             progress.findings.push(finding?);
@@ -653,24 +647,8 @@ impl Explorer {
                 finding.plans += 1;
             }
         }
-        if self.has_progress && progress.printed.elapsed() > Duration::from_millis(500) {
-            progress.printed = Instant::now();
-            self.print_progress(baseline, progress);
-        }
+        self.monitor.update(|shown| progress.show(baseline, shown));
         Ok(())
-    }
-
-    fn print_progress(&self, baseline: &Baseline, progress: &Progress) {
-        let is_terminal = std::io::stderr().is_terminal();
-        let (start, end) = if is_terminal { ("\r", "") } else { ("", "\n") };
-        eprint!(
-            "{start}{} plans, {} of {} single faults, {} traces, {} findings{end}",
-            progress.plans,
-            progress.singles_run,
-            baseline.singles.len(),
-            progress.traces.len(),
-            progress.findings.len(),
-        );
     }
 
     /// Runs a failing plan again, shrinks it, and describes it.
@@ -682,7 +660,14 @@ impl Explorer {
             violations,
         } = candidate;
         let started = Instant::now();
-        let (second, again) = self.run(plan, &self.workload, &baseline.reference)?;
+        let again = self.run(plan, &self.workload, &baseline.reference);
+        if matches!(again, Err(Error::Stopped)) {
+            let violations = violations.clone();
+            let mut finding = self.finding(plan, self.workload.clone(), first, violations, baseline);
+            finding.found_after = *number;
+            return Ok(finding);
+        }
+        let (second, again) = again?;
         let nondeterminism = first_difference(&first.trace.essence(), &second.trace.essence());
         let nondeterminism = nondeterminism.map(|(left, right)| format!("{left} / {right}"));
         let wanted: BTreeSet<String> = violations.iter().map(Violation::fingerprint).collect();
@@ -740,7 +725,10 @@ impl Explorer {
             Some((workload, baseline)) => (workload, baseline),
             None => (&self.workload, baseline),
         };
-        let (run, found) = self.run(&plan, workload, &baseline.reference)?;
+        let (run, found) = match self.run(&plan, workload, &baseline.reference) {
+            Err(Error::Stopped) => return Ok(None),
+            run => run?,
+        };
         Ok(is_same(&found).then(|| self.finding(&plan, workload.clone(), &run, found, baseline)))
     }
 
@@ -768,7 +756,12 @@ impl Explorer {
     }
 
     fn report(&self, baseline: Option<&Baseline>, findings: Vec<Finding>, started: Instant) -> Report {
+        self.monitor.update(|shown| {
+            shown.phase = Phase::Done;
+            shown.findings = findings.len();
+        });
         Report {
+            stopped: self.monitor.is_stopped(),
             seed: self.seed,
             single_faults: baseline.map_or(0, |baseline| baseline.singles.len()),
             reference_calls: baseline.map_or(0, |baseline| baseline.calls),
@@ -780,9 +773,20 @@ impl Explorer {
     }
 }
 
-// === impl Progress ===
+// === impl Results ===
 
-impl Progress {
+impl Results {
+    /// Copies the results to the progress that users see.
+    fn show(&self, baseline: &Baseline, shown: &mut Progress) {
+        shown.phase = Phase::Plans;
+        shown.plans = self.plans;
+        shown.single_faults = baseline.singles.len();
+        shown.single_faults_run = self.singles_run;
+        shown.traces = self.traces.len();
+        shown.end_states = self.end_states.len();
+        shown.findings = self.findings.len();
+    }
+
     /// Reports whether violations are to be investigated: one of them is new, and there are few findings yet.
     fn is_new(&mut self, violations: &[Violation]) -> bool {
         let fingerprints: Vec<String> = violations.iter().map(Violation::fingerprint).collect();
@@ -795,6 +799,19 @@ impl Progress {
         self.known.extend(fingerprints);
         true
     }
+}
+
+/// Reads a finding, by its ID or from its file.
+fn finding_of(id: &str) -> Result<Finding, Error> {
+    let path = match Path::new(id).is_file() {
+        true => PathBuf::from(id),
+        false => Path::new(DIRECTORY).join(format!("{id}.json")),
+    };
+    let text = file::text_of(&path)?;
+    serde_json::from_str(&text).map_err(|error| Error::Yaml {
+        path,
+        problem: error.to_string(),
+    })
 }
 
 /// Maps items on several threads. The results have the order of the items.
@@ -855,16 +872,4 @@ fn hash_text(text: &str) -> String {
 
 fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn number(name: &'static str) -> Result<Option<u64>, Error> {
-    let Some(value) = variable(name) else {
-        return Ok(None);
-    };
-    let parsed = value.parse();
-    parsed.map(Some).map_err(|_| Error::Variable { name, value })
 }

@@ -49,4 +49,7 @@ pub enum Error {
         /// Its value.
         value: String,
     },
+    /// The campaign was stopped within a run.
+    #[error("the campaign was stopped")]
+    Stopped,
 }

@@ -28,6 +28,7 @@
 
 mod call;
 mod campaign;
+mod environment;
 mod error;
 mod file;
 mod generate;
@@ -36,6 +37,7 @@ mod panic;
 mod plan;
 mod predicate;
 mod process;
+mod progress;
 mod report;
 mod run;
 mod session;
@@ -53,5 +55,6 @@ pub use operator_controlplane::Delays;
 pub use oracle::{Oracle, Violation};
 pub use plan::{Action, Fault, Plan, Point};
 pub use predicate::Cluster;
+pub use progress::{Phase, Progress};
 pub use report::{Finding, Report};
 pub use workload::{Change, Step, Workload, WorkloadError};

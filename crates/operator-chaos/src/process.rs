@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -21,12 +22,12 @@ use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
 use operator_apiserver::ServerIdentity;
-use rustix::process::{Pid, Signal, kill_process_group};
+use operator_controlplane::ProcessGroup;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -45,9 +46,6 @@ struct Program {
     /// The certificate as PEM.
     certificate: Vec<u8>,
 }
-
-/// The process group of a program. Dropping it kills every process in it.
-struct Group(Option<Pid>);
 
 /// Returns the operator that runs a command. The command gets the path of its kubeconfig in `KUBECONFIG`; its connection is that
 /// of the client, and it is killed when the operator's future is dropped.
@@ -84,9 +82,9 @@ impl Program {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let log = directory.path().join("log");
         let started = self.start(directory.path(), &log).await;
-        let (socket, mut child) =
+        // A crash drops the group, which kills every process in it.
+        let (socket, _group, mut child) =
             started.map_err(|error| format!("cannot run {}: {error}", self.command_line()))?;
-        let _group = Group::of(child.id());
         let mut connections = JoinSet::new();
         let status = loop {
             tokio::select! {
@@ -103,7 +101,7 @@ impl Program {
         Err(format!("{status}{}", last_lines(&log)))
     }
 
-    async fn start(&self, directory: &Path, log: &Path) -> io::Result<(TcpListener, tokio::process::Child)> {
+    async fn start(&self, directory: &Path, log: &Path) -> io::Result<(TcpListener, ProcessGroup, Child)> {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let kubeconfig = directory.join("kubeconfig");
         std::fs::write(&kubeconfig, self.kubeconfig(socket.local_addr()?))?;
@@ -112,16 +110,16 @@ impl Program {
             .command
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
             .env("KUBECONFIG", &kubeconfig)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output)
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
-        Ok((socket, child))
+            .stderr(output);
+        let group = ProcessGroup::start(Duration::ZERO)?;
+        let child = group.spawn(&mut command)?;
+        Ok((socket, group, child))
     }
 
     fn command_line(&self) -> String {
@@ -148,24 +146,6 @@ users:
 ",
             authority = BASE64_STANDARD.encode(&self.certificate),
         )
-    }
-}
-
-// === impl Group ===
-
-impl Group {
-    fn of(id: Option<u32>) -> Self {
-        let id = id.and_then(|id| i32::try_from(id).ok());
-        Self(id.and_then(Pid::from_raw))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // It fails if all processes have ended.
-            let _ended = kill_process_group(group, Signal::KILL);
-        }
     }
 }
 

@@ -36,6 +36,9 @@ pub struct Report {
     pub masked_fields: usize,
     /// The real time in milliseconds.
     pub elapsed_ms: u64,
+    /// True if the campaign was stopped before its end.
+    #[serde(default)]
+    pub stopped: bool,
     /// The findings.
     pub findings: Vec<Finding>,
 }
@@ -165,6 +168,9 @@ impl fmt::Display for Report {
             self.masked_fields,
             self.seed,
         )?;
+        if self.stopped {
+            writeln!(formatter, "The campaign was stopped before its end.")?;
+        }
         for finding in &self.findings {
             write!(formatter, "\n{finding}")?;
         }

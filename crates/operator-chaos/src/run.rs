@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::panic;
 use crate::plan::Plan;
 use crate::predicate::Predicate;
+use crate::progress::Monitor;
 use crate::session::{Objects, Session};
 use crate::state::{Mask, State, differences};
 use crate::trace::{Actor, Event, Trace};
@@ -81,6 +82,7 @@ pub(crate) struct Setup {
     pub(crate) predicates: Arc<Vec<Predicate>>,
     pub(crate) call_limit: usize,
     pub(crate) pace: &'static Pace,
+    pub(crate) monitor: Arc<Monitor>,
 }
 
 /// The result of a run.
@@ -154,6 +156,7 @@ async fn run_on(
         biased;
         driven = driver => driven,
         () = live(&session, &setup.operator, setup.pace) => Driven::default(),
+        () = stopped(setup) => return Err(Error::Stopped),
     };
     session.end_life();
     let outcome = session.outcome();
@@ -171,6 +174,16 @@ async fn run_on(
         failed_step: driven.failed_step,
         panics: Vec::new(),
     })
+}
+
+/// Waits until the campaign is stopped. A run in simulated time takes milliseconds, and is not interrupted.
+async fn stopped(setup: &Setup) {
+    if setup.pace.is_simulated {
+        return std::future::pending().await;
+    }
+    while !setup.monitor.is_stopped() {
+        tokio::time::sleep(setup.pace.poll).await;
+    }
 }
 
 /// The lives of the operator; it never ends.

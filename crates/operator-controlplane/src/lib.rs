@@ -36,6 +36,7 @@ mod owner;
 mod plan;
 mod pod;
 mod process;
+mod process_group;
 mod queue;
 mod recorder;
 mod selector;
@@ -50,6 +51,7 @@ use tokio::task::JoinSet;
 pub use crate::clock::Clock;
 pub use crate::controller::node::Delays;
 pub use crate::process::{Processes, ProcessesError, Program, register};
+pub use crate::process_group::ProcessGroup;
 
 use crate::engine::{Cache, Controller, Runner, Subscriber, feed};
 use crate::process::Agent;

@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use operator_apiserver::client::LogWriter;
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -21,6 +20,7 @@ use tokio::time::Instant;
 use super::pod::Shared;
 use super::probe::Probe;
 use crate::object::{Object, time};
+use crate::process_group::ProcessGroup;
 
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
@@ -424,9 +424,7 @@ fn outcome(status: Option<ExitStatus>) -> (i64, &'static str) {
 /// A process in its own group, which is killed when this process ends in any way.
 struct Process {
     child: Child,
-    group: Option<Pid>,
-    /// Kills the group once its input closes: a killed control plane cannot do it.
-    guard: Child,
+    group: ProcessGroup,
     output: JoinSet<()>,
 }
 
@@ -437,17 +435,9 @@ impl Process {
         let inherited = INHERITED
             .iter()
             .filter_map(|name| Some((*name, std::env::var_os(name)?)));
-        // The leader of the group exists before the process: this process may be killed at any moment.
-        let guard = Command::new("/bin/sh")
-            .args(["-c", "trap '' TERM; read -r _; kill -s KILL 0"])
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        let group = guard.id().and_then(|id| i32::try_from(id).ok());
-        let mut child = Command::new(&start.program)
+        let group = ProcessGroup::start(Duration::ZERO)?;
+        let mut command = Command::new(&start.program);
+        command
             .args(&start.arguments)
             .env_clear()
             .envs(inherited)
@@ -456,10 +446,8 @@ impl Process {
             .current_dir(&start.directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .process_group(group.unwrap_or_default())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        let mut child = group.spawn(&mut command)?;
         let mut output = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
             output.spawn(copy(stdout, log.clone()));
@@ -467,12 +455,7 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             output.spawn(copy(stderr, log.clone()));
         }
-        Ok(Self {
-            group: group.and_then(Pid::from_raw),
-            child,
-            guard,
-            output,
-        })
+        Ok(Self { group, child, output })
     }
 
     /// Sends SIGTERM, and SIGKILL after the grace period, which `shorter` may cut.
@@ -482,7 +465,7 @@ impl Process {
         shorter: &mut watch::Receiver<Option<Duration>>,
     ) -> Option<ExitStatus> {
         let mut deadline = Instant::now() + grace;
-        self.signal(Signal::TERM);
+        self.group.terminate();
         while Instant::now() < deadline {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
@@ -493,21 +476,13 @@ impl Process {
                 }
             }
         }
-        self.signal(Signal::KILL);
+        self.group.kill();
         self.child.wait().await.ok()
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // A group that has ended needs no signal.
-            let _ = kill_process_group(group, signal);
-        }
     }
 
     /// Kills the remaining processes, and reads the rest of the output.
     async fn finish(mut self) {
-        self.signal(Signal::KILL);
-        let _ = self.guard.kill().await;
+        self.group.finish().await;
         let rest = async { while self.output.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(OUTPUT_MAX, rest).await;
     }
