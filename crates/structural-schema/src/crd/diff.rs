@@ -75,7 +75,7 @@ pub fn diff(old: &Value, new: &Value) -> Vec<Change> {
             None => changes.breaking(
                 format!("spec.versions[{}]", text_at(before, "/name")),
                 "version removed",
-                "clients of the version find nothing, and objects stored in it cannot be read",
+                "requests for the version get 404, and objects stored in it cannot be read",
             ),
         }
     }
@@ -153,20 +153,20 @@ fn find<'v>(crd: &'v Value, name: &str) -> Option<&'v Value> {
 }
 
 fn names(old: &Value, new: &Value, changes: &mut Changes) {
-    const CLIENTS: &str = "clients look for the resource under the old name, and a server refuses the change";
-    const CONVENIENCE: &str = "scripts that use the name stop working";
+    const CLIENTS: &str = "clients use the old name, and a server rejects the change";
+    const CONVENIENCE: &str = "scripts that use the name fail";
     for (path, why) in [
         ("spec.group", CLIENTS),
         ("spec.names.plural", CLIENTS),
         ("spec.names.kind", CLIENTS),
         (
             "spec.names.listKind",
-            "clients that check the kind of a list refuse it",
+            "clients that check the kind of a list reject it",
         ),
         ("spec.names.singular", CONVENIENCE),
         (
             "spec.scope",
-            "all paths and permissions change, and a server refuses the change",
+            "all paths and permissions change, and a server rejects the change",
         ),
     ] {
         let pointer = format!("/{}", path.replace('.', "/"));
@@ -186,7 +186,11 @@ fn names(old: &Value, new: &Value, changes: &mut Changes) {
             changes.breaking(path, format!("{name} removed"), CONVENIENCE);
         }
         for name in after.iter().filter(|name| !before.contains(name)) {
-            changes.safe(path, format!("{name} added"), "one more way to name the resource");
+            changes.safe(
+                path,
+                format!("{name} added"),
+                "the resource has an additional name",
+            );
         }
     }
 }
@@ -209,7 +213,7 @@ fn conversion(old: &Value, new: &Value, changes: &mut Changes) {
             changes.safe(
                 path,
                 "webhook changed",
-                "the same conversion is asked for elsewhere",
+                "conversion requests go to another address",
             );
         }
         _ => {}
@@ -228,7 +232,7 @@ fn unknown_fields(old: &Value, new: &Value, changes: &mut Changes) {
         (false, true) => changes.breaking(
             path,
             "unknown fields are kept",
-            "a server refuses the change in apiextensions.k8s.io/v1",
+            "a server rejects the change in apiextensions.k8s.io/v1",
         ),
         _ => {}
     }
@@ -242,7 +246,7 @@ fn storage(old: &Value, new: &Value, changes: &mut Changes) {
     }
     let what = changed("storage version", before, after);
     if find(old, after).is_none_or(|version| !flag(version, "served")) {
-        let why = "a rollback to the old definition cannot read what was written: serve the version first, store it later";
+        let why = "after a rollback, the old definition cannot read the new objects: serve the version first, and store it in a later release";
         changes.breaking("spec.versions", what, why);
     } else if loses_fields(find(new, before), find(new, after))
         && text_at(new, "/spec/conversion/strategy") != "Webhook"
@@ -279,9 +283,9 @@ fn version(old: &Value, new: &Value, changes: &mut Changes) {
         (true, false) => changes.breaking(
             path.as_str(),
             "no longer served",
-            "clients of the version find nothing",
+            "requests for the version get 404",
         ),
-        (false, true) => changes.safe(path.as_str(), "served", "one more version to choose from"),
+        (false, true) => changes.safe(path.as_str(), "served", "clients can use an additional version"),
         _ => {}
     }
     if flag(old, "deprecated") != flag(new, "deprecated")
@@ -317,7 +321,7 @@ fn schemas(old: &Value, new: &Value, prefix: &str, changes: &mut Changes) {
         _ => changes.breaking(
             format!("{prefix}schema"),
             "schema changed, and one of the two cannot be read",
-            "nothing can be said about objects",
+            "the effect on objects is unknown",
         ),
     }
 }
@@ -342,7 +346,7 @@ fn subresources(old: &Value, new: &Value, path: &str, changes: &mut Changes) {
         (Some(_), None) => changes.breaking(
             path.child("status").as_str(),
             "subresource removed",
-            "writes to /status find nothing",
+            "writes to /status get 404",
         ),
         _ => {}
     }
@@ -351,17 +355,17 @@ fn subresources(old: &Value, new: &Value, path: &str, changes: &mut Changes) {
         (None, Some(_)) => changes.safe(
             scale.as_str(),
             "subresource added",
-            "one more way to read and write replicas",
+            "replicas can also be read and written through /scale",
         ),
         (Some(_), None) => changes.breaking(
             scale.as_str(),
             "subresource removed",
-            "autoscalers and `kubectl scale` find nothing",
+            "autoscalers and `kubectl scale` fail",
         ),
         (before, after) if before != after => changes.breaking(
             scale.as_str(),
             "paths changed",
-            "autoscalers read and write other fields than before",
+            "autoscalers read and write other fields",
         ),
         _ => {}
     }
@@ -376,7 +380,7 @@ fn columns(old: &Value, new: &Value, path: &str, changes: &mut Changes) {
         changes.safe(
             Path::new(path).child("additionalPrinterColumns").as_str(),
             "printer columns changed",
-            "only what `kubectl get` prints is different",
+            "only the output of `kubectl get` changes",
         );
     }
 }
@@ -393,14 +397,14 @@ fn selectable_fields(old: &Value, new: &Value, path: &str, changes: &mut Changes
     };
     let (before, after) = (fields(old), fields(new));
     for field in before.iter().filter(|field| !after.contains(field)) {
-        let why = "lists and watches that select by the field are refused";
+        let why = "lists and watches that select by the field are rejected";
         changes.breaking(path.as_str(), format!("{field} removed"), why);
     }
     for field in after.iter().filter(|field| !before.contains(field)) {
         changes.safe(
             path.as_str(),
             format!("{field} added"),
-            "one more field to select by",
+            "lists and watches can select by an additional field",
         );
     }
 }

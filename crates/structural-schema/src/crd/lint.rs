@@ -365,7 +365,7 @@ impl Linter {
             self.warn(
                 "too-large",
                 &path,
-                format!("the definition has {size} bytes; a server with default limits refuses more than {REQUEST_MAX}"),
+                format!("the definition has {size} bytes; a server with default limits rejects more than {REQUEST_MAX}"),
                 "cut descriptions, and do not embed whole pod templates",
             );
         } else if size > ANNOTATIONS_MAX {

@@ -81,7 +81,7 @@ fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
         if let Some(why) = reason(flags::REFUSED) {
             return Err(Failure {
                 message: format!("--{flag} is not supported: {why}"),
-                hint: Some(format!("leave --{flag} out")),
+                hint: Some(format!("omit --{flag}")),
             });
         }
         if let Some(why) = reason(flags::WARNED) {

@@ -98,7 +98,7 @@ async fn download(args: &OlmInstallArgs, report: &Report) -> Result<Vec<Value>, 
     }
     parsed(&sources).map_err(|reason| {
         fault(
-            format!("the files of {release} are no manifests: {reason}"),
+            format!("the files of {release} are not manifests: {reason}"),
             "check the address of `--releases`",
         )
     })

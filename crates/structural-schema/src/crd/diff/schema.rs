@@ -10,10 +10,11 @@ use crate::node::{AdditionalProperties, Bound, Node};
 /// A schema, and the JSON that it was parsed from.
 type Side<'n> = (&'n Node, &'n Value);
 
-const REFUSED: &str = "objects with other values are refused";
-const ALLOWED: &str = "every value that was allowed still is";
+const REFUSED: &str = "objects with other values are rejected";
+const ALLOWED: &str = "all values that were allowed are still allowed";
 const PRUNED: &str = "stored objects lose the field";
-const OWNERSHIP: &str = "who owns what in server-side apply changes, and lists may be refused as duplicates";
+const OWNERSHIP: &str =
+    "the field ownership of server-side apply changes, and lists with duplicates may be rejected";
 
 pub(super) fn diff(old: Side<'_>, new: Side<'_>) -> Vec<Change> {
     let mut differ = Differ {
@@ -92,16 +93,17 @@ impl Differ {
         };
         let (before, after) = (shown(old), shown(new));
         if before != after {
-            let why = "values of the old type are refused, or clients that read the field cannot decode the new one";
+            let why = "values of the old type are rejected, or clients cannot decode the new type";
             self.breaking(path, changed("type", &before, &after), why);
         }
         match (old.nullable, new.nullable) {
-            (true, false) => self.breaking(path, "no longer nullable", "nulls are dropped or refused"),
+            (true, false) => self.breaking(path, "no longer nullable", "null is dropped or rejected"),
             (false, true) => self.safe(path, "nullable", ALLOWED),
             _ => {}
         }
         if old.embedded_resource != new.embedded_resource {
-            let why = "the field's apiVersion, kind and metadata are checked and kept, or no longer are";
+            let why =
+                "only one of the definitions validates and keeps apiVersion, kind and metadata of the field";
             self.breaking(path, "embedded resource or not changed", why);
         }
         self.format(old, new, path, judged);
@@ -122,7 +124,7 @@ impl Differ {
             _ => false,
         };
         let why = if judged && !looser {
-            "rules see another type of value, or objects with other values are refused"
+            "rules see another type of value, or objects with other values are rejected"
         } else {
             REFUSED
         };
@@ -148,7 +150,8 @@ impl Differ {
                     self.limit(path, format!("enum lost {}", removed.join(", ")), false);
                 }
                 if !added.is_empty() {
-                    let why = "every value that was allowed still is; clients must be ready for new ones";
+                    let why =
+                        "all values that were allowed are still allowed; clients must handle the new ones";
                     self.safe(path, format!("enum gained {}", added.join(", ")), why);
                 }
             }
@@ -238,7 +241,7 @@ impl Differ {
         let map_type = |node: &Node| node.map_type.clone().unwrap_or_else(|| "granular".to_owned());
         let (before, after) = (map_type(old), map_type(new));
         if before != after {
-            let why = "who owns what in server-side apply changes";
+            let why = "the field ownership of server-side apply changes";
             self.breaking(path, changed("map type", &before, &after), why);
         }
     }
@@ -282,7 +285,7 @@ impl Differ {
             self.safe(path, format!("rule removed: {}", rule.rule.trim()), ALLOWED);
         }
         for rule in new.rules.iter().filter(|rule| !has(old, key(rule))) {
-            let why = "values that break it are refused; an update that leaves such a value as it is passes with a warning, since rules ratchet";
+            let why = "values that violate it are rejected; an update that does not change such a value is accepted with a warning, because rules ratchet";
             self.breaking(path, format!("rule added: {}", rule.rule.trim()), why);
         }
     }
@@ -294,18 +297,14 @@ impl Differ {
                 "unknown fields are pruned from now on",
                 "stored objects lose them",
             ),
-            (false, true) => self.safe(
-                path,
-                "unknown fields are kept from now on",
-                "nothing that was kept is lost",
-            ),
+            (false, true) => self.safe(path, "unknown fields are kept from now on", "no field is lost"),
             _ => {}
         }
     }
 
     fn required(&mut self, old: &Node, new: &Node, path: &Path) {
         for name in old.required.iter().filter(|name| !new.required.contains(name)) {
-            let why = "objects with the field stay valid; clients must be ready for objects without it";
+            let why = "objects with the field stay valid; clients must handle objects without it";
             self.safe(&path.child(name), "no longer required", why);
         }
         for name in new.required.iter().filter(|name| !old.required.contains(name)) {
@@ -314,10 +313,10 @@ impl Differ {
                 .get(name)
                 .and_then(|property| property.default.as_ref());
             if default.is_some() {
-                let why = "the default fills the field in where it is missing";
+                let why = "missing fields get the default";
                 self.safe(&path.child(name), "required, with a default", why);
             } else {
-                let why = "objects without the field are refused";
+                let why = "objects without the field are rejected";
                 self.breaking(&path.child(name), "required", why);
             }
         }
@@ -337,7 +336,7 @@ impl Differ {
                 self.node((before, old_source), (after, new_source), &path, judged);
             } else if new.0.preserves_unknown_fields() {
                 let what = "field removed, but unknown fields are kept";
-                self.safe(&path, what, "it is not checked any more");
+                self.safe(&path, what, "the new definition does not validate the field");
             } else {
                 self.breaking(&path, "field removed", PRUNED);
             }
@@ -351,7 +350,7 @@ impl Differ {
 
     fn added(&mut self, old: &Node, property: &Node, parent: &Node, path: &Path, judged: bool) {
         if old.preserves_unknown_fields() || old.additional_properties.is_some() {
-            let why = "objects may have anything in this place, which is checked from now on";
+            let why = "existing objects may have any value in this field, which is now validated";
             self.breaking(path, "field added where unknown fields were kept", why);
         } else if property.default.is_some() {
             self.default_added(
@@ -378,12 +377,12 @@ impl Differ {
                 self.default_added(parent, path, judged, &what, why);
             }
             (Some(_), None) => {
-                let why = "clients that leave the field out get none";
+                let why = "objects without the field no longer get a default";
                 self.breaking(path, "default removed", why);
             }
             (Some(before), Some(after)) => {
                 let what = changed("default", &go::json(before), &go::json(after));
-                let why = "clients that leave the field out get something else than before";
+                let why = "clients that omit the field get another value";
                 self.breaking(path, what, why);
             }
         }
@@ -392,7 +391,8 @@ impl Differ {
     /// A default makes objects larger, which may exceed limits or violate rules around it.
     fn default_added(&mut self, parent: &Node, path: &Path, judged: bool, what: &str, why: &'static str) {
         if judged || parent.max_properties.is_some() {
-            let why = "rules, combinations or maxProperties around the field may refuse objects that get the default";
+            let why =
+                "rules, combinations or maxProperties around the field may reject objects with the default";
             self.breaking(path, what, why);
         } else {
             self.safe(path, what, why);
@@ -419,7 +419,7 @@ impl Differ {
             }
             (Some(_), None) => self.breaking(&below, "other fields no longer allowed", PRUNED),
             _ => {
-                let why = "other fields are kept, checked or refused differently";
+                let why = "other fields are kept, validated or rejected differently";
                 self.breaking(&below, "additionalProperties changed", why);
             }
         }
@@ -440,7 +440,7 @@ impl Differ {
             _ => self.breaking(
                 &below,
                 "schema of items added or removed",
-                "items are checked or pruned differently",
+                "items are validated or pruned differently",
             ),
         }
     }

@@ -127,7 +127,7 @@ fn required(schema: &Node, path: &Path, linter: &mut Linter) {
                 Severity::Error,
                 "required-unknown",
                 &path.child("required").index(index),
-                format!("{name} is required, but the schema has no such field: it is pruned, and every object is refused"),
+                format!("{name} is required, but the schema has no such field: it is pruned, and every object is rejected"),
                 "add the field to `properties`, or take it out of `required`",
             );
         }
