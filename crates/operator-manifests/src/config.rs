@@ -4,8 +4,8 @@
 //! `rbac`, `manager` and, where enabled, `webhook`, `certmanager`, `prometheus` and `network-policy`. No feature is
 //! enabled by removing comments: an enabled part is an entry of a kustomization.
 //!
-//! [`ConfigTree::of`] says for an operator which files there are and which entries its kustomizations have. Two
-//! operators compared say what a command has to change.
+//! [`ConfigTree::of`] returns the files of an operator and the entries of its kustomizations. A command compares the tree
+//! of the operator before with the tree after, and makes the difference.
 
 pub mod bundle;
 mod certificates;

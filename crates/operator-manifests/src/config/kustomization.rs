@@ -23,14 +23,17 @@ const HEADS: [(&str, &str); 9] = [
         "config/crd/kustomization.yaml",
         "The kinds of this operator; the files under bases/ are generated.",
     ),
-    ("config/manager/kustomization.yaml", "The operator itself."),
+    (
+        "config/manager/kustomization.yaml",
+        "The Deployment of the operator.",
+    ),
     (
         "config/rbac/kustomization.yaml",
-        "The account that the operator runs as, and what it may do; role.yaml is generated.\nBehind these are roles for people, for each kind; they are bound to nobody.",
+        "The service account of the operator and its permissions; role.yaml is generated.\nThe following roles are for users of each kind. They have no bindings.",
     ),
     (
         "config/samples/kustomization.yaml",
-        "One object of each kind, to try the operator with.",
+        "An example object of each kind.",
     ),
     (
         "config/prometheus/kustomization.yaml",
@@ -38,7 +41,7 @@ const HEADS: [(&str, &str); 9] = [
     ),
     (
         "config/network-policy/kustomization.yaml",
-        "Who may talk to the operator's servers.",
+        "Network policies: they select the clients of the operator's servers.",
     ),
     (
         "config/webhook/kustomization.yaml",
@@ -88,11 +91,11 @@ fn default_head(operator: &Operator) -> String {
     let comments = [
         (
             "",
-            "Everything that a cluster needs to run the operator: `kubectl apply -k config/default`.\nParts come and go with `operator-sdk edit`; entries of your own stay.\n",
+            "All objects of the operator: `kubectl apply -k config/default`.\n`operator-sdk edit` adds and removes parts, and keeps your own entries.\n",
         ),
         (
             "/namePrefix",
-            "The prefix of every name, so that several operators share a cluster.",
+            "The prefix of all names, so that several operators can share a cluster.",
         ),
     ];
     render::commented(&head, &comments)

@@ -33,7 +33,7 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
         tree.manager_patch(
             "manager_namespaced_patch.yaml",
             &[(ENV, watched)],
-            "The operator watches its own namespace alone. Names with commas between watch several; then each needs\na Role and a RoleBinding as config/rbac has them.",
+            "Limits the operator to its own namespace. A list with commas names several namespaces; each needs a\nRole and a RoleBinding like those in config/rbac.",
         );
     }
 }
@@ -51,19 +51,19 @@ fn namespace(operator: &Operator) -> Value {
 const COMMENTS: [(&str, &str); 6] = [
     (
         "/spec/template/spec/securityContext",
-        "What the `restricted` Pod Security Standard asks for.",
+        "Required by the `restricted` Pod Security Standard.",
     ),
     (
         "/spec/template/spec/containers/0/resources",
-        "The operator is small; measure yours before you change these.",
+        "Enough for a small operator. Measure yours before you change these values.",
     ),
     (
         "/spec/template/spec/containers/0/volumeMounts",
-        "Patches append to this list and to that of the volumes, so they are there even when empty.",
+        "Patches append to this list and to the list of volumes, so both exist even if they are empty.",
     ),
     (
         "/spec/template/spec/containers/0/env/0",
-        "Where the lease of the leader is, and the operator's own objects.",
+        "The namespace of the leader's Lease and of the operator's own objects.",
     ),
     (
         "/spec/template/spec/containers/0/args",
@@ -71,7 +71,7 @@ const COMMENTS: [(&str, &str); 6] = [
     ),
     (
         "/spec/replicas",
-        "More replicas stand by: one is elected to act, and another takes over when it ends.",
+        "With several replicas, one is elected as the leader, and another one takes over when it stops.",
     ),
 ];
 

@@ -15,12 +15,12 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
             (ARGS, json!(format!("--metrics-bind-address=:{METRICS_PORT}"))),
             (PORTS, port),
         ],
-        "The operator serves its metrics over HTTPS, to those who may read them.",
+        "Serves the metrics over HTTPS, to authorized clients.",
     );
     tree.resource("config/default", "metrics_service.yaml", &service(operator), &[]);
     tree.resource("config/prometheus", "monitor.yaml", &monitor(operator), &COMMENTS);
     let policy = network_policy(operator);
-    let comment = "The metrics may be read from namespaces with the label `metrics: enabled`.";
+    let comment = "Permits access to the metrics from namespaces with the label `metrics: enabled`.";
     tree.resource(
         "config/network-policy",
         "allow-metrics-traffic.yaml",
@@ -49,11 +49,11 @@ fn service(operator: &Operator) -> Value {
 const COMMENTS: [(&str, &str); 2] = [
     (
         "",
-        "Needs Prometheus' operator, and its account bound to the role metrics-reader.",
+        "Needs the Prometheus operator, whose service account must be bound to the role metrics-reader.",
     ),
     (
         "/spec/endpoints/0/tlsConfig/insecureSkipVerify",
-        "The operator makes its certificate itself; `operator-sdk edit --cert-manager` gives it one to verify.",
+        "The operator creates this certificate itself; with `operator-sdk edit --cert-manager`, it can be verified.",
     ),
 ];
 

@@ -28,7 +28,7 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
         for access in &ACCESS {
             let file = format!("{}_{}_role.yaml", kind.prefix("_"), access.word);
             let comment = format!(
-                "{}\nBind it to the people who need it; the operator does not use it.",
+                "{}\nFor users of the API: bind them to it. The operator does not use it.",
                 access.sentence.replace("{plural}", &kind.plural)
             );
             tree.resource(
@@ -75,7 +75,7 @@ fn add_leader_election(tree: &mut ConfigTree, operator: &Operator) {
     ]);
     let name = "leader-election-role";
     let role = role(operator, Scope::Namespace, name, &rules);
-    let comment = "What the election of a leader needs, in the operator's namespace alone.";
+    let comment = "Permissions for the leader election, in the namespace of the operator only.";
     tree.resource(FOLDER, "leader_election_role.yaml", &role, &[("", comment)]);
     let binding = binding(operator, Scope::Namespace, "leader-election-rolebinding", name);
     tree.resource(FOLDER, "leader_election_role_binding.yaml", &binding, &[]);
@@ -88,7 +88,7 @@ fn add_metrics(tree: &mut ConfigTree, operator: &Operator) {
         review("authorization.k8s.io", "subjectaccessreviews"),
     ]);
     let auth = role(operator, Scope::Cluster, "metrics-auth-role", &rules);
-    let comment = "The operator asks the API server whether a caller may read its metrics.";
+    let comment = "Permits the operator to ask the API server if a client may read its metrics.";
     tree.resource(FOLDER, "metrics_auth_role.yaml", &auth, &[("", comment)]);
     let binding = binding(
         operator,
@@ -100,7 +100,7 @@ fn add_metrics(tree: &mut ConfigTree, operator: &Operator) {
     let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
     let reader = role(operator, Scope::Cluster, "metrics-reader", &rules);
     let comment =
-        "Who is bound to it may read the metrics: bind Prometheus' account. It is bound to nobody yet.";
+        "Permits reading the metrics. It has no binding yet: bind the service account of Prometheus.";
     tree.resource(FOLDER, "metrics_reader_role.yaml", &reader, &[("", comment)]);
 }
 
@@ -114,17 +114,17 @@ struct Access {
 const ACCESS: [Access; 3] = [
     Access {
         word: "admin",
-        sentence: "Lets people do everything with {plural}, and pass that on.",
+        sentence: "Permits all operations on {plural}.",
         verbs: &["*"],
     },
     Access {
         word: "editor",
-        sentence: "Lets people create, change and delete {plural}.",
+        sentence: "Permits creating, changing and deleting {plural}.",
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
     },
     Access {
         word: "viewer",
-        sentence: "Lets people look at {plural}.",
+        sentence: "Permits reading {plural}.",
         verbs: &["get", "list", "watch"],
     },
 ];

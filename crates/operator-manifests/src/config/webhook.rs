@@ -15,9 +15,9 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
         tree.manager_patch(
             "manager_webhook_patch.yaml",
             &[(PORTS, port)],
-            "The port that the Service of the webhooks leads to.",
+            "The target port of the Service of the webhooks.",
         );
-        let comment = "The API server calls the webhooks, from no namespace that a label could name: any peer may, at\nthe port of the pod.";
+        let comment = "Permits calls of the webhooks from everywhere, because no label selects the API server. The port is\nthat of the pod.";
         tree.resource(
             "config/network-policy",
             "allow-webhook-traffic.yaml",
@@ -82,7 +82,8 @@ fn add_conversion(tree: &mut ConfigTree, operator: &Operator) {
     }
 }
 
-const CONFIGURATION: &str = "Teaches kustomize where a definition names the Service of its webhook.";
+const CONFIGURATION: &str =
+    "Tells kustomize the field of a definition that names the Service of its webhook.";
 
 fn conversion(kind: &Kind) -> Value {
     json!({
