@@ -1,6 +1,10 @@
-//! All messages of all crates in one place, so that their language can be reviewed: `snapshots/messages__messages.snap`.
-//! `INSTA_UPDATE=always cargo test -p operator-sdk --test messages` writes it. The help texts are in
+//! All messages of all crates in one place, so that their language can be reviewed: `snapshots/messages__CRATE.snap`.
+//! `INSTA_UPDATE=always cargo test -p operator-sdk --test messages` writes them. The help texts are in
 //! docs/book/src/reference/cli.md.
+//!
+//! Known macros and methods determine the sort of a message. Every other text with several words, such as the message of a
+//! condition or an answer of the API server, has the sort `text`. Texts for programmers are omitted: documentation,
+//! reasons of lints, and messages of panics.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -21,6 +25,18 @@ const CALLS: [(&str, &str); 8] = [
     ("normal", "event"),
 ];
 
+/// Macros and methods whose text is for programmers.
+const FOR_PROGRAMMERS: [&str; 8] = [
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug_assert",
+    "debug_assert_eq",
+    "expect",
+    "panic",
+    "unreachable",
+];
+
 /// Collects the messages of a file.
 #[derive(Default)]
 struct Messages {
@@ -30,55 +46,89 @@ struct Messages {
 // === impl Messages ===
 
 impl Messages {
-    fn read(&mut self, tokens: TokenStream) {
+    /// Adds the messages of tokens whose texts have this sort.
+    fn read(&mut self, tokens: TokenStream, sort: &'static str) {
         let trees: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
         while let Some(tree) = trees.get(at) {
             at += 1;
-            let word = match tree {
-                TokenTree::Ident(ident) => ident.to_string(),
-                TokenTree::Group(group) => {
-                    if is_test(&group.stream()) {
-                        // The module after `#[cfg(test)]`.
-                        at += trees[at..].iter().take_while(|tree| !is_block(tree)).count() + 1;
-                    } else {
-                        self.read(group.stream());
-                    }
-                    continue;
+            match tree {
+                TokenTree::Punct(mark) if mark.as_char() == '#' => at = self.attribute(&trees, at),
+                TokenTree::Ident(word) => at = self.word(&trees, at, &word.to_string(), sort),
+                TokenTree::Group(group) => self.read(group.stream(), sort),
+                TokenTree::Literal(literal) => {
+                    let text = text_of(&literal.to_string()).filter(|text| has_words(text));
+                    self.found.extend(text.map(|text| (sort, text)));
                 }
-                _ => continue,
-            };
-            let is_function = at >= 2 && trees.get(at - 2).is_some_and(|tree| tree.to_string() == "fn");
-            if is_function {
-                if word.contains("hint") {
-                    at += trees[at..].iter().take_while(|tree| !is_block(tree)).count() + 1;
-                    if let Some(TokenTree::Group(body)) = trees.get(at - 1) {
-                        self.texts("hint", body.stream());
-                    }
-                }
-                continue;
-            }
-            let is_macro = matches!(trees.get(at), Some(TokenTree::Punct(mark)) if mark.as_char() == '!');
-            let Some(TokenTree::Group(group)) = trees.get(at + usize::from(is_macro)) else {
-                continue;
-            };
-            let is_method =
-                at >= 2 && matches!(trees.get(at - 2), Some(TokenTree::Punct(dot)) if dot.as_char() == '.');
-            let sort = match word.as_str() {
-                // `#[error("…")]` is alone in its brackets.
-                "error" if at == 1 && !is_macro => Some("error"),
-                word if is_macro || is_method => {
-                    let call = CALLS.iter().find(|(name, _)| *name == word);
-                    call.map(|(_, sort)| *sort)
-                        .filter(|sort| is_macro == (*sort == "log"))
-                }
-                _ => None,
-            };
-            if let Some(sort) = sort {
-                at += 1 + usize::from(is_macro);
-                self.first_text(sort, group.stream());
+                TokenTree::Punct(_) => {}
             }
         }
+    }
+
+    /// Reads an attribute: `#[error("…")]` is a message, and `#[cfg(test)]` omits the item that follows.
+    fn attribute(&mut self, trees: &[TokenTree], mut at: usize) -> usize {
+        if matches!(trees.get(at), Some(TokenTree::Punct(mark)) if mark.as_char() == '!') {
+            at += 1;
+        }
+        let Some(TokenTree::Group(attribute)) = trees.get(at) else {
+            return at;
+        };
+        at += 1;
+        if is_test(&attribute.stream()) {
+            let is_end = |tree: &&TokenTree| is_block(tree) || tree.to_string() == ";";
+            return at + trees[at..].iter().take_while(|tree| !is_end(tree)).count() + 1;
+        }
+        let mut inner = attribute.stream().into_iter();
+        if let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(message))) = (inner.next(), inner.next())
+            && name == "error"
+        {
+            self.first_text("error", message.stream());
+        }
+        at
+    }
+
+    /// Reads what follows a word: the body of a function with hints, or the arguments of a macro or method with a message.
+    fn word(&mut self, trees: &[TokenTree], at: usize, word: &str, sort: &'static str) -> usize {
+        let before = |steps: usize| at.checked_sub(steps).and_then(|place| trees.get(place));
+        if before(2).is_some_and(|tree| tree.to_string() == "fn") {
+            let body = at + trees[at..].iter().take_while(|tree| !is_block(tree)).count();
+            if let Some(TokenTree::Group(group)) = trees.get(body)
+                && word.contains("hint")
+            {
+                self.read(group.stream(), "hint");
+                return body + 1;
+            }
+            return at;
+        }
+        let is_macro = matches!(trees.get(at), Some(TokenTree::Punct(mark)) if mark.as_char() == '!');
+        let place = at + usize::from(is_macro);
+        let Some(TokenTree::Group(group)) = trees.get(place) else {
+            return at;
+        };
+        let is_method = matches!(before(2), Some(TokenTree::Punct(dot)) if dot.as_char() == '.');
+        if !is_macro && !is_method {
+            return at;
+        }
+        if FOR_PROGRAMMERS.contains(&word) {
+            return place + 1;
+        }
+        let call = CALLS.iter().find(|(name, _)| *name == word);
+        let Some((_, message)) = call.filter(|(_, sort)| is_macro == (*sort == "log")) else {
+            return at;
+        };
+        let before = self.found.len();
+        self.first_text(message, group.stream());
+        let first = self.found.get(before).map(|(_, text)| text.clone());
+        let after = self.found.len();
+        // The other texts are parts of the message.
+        self.read(group.stream(), sort);
+        let again = self.found[after..]
+            .iter()
+            .position(|(_, text)| Some(text) == first.as_ref());
+        if let Some(again) = again {
+            self.found.remove(after + again);
+        }
+        place + 1
     }
 
     /// Adds the first string that is a message, not the value of a field such as `controller = "x"`.
@@ -105,21 +155,18 @@ impl Messages {
             before = Some(tree);
         }
     }
+}
 
-    /// Adds all strings with several words.
-    fn texts(&mut self, sort: &'static str, tokens: TokenStream) {
-        for tree in tokens {
-            match tree {
-                TokenTree::Literal(literal) => {
-                    let text = text_of(&literal.to_string());
-                    self.found
-                        .extend(text.filter(|text| text.contains(' ')).map(|text| (sort, text)));
-                }
-                TokenTree::Group(group) => self.texts(sort, group.stream()),
-                _ => {}
-            }
-        }
-    }
+/// Returns true if a text has two words that are not placeholders.
+fn has_words(text: &str) -> bool {
+    let words = text.split_whitespace().filter(|word| {
+        let letters = word.trim_matches(|c: char| !c.is_alphanumeric());
+        letters.len() > 1
+            && letters
+                .chars()
+                .all(|c| c.is_alphabetic() || c == '\'' || c == '-')
+    });
+    words.count() > 1
 }
 
 fn is_block(tree: &TokenTree) -> bool {
@@ -158,23 +205,70 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn messages() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut all = String::new();
-    for file in files(&crates) {
-        let path = file.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
-        if !path.contains("/src/") {
-            continue;
+    let mut names: Vec<String> = std::fs::read_dir(&crates)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let mut lines = 0;
+    for name in names {
+        let source = crates.join(&name).join("src");
+        let mut all = String::new();
+        for file in files(&source) {
+            let mut messages = Messages::default();
+            let text = std::fs::read_to_string(&file).unwrap();
+            messages.read(text.parse().unwrap(), "text");
+            if messages.found.is_empty() {
+                continue;
+            }
+            let path = file.strip_prefix(&source).unwrap();
+            writeln!(all, "\n{}", path.display()).unwrap();
+            for (sort, text) in messages.found {
+                writeln!(all, "  {sort}: {}", text.replace('\n', "\n    ")).unwrap();
+            }
         }
-        let mut messages = Messages::default();
-        let text = std::fs::read_to_string(&file).unwrap();
-        messages.read(text.parse().unwrap());
-        if messages.found.is_empty() {
-            continue;
-        }
-        writeln!(all, "\n{path}").unwrap();
-        for (sort, text) in messages.found {
-            writeln!(all, "  {sort}: {}", text.replace('\n', "\n    ")).unwrap();
+        lines += all.lines().count();
+        if !all.is_empty() {
+            insta::assert_snapshot!(name, all.trim_start());
         }
     }
-    assert!(all.lines().count() > 1000, "{}", all.lines().count());
-    insta::assert_snapshot!(all.trim_start());
+    assert!(lines > 3000, "{lines}");
+}
+
+#[test]
+fn messages_are_found() {
+    let source = r#"
+        #![expect(clippy::unwrap_used, reason = "a test may fail")]
+        #[derive(Error)]
+        enum Error {
+            #[error("cannot read {path}")]
+            Read { path: String },
+        }
+        fn hint() -> &'static str { "check the path" }
+        fn work() {
+            tracing::warn!(controller = "x", "Stopped {}", "after a while");
+            assert!(true, "for a programmer");
+            let text = format!("3 of {} replicas are available", 4);
+            let key = "app.kubernetes.io/name";
+        }
+        #[cfg(test)]
+        mod tests { fn one() { let text = "not a message"; } }
+    "#;
+    let mut messages = Messages::default();
+    messages.read(source.parse().unwrap(), "text");
+    let found: Vec<(&str, &str)> = messages
+        .found
+        .iter()
+        .map(|(sort, text)| (*sort, text.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("error", "cannot read {path}"),
+            ("hint", "check the path"),
+            ("log", "Stopped {}"),
+            ("text", "after a while"),
+            ("text", "3 of {} replicas are available"),
+        ]
+    );
 }
