@@ -11,7 +11,7 @@ pub enum Type {
     Dyn,
     /// The type of an invalid expression: assignable to every type.
     Error,
-    /// Of `null`.
+    /// The type of `null`.
     Null,
     /// `bool`
     Bool,

@@ -108,7 +108,7 @@ pub(crate) struct Run {
     pub(crate) failed_step: Option<String>,
 }
 
-/// Which checks a run makes, and the state that it waits for.
+/// The checks of a run, and the state that it waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct Expectation<'a> {
     pub(crate) state: Option<(&'a State, &'a Mask)>,

@@ -57,15 +57,15 @@ pub struct Options {
     pub only: Option<u64>,
 }
 
-/// Why a run failed.
+/// The error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A server did not answer.
     #[error("cannot reach the {server} server: {reason}")]
     Unreachable {
-        /// Which one: `real` or `embedded`.
+        /// The name of the server: `real` or `embedded`.
         server: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The base objects or the documents of the first server cannot be used.

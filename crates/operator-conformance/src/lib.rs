@@ -28,7 +28,7 @@ use scenario::Scenario;
 pub use session::ApiService;
 use session::Session;
 
-/// Replays a scenario and says what differs, one line a difference; none means that the server behaves as recorded.
+/// Replays a scenario and returns the differences, one line each. None means that the server behaves as recorded.
 pub async fn replay<S: ApiService>(server: S, scenario: &Scenario) -> Vec<String> {
     let mut session = Session::start(server, &scenario.name).await;
     let answers = session.run(&scenario.steps).await;

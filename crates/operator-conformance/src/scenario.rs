@@ -183,23 +183,23 @@ impl fmt::Display for Ordered {
     }
 }
 
-/// Why a recording could not be read.
+/// The error of reading a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file or folder cannot be read.
     #[error("cannot read {}", .path.display())]
     Read {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not a scenario.
     #[error("{} is not a scenario", .path.display())]
     Parse {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
 }

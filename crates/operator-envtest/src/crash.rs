@@ -60,7 +60,7 @@ pub enum CrashError {
         number: usize,
         /// The write, `METHOD path?query`.
         write: String,
-        /// Why the scenario failed.
+        /// The error of the scenario.
         #[source]
         source: BoxError,
     },

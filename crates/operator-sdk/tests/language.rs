@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Words after `///` and `//!` with which no sentence of the documentation begins.
-const FIRST_WORDS: [&str; 5] = ["What", "Whether", "Who", "Where", "How"];
+/// Words with which no comment begins.
+const FIRST_WORDS: [&str; 6] = ["What", "Whether", "Who", "Where", "How", "Which"];
 
 /// Constructions with a plainer form, and that form.
 const INVERTED: [(&str, &str); 9] = [
@@ -24,12 +24,14 @@ const INVERTED: [(&str, &str); 9] = [
 const MAX: usize = 10;
 
 /// Files with the text of others: recorded answers, and documentation of Kubernetes types.
-const OF_OTHERS: [&str; 5] = [
+const OF_OTHERS: [&str; 6] = [
     "Cargo.lock",
     ".json",
     "/recorded/",
     "cronjob-operator/config/crd/",
     "operator-sdk/tests/language.rs",
+    // The messages are checked in their files.
+    "snapshots/messages__",
 ];
 
 fn repository() -> PathBuf {
@@ -53,13 +55,18 @@ fn files(folder: &Path, found: &mut Vec<String>) {
 }
 
 /// Returns the plain form of the first construction in a line that has one.
-fn fault(line: &str) -> Option<&'static str> {
+fn fault(line: &str, is_markdown: bool) -> Option<&'static str> {
     let trimmed = line.trim_start();
-    let doc = trimmed
-        .strip_prefix("///")
-        .or_else(|| trimmed.strip_prefix("//!"));
-    let first = doc.and_then(|doc| doc.split_whitespace().next());
-    if first.is_some_and(|first| FIRST_WORDS.contains(&first)) {
+    // A heading of Markdown begins as a comment of YAML does.
+    let marks: &[&str] = if is_markdown {
+        &[]
+    } else {
+        &["///", "//!", "// ", "# "]
+    };
+    let comment = marks.iter().find_map(|mark| trimmed.strip_prefix(mark));
+    let mut words = comment.unwrap_or_default().split_whitespace();
+    let is_question = trimmed.ends_with('?');
+    if words.next().is_some_and(|first| FIRST_WORDS.contains(&first)) && !is_question {
         return Some("begin with the subject");
     }
     INVERTED
@@ -81,7 +88,7 @@ fn few_sentences_are_inverted() {
             continue;
         };
         for (number, line) in text.lines().enumerate() {
-            if let Some(plain) = fault(line) {
+            if let Some(plain) = fault(line, file.ends_with(".md")) {
                 found.push(format!("{file}:{}: {} ({plain})", number + 1, line.trim()));
             }
         }
@@ -96,9 +103,11 @@ fn few_sentences_are_inverted() {
 
 #[test]
 fn inverted_sentences_are_recognized() {
-    assert!(fault("/// Whether it runs.").is_some());
-    assert!(fault("    //! How it works.").is_some());
-    assert!(fault("the path of a webhook is none").is_some());
-    assert!(fault("/// Returns true if it runs.").is_none());
-    assert!(fault("let whether = What;").is_none());
+    assert!(fault("/// Whether it runs.", false).is_some());
+    assert!(fault("    //! How it works.", false).is_some());
+    assert!(fault("  # Who may read it.", false).is_some());
+    assert!(fault("# How it works", true).is_none());
+    assert!(fault("the path of a webhook is none", true).is_some());
+    assert!(fault("/// Returns true if it runs.", false).is_none());
+    assert!(fault("let whether = What;", false).is_none());
 }

@@ -1,4 +1,4 @@
-//! The walks of the guides: their commands as they are written there, with Rust where they show Go, on an embedded
+//! The commands of the guides of operator-sdk as they are written there, with Rust in place of Go, on an embedded
 //! control plane that kubectl looks at.
 //!
 //! The operators are built where this test was, under one name: the walks follow each other.
@@ -86,7 +86,7 @@ impl Walk {
         command
     }
 
-    /// A line of a guide, in a directory; it must succeed. What it printed.
+    /// Runs a line of a guide in a directory, and returns its output. It must succeed.
     #[track_caller]
     fn types_in(&self, directory: &Path, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -33,7 +33,7 @@ struct Rule {
 }
 
 impl Criteria {
-    /// Of `matchConstraints` or `matchResources`.
+    /// Returns the criteria of `matchConstraints` or `matchResources`.
     pub(crate) fn of_policy(value: &Value) -> Self {
         Self {
             exclude: rules(value, "excludeResourceRules"),
@@ -42,7 +42,7 @@ impl Criteria {
         }
     }
 
-    /// Of a webhook.
+    /// Returns the criteria of a webhook.
     pub(crate) fn of_webhook(webhook: &Value) -> Self {
         Self {
             rules: rules(webhook, "rules"),

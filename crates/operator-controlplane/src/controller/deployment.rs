@@ -1,7 +1,7 @@
 //! Deployment: a ReplicaSet for each version of the template, and the rollout between them.
 //!
-//! [`revision`] says which ReplicaSet is the new one and what it is annotated with, [`rollout`] how many replicas each
-//! should have, [`progress`] what the status tells.
+//! [`revision`] finds the new ReplicaSet and computes its annotations, [`rollout`] the replicas of each ReplicaSet, and
+//! [`progress`] the status.
 
 mod progress;
 mod revision;

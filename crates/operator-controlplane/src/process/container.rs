@@ -403,7 +403,7 @@ impl Container {
     }
 }
 
-/// Why a process ends.
+/// The reason for which a process ends.
 enum End {
     Exited(Option<ExitStatus>),
     /// A probe failed too many times.

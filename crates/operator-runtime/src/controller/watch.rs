@@ -15,7 +15,7 @@ use crate::predicate::Predicate;
 /// A watch of one kind.
 ///
 /// For [`Controller::from_watch`](super::Controller::from_watch) it selects the events of the primary kind. For
-/// [`Controller::watches`](super::Controller::watches) it also says which objects to reconcile for an event:
+/// [`Controller::watches`](super::Controller::watches) it also maps an event to the objects to reconcile:
 /// [`Watch::owned`], [`Watch::every_owner`], [`Watch::map`] or [`Watch::handler`].
 ///
 /// Several watches of one kind, by one controller or by many, share one request to the API server.

@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) struct Sampling {
     /// The number of messages in each second that are logged.
     pub(super) first: u32,
-    /// Of the further ones in that second, every one with this number is logged. 0 logs none.
+    /// The interval of the further ones in that second that are logged: 100 logs every hundredth. 0 logs none.
     pub(super) thereafter: u32,
 }
 

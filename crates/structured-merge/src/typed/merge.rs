@@ -9,7 +9,7 @@ use super::{Deduced, Form, NO_FORM, TypedError, TypedErrors, below, check_scalar
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Merges `new` into `old`; nothing is removed. Where both have a leaf, `new` wins. The items of sets and map lists
+/// Merges `new` into `old`; nothing is removed. If both have a leaf, `new` wins. The items of sets and map lists
 /// that both have are in the order of `new`; the others keep their position among them.
 pub(crate) fn merge(schema: &Schema, old: &Value, new: &Value) -> Result<Value, TypedErrors> {
     let mut walk = Walk {

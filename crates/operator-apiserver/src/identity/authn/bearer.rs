@@ -53,7 +53,7 @@ impl Authenticator {
     /// Returns the user of a token, if it is for one of the audiences; without any, it must be for this server.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason for which it is rejected.
     pub(crate) fn authenticate(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
         let own = self.issuer.audiences();
         let wanted = if audiences.is_empty() { &own } else { audiences };
