@@ -103,6 +103,43 @@ fn the_metrics_of_the_scaffolded_dashboard_and_alerts_exist() {
     }
 }
 
+/// The files are written by `operator-sdk`.
+#[test]
+fn the_labels_by_which_the_dashboard_and_alerts_group_exist() {
+    let metrics = Metrics::default();
+    metrics.cache().watch_live("Pod", None, true);
+    metrics.cache().quarantined("Pod", 0);
+    metrics.client().write_skipped("Pod");
+    let requests = "rest_client_requests_total{code=\"200\",method=\"GET\",host=\"\"} 1\n";
+    let text = exposed() + &metrics.to_text() + requests;
+    let sample =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator/config");
+    let mut groups = 0;
+    for file in ["grafana/dashboard.json", "prometheus/rules.yaml"] {
+        let file = std::fs::read_to_string(sample.join(file)).unwrap();
+        for group in file.split(" by (").skip(1) {
+            let (labels, rest) = group.split_once(')').unwrap();
+            let before = rest.split("{job=").next().unwrap();
+            let name = before.rsplit(|c: char| c != '_' && !c.is_alphanumeric()).next();
+            let name = name.unwrap();
+            let samples: Vec<&str> = text
+                .lines()
+                .filter(|line| line.split(['{', ' ']).next() == Some(name))
+                .collect();
+            for label in labels.split(", ") {
+                // Prometheus adds the namespace of the target.
+                let exists = label == "namespace"
+                    || samples
+                        .iter()
+                        .any(|sample| sample.contains(&format!("{label}=\"")));
+                assert!(exists, "{name} has no label {label}: {samples:?}");
+            }
+            groups += 1;
+        }
+    }
+    assert!(groups > 15, "{groups}");
+}
+
 #[test]
 fn buckets_of_durations_are_the_decades_from_ten_nanoseconds() {
     let text = exposed();
