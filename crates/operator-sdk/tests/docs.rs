@@ -15,15 +15,14 @@ const HEAD: &str = "\
 
 This page is made from the program's own help: `UPDATE_DOCS=1 cargo test -p operator-sdk --test docs` writes it anew.
 
-Every command ends with exit code 0 when it did what it says, and with 1 when it did not; then one line says what was
-wrong, and one what to do about it. A command that Ctrl-C ended has exit code 130. Colours are shown on terminals alone,
-and not with `NO_COLOR`.
+Every command exits with 0 if it succeeded, and with 1 if it failed. A failure prints one line with the error and one line with
+a hint. A command that Ctrl-C ended exits with 130. Colours are used on terminals only, and not if `NO_COLOR` is set.
 ";
 
 const LEGACY: &str = "\
 ## The commands of operator-sdk 0.x
 
-They do what the guides of that time say, on the layout of today, and say once what they are called now.
+The commands in the guides of that time still work. They use the current project layout, and print the current command once.
 
 | then | now |
 |---|---|
@@ -31,7 +30,7 @@ They do what the guides of that time say, on the layout of today, and say once w
 | `add api --api-version=G.D/V --kind=K` | `create api --group G --version V --kind K --controller=false` |
 | `add controller --api-version=G.D/V --kind=K` | `create api --group G --version V --kind K --resource=false` |
 | `add crd --api-version=G.D/V --kind=K` | `create api --group G --version V --kind K --controller=false` |
-| `generate k8s` | nothing: `#[derive(Clone)]` is what zz_generated.deepcopy.go is |
+| `generate k8s` | not needed: `#[derive(Clone)]` replaces zz_generated.deepcopy.go |
 | `generate crds`, `generate openapi` | `generate manifests` |
 | `build IMAGE` | `build IMAGE` |
 | `up local --namespace=N`, `run --local` | `run local --watch-namespace=N` |
@@ -43,11 +42,11 @@ They do what the guides of that time say, on the layout of today, and say once w
 const FILES: &str = "\
 ## Files of a project that belong to the tool
 
-`PROJECT` says what the project holds, in kubebuilder's form (version 3). A file that is damaged, or of a version or
-layout that the tool does not know, is an error, and is never written over.
+`PROJECT` lists the kinds of the project, in kubebuilder's form (version 3). A damaged file, or one of an unknown version or
+layout, is an error, and is never overwritten.
 
-`.operator-sdk` keeps what `init`, `create`, `edit` and `delete` did: the commands (`commands.yaml`), and the files as
-they were written, before you changed them (`base/`). `upgrade` needs it; commit it, and do not edit it.
+`.operator-sdk` records the commands `init`, `create`, `edit` and `delete` (`commands.yaml`), and the files as they were
+written, before you changed them (`base/`). `upgrade` needs both. Commit the directory, and do not edit it.
 ";
 
 fn help(command: &[&str]) -> String {
