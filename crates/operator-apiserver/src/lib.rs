@@ -43,4 +43,4 @@ pub use http::listener::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use http::request_info::RequestInfo;
 pub use identity::authz::{AbacPolicies, Authorization};
 pub use registry::{NetworkError, ServiceNetwork};
-pub use server::{ApiServer, Builder};
+pub use server::{ApiServer, Builder, Snapshot};

@@ -32,7 +32,7 @@ use crate::random::Random;
 use crate::registry::expiry::EVENT_TTL;
 use crate::registry::{self, Registry, ServiceNetwork, aggregation};
 use crate::store::journal;
-use crate::store::{Horizon, Store};
+use crate::store::{Frozen, Horizon, Store};
 
 /// The default size of the history.
 const HISTORY: Horizon = Horizon {
@@ -54,6 +54,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     history: Horizon,
+    snapshot: Option<Snapshot>,
     data_directory: Option<PathBuf>,
     fsync: bool,
     disabled_plugins: BTreeSet<String>,
@@ -68,6 +69,10 @@ pub struct Builder {
     audit: Option<AuditOptions>,
     proxy_client: Option<ClientIdentity>,
 }
+
+/// The objects of a server at one time; see [`ApiServer::snapshot`].
+#[derive(Clone, Debug)]
+pub struct Snapshot(Frozen);
 
 /// The builder's options for tokens.
 #[derive(Default)]
@@ -96,6 +101,7 @@ impl ApiServer {
             clock: Arc::new(WallClock),
             seed: None,
             history: HISTORY,
+            snapshot: None,
             data_directory: None,
             fsync: false,
             disabled_plugins: BTreeSet::new(),
@@ -131,6 +137,22 @@ impl ApiServer {
     /// Returns an error if the address is in use, or the certificates cannot be made.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
         listener::listen(self.handler.clone(), options).await
+    }
+
+    /// Returns the present objects, with which other servers can begin ([`Builder::snapshot`]). The objects are shared and not
+    /// copied, so that the time does not depend on their number.
+    ///
+    /// ```
+    /// # fn example() -> Result<(), operator_apiserver::Error> {
+    /// use operator_apiserver::ApiServer;
+    ///
+    /// let first = ApiServer::builder().build()?;
+    /// let second = ApiServer::builder().snapshot(&first.snapshot()).build()?;
+    /// # drop(second);
+    /// # Ok(()) }
+    /// ```
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.handler.registry.store.freeze())
     }
 
     /// Ends all watches. Requests are still answered; the objects are dropped with the last handle.
@@ -193,6 +215,14 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Begins with the objects of another server instead of those of a new cluster. Watches from revisions before it get
+    /// `Expired`. Has no effect with a data directory.
+    #[must_use]
+    pub fn snapshot(mut self, snapshot: &Snapshot) -> Self {
+        self.snapshot = Some(snapshot.clone());
         self
     }
 
@@ -411,10 +441,14 @@ impl Builder {
     /// be used.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
-        let store = match &self.data_directory {
-            None => Store::new(self.history),
-            Some(directory) => Store::open(self.history, directory, journal::Options { sync: self.fsync })
-                .map_err(|error| Error::DataDirectory(error.to_string()))?,
+        let snapshot = self.snapshot.filter(|_| self.data_directory.is_none());
+        let store = match (&self.data_directory, &snapshot) {
+            (None, None) => Store::new(self.history),
+            (None, Some(snapshot)) => Store::thaw(self.history, &snapshot.0),
+            (Some(directory), _) => {
+                Store::open(self.history, directory, journal::Options { sync: self.fsync })
+                    .map_err(|error| Error::DataDirectory(error.to_string()))?
+            }
         };
         let keyring = self
             .data_directory
@@ -434,7 +468,9 @@ impl Builder {
             event_ttl: self.event_ttl,
         };
         let registry = Registry::new(store, self.clock.clone(), random, metrics.clone(), options);
-        bootstrap::populate(&registry);
+        if snapshot.is_none() {
+            bootstrap::populate(&registry);
+        }
         registry.establish_stored();
         registry.store.begin_history();
         let authenticator = Authenticator {
