@@ -41,6 +41,20 @@ pub enum Error {
         /// The position and the cause.
         problem: String,
     },
+    /// A CEL expression is wrong.
+    #[error("predicate {name:?}: {problem}")]
+    Predicate {
+        /// The name of the predicate.
+        name: String,
+        /// The cause.
+        problem: String,
+    },
+    /// A workload upgrades to a version that does not exist.
+    #[error("the workload upgrades to operator {name:?}, which was not added with `Chaos::version`")]
+    Version {
+        /// The name of the version.
+        name: String,
+    },
     /// An environment variable is not a number.
     #[error("{name}={value} is not a number")]
     Variable {
