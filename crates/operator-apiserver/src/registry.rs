@@ -10,11 +10,13 @@ mod delete;
 pub(crate) mod escalation;
 pub(crate) mod establish;
 pub(crate) mod expiry;
+pub(crate) mod ip_address;
 mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;
 pub(crate) mod pod_logs;
 mod service_address;
+mod service_families;
 mod service_network;
 mod storable;
 mod update;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::aggregation::Aggregation;
@@ -40,10 +43,11 @@ use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::resource::crd;
 use crate::resource::crd::conversion::Converter;
-use crate::resource::{Definition, Resources};
+use crate::resource::{Definition, Resources, RuntimeConfig};
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
 use crate::webhook_client::Services;
+use crate::webhook_client::extension::ClientIdentity;
 use crate::write::Write;
 
 /// Options of a registry.
@@ -59,6 +63,10 @@ pub(crate) struct Options {
     pub(crate) enabled_plugins: BTreeSet<String>,
     /// The time after which events expire.
     pub(crate) event_ttl: Duration,
+    /// The client certificate for extension API servers.
+    pub(crate) proxy_identity: Option<ClientIdentity>,
+    /// The built-in APIs that are served.
+    pub(crate) runtime_config: RuntimeConfig,
 }
 
 /// The objects of one server, and all parts that a write needs.
@@ -97,7 +105,7 @@ impl Registry {
         options: Options,
     ) -> Self {
         let (store, random) = (Arc::new(store), Arc::new(random));
-        let resources = Arc::<Resources>::default();
+        let resources = Arc::new(Resources::new(&options.runtime_config));
         let services = Arc::new(Services::new(store.clone()));
         let converter = Arc::new(Converter {
             services: services.clone(),
@@ -132,7 +140,7 @@ impl Registry {
             establishing: Mutex::default(),
             addresses: service_address::Cursor::default(),
             service_network: options.service_network,
-            aggregation: Aggregation::default(),
+            aggregation: Aggregation::new(options.proxy_identity),
             expiry,
             pod_logs: Arc::default(),
             stop: CancellationToken::new(),
@@ -176,7 +184,14 @@ impl Registry {
     }
 
     /// Updates derived state after a commit: a CRD changes the served resources.
-    fn committed(&self, definition: &Definition, key: &str) {
+    /// `before` is the object before the write.
+    fn committed(&self, definition: &Definition, key: &str, before: Option<&Value>) {
+        if definition.is("", "services")
+            && let Some(service) = key.split_once('/')
+        {
+            let _commits = self.addresses.commit.lock();
+            ip_address::update(self, service, &before.map(ip_address::of).unwrap_or_default());
+        }
         if crd::is_definition_table(definition) {
             establish::establish(self);
             aggregation::update_custom(self);

@@ -15,6 +15,7 @@ use crate::bootstrap;
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::error::Error;
+use crate::features::FeatureGates;
 use crate::http::audit::{Audit, AuditOptions};
 use crate::http::call::Body;
 use crate::http::discovery::DocumentCache;
@@ -22,7 +23,7 @@ use crate::http::handler::{BoxError, Handler};
 use crate::http::in_flight::InFlight;
 use crate::http::listener::{self, ListenOptions, Listener};
 use crate::http::offload::Offload;
-use crate::http::proxy::ClientIdentity;
+use crate::http::openapi::Descriptions;
 use crate::identity::authn::{Authenticator, User};
 use crate::identity::authz::Authorization;
 use crate::identity::keyring::Keyring;
@@ -31,8 +32,10 @@ use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::registry::expiry::EVENT_TTL;
 use crate::registry::{self, Registry, ServiceNetwork, aggregation};
+use crate::resource::RuntimeConfig;
 use crate::store::journal;
 use crate::store::{Horizon, Store};
+use crate::webhook_client::extension::ClientIdentity;
 
 /// The default size of the history.
 const HISTORY: Horizon = Horizon {
@@ -67,6 +70,9 @@ pub struct Builder {
     event_ttl: Duration,
     audit: Option<AuditOptions>,
     proxy_client: Option<ClientIdentity>,
+    descriptions: &'static [u8],
+    runtime_config: RuntimeConfig,
+    gates: FeatureGates,
 }
 
 /// The builder's options for tokens.
@@ -109,6 +115,9 @@ impl ApiServer {
             event_ttl: EVENT_TTL,
             audit: None,
             proxy_client: None,
+            descriptions: &[],
+            runtime_config: RuntimeConfig::default(),
+            gates: FeatureGates::default(),
         }
     }
 
@@ -310,6 +319,28 @@ impl Builder {
         self
     }
 
+    /// Sets the descriptions of built-in types and fields in OpenAPI documents: the table of the crate
+    /// `kubernetes-descriptions`, which is inflated when the first document is requested. Without it they have none.
+    #[must_use]
+    pub fn openapi_descriptions(mut self, table: &'static [u8]) -> Self {
+        self.descriptions = table;
+        self
+    }
+
+    /// Sets the built-in APIs that are served, `--runtime-config` of kube-apiserver.
+    #[must_use]
+    pub fn runtime_config(mut self, config: RuntimeConfig) -> Self {
+        self.runtime_config = config;
+        self
+    }
+
+    /// Sets the feature gates, `--feature-gates` of kube-apiserver.
+    #[must_use]
+    pub fn feature_gates(mut self, gates: FeatureGates) -> Self {
+        self.gates = gates;
+        self
+    }
+
     /// Sets the range of the cluster addresses of services, `--service-cluster-ip-range` of kube-apiserver. The default
     /// is 10.0.0.0/24.
     #[must_use]
@@ -432,6 +463,8 @@ impl Builder {
             disabled_plugins: self.disabled_plugins,
             enabled_plugins: self.enabled_plugins,
             event_ttl: self.event_ttl,
+            proxy_identity: self.proxy_client,
+            runtime_config: self.runtime_config,
         };
         let registry = Registry::new(store, self.clock.clone(), random, metrics.clone(), options);
         bootstrap::populate(&registry);
@@ -452,8 +485,9 @@ impl Builder {
             in_flight: InFlight::default(),
             offload: Offload::default(),
             documents: DocumentCache::default(),
+            descriptions: Descriptions::new(self.descriptions),
+            gates: self.gates,
             keyring,
-            proxy_identity: self.proxy_client,
             started: self.clock.now(),
             flags: self.flags,
             min_request_timeout: self.min_request_timeout,

@@ -3,6 +3,7 @@
 //! A webhook has a URL or a Service. The address of a Service is that in [`Routes`]; else its external name, or the
 //! first of its endpoints.
 
+pub(crate) mod extension;
 mod failure;
 mod kubeconfig;
 mod target;

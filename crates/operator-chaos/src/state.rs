@@ -62,6 +62,7 @@ pub(crate) fn is_derived(resource: &str) -> bool {
             | "leases.coordination.k8s.io"
             | "endpoints"
             | "endpointslices.discovery.k8s.io"
+            | "ipaddresses.networking.k8s.io"
             | "controllerrevisions.apps"
             | "nodes"
             | "persistentvolumes"

@@ -1,5 +1,6 @@
 //! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS ([`Listener`]).
 
+mod activity;
 mod connection;
 mod kubeconfig;
 mod tls;
@@ -74,7 +75,8 @@ impl std::fmt::Debug for ServerIdentity {
 pub struct Timeouts {
     /// For the TLS handshake; 10 seconds.
     pub handshake: Duration,
-    /// For the head of a request over HTTP/1.1, from the end of the one before; 32 seconds, as of kube-apiserver.
+    /// For the head of a request over HTTP/1.1, from its first byte or the start of the connection; 32 seconds, as of
+    /// kube-apiserver.
     pub header: Duration,
     /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients can set a shorter
     /// `timeout`, writes have at most 34 seconds, and watches are exempt.
@@ -154,7 +156,7 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
     let socket = TcpListener::bind(options.address).await.map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
     let mut names = options.host_names.clone();
-    names.push(handler.registry.service_network.host(1).to_string());
+    names.push(handler.registry.service_network.kubernetes().to_string());
     let certificates = Certificates::make(address.ip(), &names, &handler.keyring)?;
     let (config, clients) = certificates.server_config(options.identity.as_ref())?;
     let drain = CancellationToken::new();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::codec::{Form, Representations, negotiate, negotiate_error};
-use crate::http::audit::{self, Origin};
+use crate::http::audit::{self, Origin, Waits};
 use crate::http::call::{Answer, Body, Call, Content};
 use crate::http::deadline::Deadline;
 use crate::http::discovery;
@@ -24,11 +24,13 @@ use crate::http::proxy;
 use crate::http::request_info::RequestInfo;
 use crate::http::request_metrics;
 use crate::http::subresource;
+use crate::http::upgrade::Upgrade;
 use crate::http::verb;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::Attributes;
 use crate::query::{self, Query};
-use crate::resource::{Definition, Source, builtin_catalog};
+use crate::registry::aggregation::check::Entry;
+use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
@@ -47,6 +49,8 @@ pub(crate) struct Incoming<B> {
     /// The expiry of the client's certificate; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
+    /// The connection can change its protocol.
+    pub(crate) can_upgrade: bool,
     /// The time limit of the request.
     pub(crate) limit: Duration,
 }
@@ -55,6 +59,17 @@ pub(crate) struct Incoming<B> {
 pub(crate) async fn handle(
     handler: &Arc<Handler>,
     incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
+) -> Response<Body> {
+    let waits = Waits::default();
+    let response = answer(handler, incoming, &waits).await;
+    waits.wait().await;
+    response
+}
+
+async fn answer(
+    handler: &Arc<Handler>,
+    incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
+    waits: &Waits,
 ) -> Response<Body> {
     let parts = incoming.parts;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -69,6 +84,7 @@ pub(crate) async fn handle(
         user: incoming.user,
         warnings: Warnings::default(),
         drain: incoming.drain,
+        can_upgrade: incoming.can_upgrade,
         impersonated: None,
         origin: Origin {
             uri: parts
@@ -80,6 +96,7 @@ pub(crate) async fn handle(
         },
         audit_id: String::new(),
         audit: None,
+        audit_waits: waits.clone(),
         started: Instant::now(),
         deadline: None,
     };
@@ -100,7 +117,10 @@ pub(crate) async fn handle(
     };
     let identified = match authenticated {
         Ok(()) => {
-            call.audit = audit::begin(handler, &call);
+            match audit::begin(handler, &call).await {
+                Ok(record) => call.audit = record,
+                Err(refused) => return respond(handler, &call, Ok(refused)),
+            }
             act_as(handler, &mut call)
         }
         Err(refusal) => {
@@ -153,7 +173,9 @@ fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Re
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
     audit::complete(call, &mut answer);
-    encoding::compress(&mut answer, &call.headers);
+    if handler.gates.is_enabled("APIResponseCompression") {
+        encoding::compress(&mut answer, &call.headers);
+    }
     let code = answer.code.as_u16();
     answer.content = match answer.content {
         Content::Whole(bytes) => {
@@ -162,7 +184,10 @@ fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Re
         }
         Content::Stream(body) => Content::Stream(request_metrics::follow(handler, call, code, body)),
     };
-    answer.set(AUDIT_ID, &call.audit_id);
+    // A websocket has the headers of its handshake only.
+    if !matches!(answer.upgrade, Some(Upgrade::Events { .. })) {
+        answer.set(AUDIT_ID, &call.audit_id);
+    }
     answer.into_response()
 }
 
@@ -269,17 +294,20 @@ fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
 
 async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
-    if let Some(remote) = handler.registry.aggregation.find(&info.path) {
-        return proxy::serve(handler, method, call, &remote).await;
+    if let Some(entry) = handler.registry.aggregation.find(&info.path) {
+        return proxy::serve(handler, method, call, &call.user, &entry).await;
     }
     if !info.is_resource {
         return match discovery::openid::serve(handler, method, call).await {
             Some(answer) => answer,
-            None => discovery::serve(handler, method, call),
+            None => match openapi_of_extension(handler, call) {
+                Some(entry) => proxy::serve(handler, method, call, &User::aggregator(), &entry).await,
+                None => discovery::serve(handler, method, call),
+            },
         };
     }
     let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
-        return unknown(info);
+        return unknown(handler, info);
     };
     if !scope_fits(&definition, info) {
         return if definition.is_custom() {
@@ -312,6 +340,13 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     verb::serve(handler, method, call, &definition, form).await
 }
 
+/// Returns the extension API server that has the OpenAPI document at a path.
+fn openapi_of_extension(handler: &Handler, call: &Call) -> Option<Arc<Entry>> {
+    let rest = call.info.path.strip_prefix("/openapi/v3/apis/")?;
+    let (group, version) = rest.split_once('/')?;
+    handler.registry.aggregation.of(group, version)
+}
+
 /// Returns the format of the answer that the client requested.
 pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
@@ -336,8 +371,8 @@ fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
     }
 }
 
-fn unknown(info: &RequestInfo) -> Result<Answer, Status> {
-    if builtin_catalog().has_group(&info.group) {
+fn unknown(handler: &Handler, info: &RequestInfo) -> Result<Answer, Status> {
+    if handler.registry.resources.builtin().has_group(&info.group) {
         return Err(status::unknown_resource());
     }
     Ok(Answer::not_found())

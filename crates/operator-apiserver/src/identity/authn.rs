@@ -49,6 +49,15 @@ impl User {
         }
     }
 
+    /// Returns the user of requests for the OpenAPI documents of extension API servers.
+    pub(crate) fn aggregator() -> Self {
+        Self {
+            name: "system:aggregator".to_owned(),
+            groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
+    }
+
     /// Returns a user with this name.
     pub(crate) fn named(name: String, groups: Vec<String>) -> Self {
         let mut user = Self {

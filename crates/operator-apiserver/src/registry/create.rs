@@ -140,7 +140,7 @@ impl Registry {
                     None => Ok(Arc::new(stored)),
                 };
             }
-            let _reserved = service_address::reserve(self, write, &stored, None)?;
+            let reserved = service_address::reserve(self, write, &stored, None)?;
             // Only a write that charges quotas can conflict with another one that does.
             let value = if charges.is_empty() {
                 std::mem::take(&mut stored)
@@ -150,7 +150,8 @@ impl Registry {
             let (table, storage) = (&definition.table, &definition.storage);
             match self.store.create_with(table, storage, &key, value, charges) {
                 Ok(created) => {
-                    self.committed(definition, &key);
+                    drop(reserved);
+                    self.committed(definition, &key, None);
                     return Ok(created.value.clone());
                 }
                 Err(Rejected::Superseded) => {}

@@ -132,7 +132,7 @@ impl Registry {
             };
             match result {
                 Ok(deleted) => {
-                    self.committed(definition, &live.key);
+                    self.committed(definition, &live.key, Some(&live.value));
                     return Ok(deleted);
                 }
                 Err(Rejected::Gone) => return Err(write.not_found()),

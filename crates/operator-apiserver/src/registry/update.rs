@@ -166,7 +166,7 @@ impl Registry {
         if !removes {
             storable::check(write, &live.key, &mut stored)?;
         }
-        let _reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
+        let reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
         let result = if removes {
             // Watchers get the last stored form of the object, the client gets the object it sent.
             self.store
@@ -179,7 +179,8 @@ impl Registry {
         };
         match result {
             Ok(updated) => {
-                self.committed(definition, &live.key);
+                drop(reserved);
+                self.committed(definition, &live.key, Some(&live.value));
                 Ok(Some(updated))
             }
             Err(Rejected::Gone) => Err(write.not_found()),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::kubelet::{container_of, reachable_node};
 use crate::admission::{self, Operation};
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::verb;
 use crate::identity::authz;
 use crate::registry::Registry;
@@ -20,13 +21,19 @@ use builtin_kinds::tree::{at, list, text};
 
 /// Answers a request for a connection to a pod.
 pub(super) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     definition: &Arc<Definition>,
 ) -> Result<Answer, Status> {
+    let registry = &*handler.registry;
     let options = options(call);
     admit(registry, call, definition, options.clone()).await?;
-    check_right_to_create(registry, call, definition)?;
+    if handler
+        .gates
+        .is_enabled("AuthorizePodWebsocketUpgradeCreatePermission")
+    {
+        check_right_to_create(registry, call, definition)?;
+    }
     let pod = registry
         .get(definition, &call.info.namespace, &call.info.name)?
         .value

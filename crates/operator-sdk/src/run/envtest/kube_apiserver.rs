@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use operator_apiserver::{
-    AbacPolicies, ApiServer, Authorization, Builder, ListenOptions, ServerIdentity, ServiceNetwork,
+    AbacPolicies, ApiServer, Authorization, Builder, FeatureGates, ListenOptions, RuntimeConfig,
+    ServerIdentity, ServiceNetwork,
 };
 
 use super::bad_value;
 use crate::args::go_flags::GoFlags;
 use crate::failure::Failure;
-use crate::process::cluster::ClusterError;
+use crate::process::cluster::{ClusterError, described};
 use crate::process::signal::Ends;
 use crate::report::Report;
 
@@ -25,13 +26,15 @@ pub(super) use self::flags::FLAGS;
 pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     check_flags(given, report)?;
     let options = listen_options(given)?;
-    let builder = ApiServer::builder()
+    let builder = described(ApiServer::builder())
         .authorizers(authorizers(given)?)
-        .service_network(service_network(given, report)?)
+        .service_network(service_network(given)?)
         .anonymous_auth(given.value("anonymous-auth") != Some("false"))
         .disable_admission_plugins(disabled_plugins(given, report)?)
         .enable_admission_plugins(given.parts("enable-admission-plugins").map(str::to_owned))
         .min_request_timeout(min_request_timeout(given)?)
+        .runtime_config(parsed(given, "runtime-config", RuntimeConfig::parse)?)
+        .feature_gates(parsed(given, "feature-gates", FeatureGates::parse)?)
         .flags(
             given
                 .names()
@@ -71,6 +74,16 @@ fn min_request_timeout(given: &GoFlags) -> Result<Duration, Failure> {
     Ok(Duration::from_secs(seconds.unwrap_or(1800)))
 }
 
+/// Parses a list of settings.
+fn parsed<'g, T>(
+    given: &'g GoFlags,
+    flag: &'static str,
+    parse: impl FnOnce(Vec<&'g str>) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let parts: Vec<&str> = given.parts(flag).collect();
+    parse(parts).map_err(|why| bad_value(flag, given.value(flag).unwrap_or_default(), why))
+}
+
 /// Rejects flags that would be unsafe to ignore, and warns of ignored ones.
 fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     for flag in given.names() {
@@ -88,41 +101,16 @@ fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
             report.progress(&format!("warning: --{flag} is ignored: {why}"));
         }
     }
-    for part in given.parts("feature-gates") {
-        let value = part.split_once('=').map(|(_, value)| value);
-        if !matches!(value, Some("true" | "false")) {
-            return Err(bad_value(
-                "feature-gates",
-                part,
-                "NAME=true or NAME=false is needed",
-            ));
-        }
-    }
     Ok(())
 }
 
-/// Returns the IPv4 range for service addresses, of at most two given ranges.
-fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, Failure> {
+/// Returns the ranges of service addresses.
+fn service_network(given: &GoFlags) -> Result<ServiceNetwork, Failure> {
     const RANGE: &str = "service-cluster-ip-range";
-    let ranges = given.value(RANGE).unwrap_or_default();
-    if ranges.split(',').count() > 2 {
-        return Err(bad_value(
-            RANGE,
-            ranges,
-            "it must not contain more than two entries",
-        ));
+    match given.value(RANGE) {
+        None => Ok(ServiceNetwork::default()),
+        Some(ranges) => ranges.parse().map_err(|error| bad_value(RANGE, ranges, error)),
     }
-    let mut network = ServiceNetwork::default();
-    for range in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()) {
-        if range.contains(':') {
-            report.progress(&format!(
-                "warning: no service gets an address from {range}: IPv6 is not supported"
-            ));
-        } else {
-            network = range.parse().map_err(|error| bad_value(RANGE, range, error))?;
-        }
-    }
-    Ok(network)
 }
 
 /// Returns the authorizers in the order of their modes; without a mode all requests are allowed.
