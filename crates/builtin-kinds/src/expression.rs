@@ -98,6 +98,14 @@ impl Environment {
         }
     }
 
+    /// Returns an environment of these names alone.
+    pub fn of(names: Variables) -> Self {
+        Self {
+            names,
+            ..Self::new(Mentions::default())
+        }
+    }
+
     /// Returns the same names without the authorizer: for the texts of refusals.
     pub fn without_authorizer(&self) -> Self {
         let mut other = self.clone();

@@ -20,6 +20,7 @@ mod pod_security;
 mod policy;
 mod priority;
 mod resource_quota;
+mod rounds;
 mod runtime_class;
 mod service_account;
 mod storage_class;
@@ -241,12 +242,13 @@ async fn change(
         let before = mutated.object().cloned();
         unconverted = policy::prepare(&mutated.attributes(before.as_ref()), &hooks.mutating_policies).await;
     }
-    policy::mutating::mutate(
+    rounds::mutate(
         &mut mutated,
         &hooks.mutating_policies,
         &unconverted,
         &mut policies,
-    )?;
+    )
+    .await?;
     Box::pin(webhook::mutate(
         &mut mutated,
         &hooks.mutating_webhooks,
@@ -260,12 +262,13 @@ async fn change(
             }
             complete(admission, write, operation, object)?;
         }
-        policy::mutating::mutate(
+        rounds::mutate(
             &mut mutated,
             &hooks.mutating_policies,
             &unconverted,
             &mut policies,
-        )?;
+        )
+        .await?;
         Box::pin(webhook::mutate(
             &mut mutated,
             &hooks.mutating_webhooks,
@@ -332,7 +335,7 @@ async fn validate_step(
         certificate_subject::check(&attributes)?;
     }
     if let Some(old) = old {
-        certificate_signer::check(admission, write, object, old)?;
+        certificate_signer::check(admission, write, object, old).await?;
     }
     ask(admission, write, operation, Some(object), old).await
 }
@@ -397,12 +400,13 @@ pub(crate) async fn mutate_body(
     if hooks.mutates() {
         let mut mutated = MutatedObject::new(admission, write, operation, Some(body), None);
         let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
-        policy::mutating::mutate(
+        rounds::mutate(
             &mut mutated,
             &hooks.mutating_policies,
             &policy::Unconverted::default(),
             &mut policies,
-        )?;
+        )
+        .await?;
         Box::pin(webhook::mutate(
             &mut mutated,
             &hooks.mutating_webhooks,
@@ -475,7 +479,7 @@ async fn look(
         old,
     };
     let unconverted = policy::prepare(&attributes, &hooks.validating_policies).await;
-    policy::validating::validate(&attributes, &hooks.validating_policies, &unconverted)?;
+    rounds::validate(&attributes, &hooks.validating_policies, &unconverted).await?;
     // On the heap: their state is large, and the stack of the caller small.
     Box::pin(webhook::validate(&attributes, &hooks.validating_webhooks)).await
 }

@@ -41,6 +41,6 @@ pub use http::audit::{AuditLog, AuditOptions, AuditWebhook};
 pub use http::call::Body;
 pub use http::listener::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use http::request_info::RequestInfo;
-pub use identity::authz::{AbacPolicies, Authorization};
+pub use identity::authz::{AbacPolicies, Authorization, AuthorizationConfiguration, AuthorizationWebhook};
 pub use registry::{NetworkError, ServiceNetwork};
 pub use server::{ApiServer, Builder};

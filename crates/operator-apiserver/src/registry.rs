@@ -35,7 +35,7 @@ use self::pod_logs::PodLogs;
 pub use self::service_network::{NetworkError, ServiceNetwork};
 use crate::admission::{self, Admission};
 use crate::clock::{self, Clock};
-use crate::identity::authz::{Authorization, Authorizer};
+use crate::identity::authz::Authorizer;
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::resource::crd;
@@ -49,8 +49,6 @@ use crate::write::Write;
 /// Options of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The authorizers, in order.
-    pub(crate) authorizers: Vec<Authorization>,
     /// The range of the addresses of Services.
     pub(crate) service_network: ServiceNetwork,
     /// The names of the disabled admission plug-ins.
@@ -103,7 +101,7 @@ impl Registry {
             services: services.clone(),
             random: random.clone(),
         });
-        let authorizer = Authorizer::new(store.clone(), options.authorizers, metrics.clone());
+        let authorizer = Authorizer::new(store.clone(), services.clone(), metrics.clone());
         let authorizer = Arc::new(authorizer);
         let admission = Admission {
             store: store.clone(),

@@ -133,6 +133,16 @@ impl ApiServer {
         listener::listen(self.handler.clone(), options).await
     }
 
+    /// Replaces the authorizers while the server runs, as kube-apiserver does when the file of `--authorization-config`
+    /// changes.
+    ///
+    /// # Errors
+    /// The kubeconfig of a webhook is not valid; the authorizers are then those from before.
+    pub fn set_authorizers(&self, authorizers: Vec<Authorization>) -> Result<(), Error> {
+        let set = self.handler.registry.authorizer.set_modes(authorizers);
+        set.map_err(Error::Authorization)
+    }
+
     /// Ends all watches. Requests are still answered; the objects are dropped with the last handle.
     pub fn shutdown(&self) {
         self.handler.registry.stop.cancel();
@@ -427,13 +437,14 @@ impl Builder {
         let anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
         let metrics = Arc::<Metrics>::default();
         let options = registry::Options {
-            authorizers: self.authorizers,
             service_network: self.service_network,
             disabled_plugins: self.disabled_plugins,
             enabled_plugins: self.enabled_plugins,
             event_ttl: self.event_ttl,
         };
         let registry = Registry::new(store, self.clock.clone(), random, metrics.clone(), options);
+        let set = registry.authorizer.set_modes(self.authorizers);
+        set.map_err(Error::Authorization)?;
         bootstrap::populate(&registry);
         registry.establish_stored();
         registry.store.begin_history();

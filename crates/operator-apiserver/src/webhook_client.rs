@@ -5,6 +5,7 @@
 
 mod failure;
 mod kubeconfig;
+mod review;
 mod target;
 mod trust;
 
@@ -171,7 +172,9 @@ impl WebhookClient {
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, self.target.clone(), &sent)).await;
         let answer = answer.unwrap_or_else(|_| Err(Broken::at(&self.target, "context deadline exceeded")));
-        answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))
+        let answer =
+            answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))?;
+        Ok((answer.code, answer.body))
     }
 
     /// Sends a review and parses the answer, which is a review of the same version and kind.
@@ -197,11 +200,11 @@ impl WebhookClient {
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, target.clone(), &sent)).await;
         let answer = answer.unwrap_or_else(|_| Err(Broken::at(&target, "context deadline exceeded")));
-        let (code, body) = answer.map_err(|broken| {
+        let answer = answer.map_err(|broken| {
             let Broken { url, why } = broken;
             CallError::Failed(format!("Post {url:?}: {why}"))
         })?;
-        failure::read_answer(code, &body, review).map_err(CallError::Failed)
+        failure::read_answer(&answer, review).map_err(CallError::Failed)
     }
 
     /// Sends the review, and follows redirects as Go's client does: 307 and 308 repeat the request, others turn it into
@@ -211,15 +214,15 @@ impl WebhookClient {
         services: &Services,
         mut target: Target,
         sent: &Sent<'_>,
-    ) -> Result<(u16, Bytes), Broken> {
+    ) -> Result<Answered, Broken> {
         let (mut repeats, mut redirects) = (true, 0);
         loop {
             let at = |why: &dyn Display| Broken::at(&target, why);
             let request = sent.request(&target, repeats).map_err(|error| at(&error))?;
             let answer = self.exchange(services, &target, sent.tls.clone(), request).await;
             let answer = answer.map_err(|why| at(&why))?;
-            let Some(location) = answer.location.filter(|location| !location.is_empty()) else {
-                return Ok((answer.code, answer.body));
+            let Some(location) = answer.location.clone().filter(|location| !location.is_empty()) else {
+                return Ok(answer);
             };
             redirects += 1;
             if redirects >= REDIRECTS_MAX {
@@ -278,6 +281,8 @@ impl WebhookClient {
         let is_redirect = matches!(code, 301 | 302 | 303 | 307 | 308);
         let location = response.headers().get(LOCATION).filter(|_| is_redirect);
         let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned());
+        let media = response.headers().get(CONTENT_TYPE);
+        let is_text = media.is_none_or(|media| media.as_bytes().starts_with(b"text/"));
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
             .collect()
             .await;
@@ -288,7 +293,12 @@ impl WebhookClient {
                 idle.push(sender);
             }
         }
-        Ok(Answered { code, location, body })
+        Ok(Answered {
+            code,
+            location,
+            is_text,
+            body,
+        })
     }
 }
 
@@ -326,6 +336,8 @@ struct Answered {
     code: u16,
     /// The target of a redirect.
     location: Option<String>,
+    /// True if errors may quote the body: it is plain text.
+    is_text: bool,
     body: Bytes,
 }
 

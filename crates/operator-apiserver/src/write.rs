@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub(crate) use self::warnings::Warnings;
 use crate::identity::authn::User;
+use crate::identity::authz::DecisionMemo;
 use crate::resource::Definition;
 use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::status::{self, Status};
@@ -36,6 +37,8 @@ pub(crate) struct Write {
     pub(crate) in_collection: bool,
     /// Conversions to the versions of field managers.
     pub(crate) conversions: Arc<ConversionMemo>,
+    /// Decisions of authorization webhooks that policies ask for.
+    pub(crate) decisions: Arc<DecisionMemo>,
     /// The deadline of the request.
     pub(crate) deadline: Option<tokio::time::Instant>,
 }

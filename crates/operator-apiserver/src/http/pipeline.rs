@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -101,7 +101,7 @@ pub(crate) async fn handle(
     let identified = match authenticated {
         Ok(()) => {
             call.audit = audit::begin(handler, &call);
-            act_as(handler, &mut call)
+            act_as(handler, &mut call).await
         }
         Err(refusal) => {
             audit::unauthenticated(handler, &call, &refusal);
@@ -118,11 +118,11 @@ pub(crate) async fn handle(
     };
     let prepared = match identified {
         Ok(()) => prepare(handler, &parts.method, &mut call, incoming.body, incoming.limit).await,
-        Err(refusal) => Err(refusal),
+        Err(refusal) => Err(Refusal::Status(refusal)),
     };
     let deadline = match prepared {
         Ok(deadline) => deadline,
-        Err(refusal) => return respond(handler, &call, Err(refusal)),
+        Err(refusal) => return respond(handler, &call, refusal.into_answer()),
     };
     if !is_long(handler, &call) {
         // On the heap: its state is large, and would be moved from frame to frame of a small stack.
@@ -173,23 +173,11 @@ async fn prepare(
     call: &mut Call,
     body: impl Future<Output = Result<Received, Status>>,
     limit: Duration,
-) -> Result<Deadline, Status> {
+) -> Result<Deadline, Refusal> {
     let deadline = Deadline::of(call, limit)?;
     call.deadline = deadline.end();
     // Before the body is read, because it takes memory.
-    let decision = handler
-        .registry
-        .authorizer
-        .check_and_explain(&Attributes::of(&call.user, &call.info));
-    if call.audit.is_some() {
-        let (word, reason) = match &decision {
-            Ok(reason) => ("allow", reason.as_str()),
-            Err(refused) => ("forbid", refused.reason.as_str()),
-        };
-        call.warnings.annotate("authorization.k8s.io/decision", word);
-        call.warnings.annotate("authorization.k8s.io/reason", reason);
-    }
-    decision.map_err(|refused| refused.status)?;
+    authorize(handler, call, deadline).await?;
     if has_body(method) {
         let received = deadline.read(body).await?;
         (call.body, call.memory) = (received.bytes, received.memory);
@@ -202,6 +190,62 @@ async fn prepare(
         record.request_object(&patch);
     }
     Ok(deadline)
+}
+
+/// A request that is not handled: a Status, or another answer.
+enum Refusal {
+    Status(Status),
+    Answer(Box<Answer>),
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl Refusal {
+    fn into_answer(self) -> Result<Answer, Status> {
+        match self {
+            Self::Status(status) => Err(status),
+            Self::Answer(answer) => Ok(*answer),
+        }
+    }
+}
+
+/// Checks that the request is allowed.
+async fn authorize(handler: &Handler, call: &Call, deadline: Deadline) -> Result<(), Refusal> {
+    let asked = Attributes::of(&call.user, &call.info);
+    let decision = async { Ok(handler.registry.authorizer.check_and_explain(&asked).await) };
+    let decision = deadline.answer(decision).await?;
+    let annotate = |word: &str, reason: &str| {
+        if call.audit.is_some() {
+            if !word.is_empty() {
+                call.warnings.annotate("authorization.k8s.io/decision", word);
+            }
+            call.warnings.annotate("authorization.k8s.io/reason", reason);
+        }
+    };
+    match decision {
+        Ok(reason) => {
+            annotate("allow", &reason);
+            Ok(())
+        }
+        Err(refused) if refused.error.is_empty() => {
+            annotate("forbid", &refused.reason);
+            Err(refused.status.into())
+        }
+        Err(undecided) => {
+            annotate("", "internal error");
+            let text = format!(
+                "Internal Server Error: {}: {}\n",
+                apimachinery::go::quote(&call.origin.uri),
+                undecided.error
+            );
+            let answer = Answer::text(StatusCode::INTERNAL_SERVER_ERROR, &text);
+            Err(Refusal::Answer(Box::new(answer)))
+        }
+    }
 }
 
 /// The body size from which a request runs on a separate thread.
@@ -258,9 +302,10 @@ fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
 }
 
 /// Impersonates the user in the headers, if there are any.
-fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
+async fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     let asked = Attributes::of(&call.user, &call.info);
-    if let Some(user) = authn::impersonate(&handler.registry.authorizer, &call.headers, &asked)? {
+    let authorizer = &handler.registry.authorizer;
+    if let Some(user) = authn::impersonate(authorizer, &call.headers, &asked).await? {
         call.impersonated = Some(user.clone());
         call.user = user;
     }

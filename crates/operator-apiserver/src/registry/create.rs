@@ -58,7 +58,7 @@ impl Registry {
         admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed it.
         fill_namespace(write, &mut object)?;
-        escalation::check(self, write, &object, None)?;
+        escalation::check(self, write, &object, None).await?;
         if draws {
             self.draw_name(&mut object);
         }
@@ -89,7 +89,7 @@ impl Registry {
         for warning in outcome.warnings {
             write.warnings.add(warning);
         }
-        self.check_upsert(write)?;
+        self.check_upsert(write).await?;
         admission::validate(&self.admission, write, Operation::Create, &object, None).await?;
         let stored = conversion::to_storage(&self.converter, definition, object).await?;
         let created = self.insert(write, stored, &name, draws)?;
@@ -98,24 +98,18 @@ impl Registry {
     }
 
     /// A PUT or an apply that creates is authorized as itself; it must also be allowed as a create.
-    fn check_upsert(&self, write: &Write) -> Result<(), Status> {
+    async fn check_upsert(&self, write: &Write) -> Result<(), Status> {
         if write.name.is_empty() {
             return Ok(());
         }
         let subject = &write.definition.subject;
         let asked = Attributes {
-            user: &write.user,
-            verb: "create",
-            is_resource: true,
-            group: &subject.group,
-            resource: &subject.resource,
-            subresource: "",
+            version: &write.definition.version,
             namespace: &write.namespace,
             name: &write.name,
-            path: "",
-            selected_node: "",
+            ..Attributes::resource(&write.user, "create", &subject.group, &subject.resource)
         };
-        self.authorizer.check(&asked)
+        self.authorizer.check(&asked).await
     }
 
     /// Stores a new object, and charges its quotas; returns the stored form.

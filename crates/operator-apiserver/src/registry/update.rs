@@ -86,7 +86,7 @@ impl Registry {
         admission::admit(&self.admission, write, Operation::Update, &mut object, Some(&old)).await?;
         // Admission may have changed it.
         create::fill_namespace(write, &mut object)?;
-        escalation::check(self, write, &object, Some(&old))?;
+        escalation::check(self, write, &object, Some(&old)).await?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());

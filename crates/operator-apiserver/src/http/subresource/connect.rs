@@ -26,7 +26,7 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let options = options(call);
     admit(registry, call, definition, options.clone()).await?;
-    check_right_to_create(registry, call, definition)?;
+    check_right_to_create(registry, call, definition).await?;
     let pod = registry
         .get(definition, &call.info.namespace, &call.info.name)?
         .value
@@ -53,7 +53,11 @@ pub(super) async fn serve(
 }
 
 /// A GET connects like a POST (WebSockets only support GET), so it also requires the permission to create.
-fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definition) -> Result<(), Status> {
+async fn check_right_to_create(
+    registry: &Registry,
+    call: &Call,
+    definition: &Definition,
+) -> Result<(), Status> {
     if call.info.verb != "get" {
         return Ok(());
     }
@@ -61,7 +65,7 @@ fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definiti
         verb: "create",
         ..authz::Attributes::of(&call.user, &call.info)
     };
-    let decision = registry.authorizer.authorize(&asked);
+    let decision = registry.authorizer.authorize(&asked).await;
     if decision.allowed {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::codec::Form;
 use crate::http::call::Answer;
 use crate::http::handler::Handler;
 use crate::identity::authn::User;
-use crate::identity::authz::{self, Attributes, Decision, Rule};
+use crate::identity::authz::{self, Attributes, Decision, Rule, Selectors};
 use crate::patch::managed_fields;
 use crate::registry::create::{SERVER_FIELDS, fill_namespace};
 use crate::resource::Definition;
@@ -49,10 +49,10 @@ pub(crate) async fn serve(
     admission::validate_body(&handler.registry.admission, write, Operation::Create, &review).await?;
     let answered = match resource {
         "selfsubjectreviews" => who_am_i(handler, user, &review),
-        "selfsubjectaccessreviews" => may(handler, user, review),
+        "selfsubjectaccessreviews" => may(handler, user, review).await,
         "selfsubjectrulesreviews" => self_subject_rules(handler, user, &review),
         "tokenreviews" => token_review(handler, review),
-        _ => may(handler, &subject(&review), review),
+        _ => may(handler, &subject(&review), review).await,
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
@@ -111,8 +111,13 @@ fn subject(review: &Value) -> User {
     }
 }
 
-fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
-    let decision = handler.registry.authorizer.authorize(&attributes(user, &review));
+async fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
+    let selectors = object::get(&review, &["spec", "resourceAttributes"]).map(Selectors::read);
+    let asked = Attributes {
+        selectors: selectors.as_ref(),
+        ..attributes(user, &review)
+    };
+    let decision = handler.registry.authorizer.authorize(&asked).await;
     review["status"] = access_status(&decision);
     review
 }
@@ -136,14 +141,24 @@ fn attributes<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
         namespace: resource("namespace"),
         name: resource("name"),
         path: part("nonResourceAttributes", "path"),
+        version: match resource("version") {
+            "" => "*",
+            version => version,
+        },
         selected_node: "",
+        selectors: None,
     }
 }
 
 fn access_status(decision: &Decision) -> Value {
     let mut status = json!({"allowed": decision.allowed});
-    if !decision.reason.is_empty() {
-        status["reason"] = decision.reason.as_str().into();
+    if decision.denied {
+        status["denied"] = true.into();
+    }
+    for (field, text) in [("reason", &decision.reason), ("evaluationError", &decision.error)] {
+        if !text.is_empty() {
+            status[field] = text.as_str().into();
+        }
     }
     status
 }
@@ -186,9 +201,14 @@ fn self_subject_rules(handler: &Handler, user: &User, review: &Value) -> Value {
             ..Rule::default()
         },
     );
-    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
-    if !unresolved.is_empty() {
-        let texts = unresolved.iter().map(ToString::to_string).collect();
+    let mut texts: Vec<String> = unresolved.iter().map(ToString::to_string).collect();
+    let is_incomplete = handler.registry.authorizer.has_webhooks();
+    if is_incomplete {
+        texts.push("webhook authorizer does not support user rule resolution".to_owned());
+    }
+    let mut status =
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": is_incomplete});
+    if !texts.is_empty() {
         status["evaluationError"] = authz::aggregate(texts).into();
     }
     let parts = [("metadata", json!({})), ("spec", json!({})), ("status", status)];

@@ -70,6 +70,7 @@ pub(super) async fn serve_collection(
             warnings: write.warnings.clone(),
             in_collection: true,
             conversions: Arc::default(),
+            decisions: Arc::default(),
             deadline: write.deadline,
         };
         match registry.delete(&one, &delete_options).await {
