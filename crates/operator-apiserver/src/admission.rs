@@ -8,6 +8,7 @@ mod authorizer;
 mod certificate_requester;
 mod certificate_signer;
 mod certificate_subject;
+mod configuration;
 mod default_toleration_seconds;
 mod hooks;
 mod limit_ranger;
@@ -25,6 +26,7 @@ mod runtime_class;
 mod service_account;
 mod storage_class;
 mod storage_protection;
+mod token_audience;
 mod webhook;
 
 use std::collections::BTreeSet;
@@ -34,6 +36,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::attributes::Attributes;
+pub use self::configuration::AdmissionConfiguration;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{MutatedObject, Reinvocation};
 use crate::clock::Clock;
@@ -66,6 +69,8 @@ pub(crate) struct Admission {
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// The names of the enabled plug-ins that are off by default.
     pub(crate) enabled_plugins: BTreeSet<String>,
+    /// The configuration of the plug-ins.
+    pub(crate) configuration: AdmissionConfiguration,
 }
 
 /// The operation of a request on an object.
@@ -394,7 +399,7 @@ pub(crate) async fn mutate_body(
     body: &mut Value,
 ) -> Result<(), Status> {
     if restricts_nodes(admission) {
-        node_restriction::check_body(admission, write, body)?;
+        node_restriction::check_body(admission, write, body).await?;
     }
     let hooks = admission.hooks.current();
     if hooks.mutates() {

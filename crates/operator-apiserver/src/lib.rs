@@ -36,11 +36,13 @@ mod store;
 mod webhook_client;
 mod write;
 
+pub use admission::AdmissionConfiguration;
 pub use error::Error;
 pub use http::audit::{AuditLog, AuditOptions, AuditWebhook};
 pub use http::call::Body;
 pub use http::listener::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use http::request_info::RequestInfo;
+pub use identity::authn::{AuthenticationConfiguration, FrontProxy, OidcOptions, TokenWebhook};
 pub use identity::authz::{AbacPolicies, Authorization, AuthorizationConfiguration, AuthorizationWebhook};
 pub use registry::{NetworkError, ServiceNetwork};
 pub use server::{ApiServer, Builder};

@@ -14,6 +14,7 @@ mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;
 pub(crate) mod pod_logs;
+mod request_signature;
 mod service_address;
 mod service_network;
 mod storable;
@@ -33,7 +34,7 @@ use self::expiry::Expiry;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 use self::pod_logs::PodLogs;
 pub use self::service_network::{NetworkError, ServiceNetwork};
-use crate::admission::{self, Admission};
+use crate::admission::{self, Admission, AdmissionConfiguration};
 use crate::clock::{self, Clock};
 use crate::identity::authz::Authorizer;
 use crate::metrics::Metrics;
@@ -55,6 +56,8 @@ pub(crate) struct Options {
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// The names of the enabled admission plug-ins that are off by default.
     pub(crate) enabled_plugins: BTreeSet<String>,
+    /// The configuration of the admission plug-ins.
+    pub(crate) admission: AdmissionConfiguration,
     /// The time after which events expire.
     pub(crate) event_ttl: Duration,
 }
@@ -115,6 +118,7 @@ impl Registry {
             hooks: admission::Hooks::default(),
             disabled_plugins: options.disabled_plugins,
             enabled_plugins: options.enabled_plugins,
+            configuration: options.admission,
         };
         let mut expiry = Expiry::default();
         expiry.ttl = options.event_ttl;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 
+use crate::admission::AdmissionConfiguration;
 use crate::bootstrap;
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
@@ -23,7 +24,9 @@ use crate::http::in_flight::InFlight;
 use crate::http::listener::{self, ListenOptions, Listener};
 use crate::http::offload::Offload;
 use crate::http::proxy::ClientIdentity;
-use crate::identity::authn::{Authenticator, User};
+use crate::identity::authn::{
+    Anonymous, AuthenticationConfiguration, Authenticator, FrontProxy, TokenWebhook, User,
+};
 use crate::identity::authz::Authorization;
 use crate::identity::keyring::Keyring;
 use crate::identity::token::{Issuer, KeyError};
@@ -67,6 +70,10 @@ pub struct Builder {
     event_ttl: Duration,
     audit: Option<AuditOptions>,
     proxy_client: Option<ClientIdentity>,
+    authentication: Option<AuthenticationConfiguration>,
+    token_webhook: Option<TokenWebhook>,
+    front_proxy: Option<FrontProxy>,
+    admission: AdmissionConfiguration,
 }
 
 /// The builder's options for tokens.
@@ -109,6 +116,10 @@ impl ApiServer {
             event_ttl: EVENT_TTL,
             audit: None,
             proxy_client: None,
+            authentication: None,
+            token_webhook: None,
+            front_proxy: None,
+            admission: AdmissionConfiguration::default(),
         }
     }
 
@@ -131,6 +142,17 @@ impl ApiServer {
     /// Returns an error if the address is in use, or the certificates cannot be made.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
         listener::listen(self.handler.clone(), options).await
+    }
+
+    /// Replaces the issuers of tokens and the anonymous paths while the server runs, as kube-apiserver does when the
+    /// file of `--authentication-config` changes.
+    ///
+    /// # Errors
+    /// An authority of an issuer is not valid; the configuration is then that from before.
+    pub fn set_authentication(&self, configuration: &AuthenticationConfiguration) -> Result<(), Error> {
+        let authenticator = &self.handler.authenticator;
+        let configured = authenticator.configure(configuration);
+        configured.map_err(Error::Authentication)
     }
 
     /// Replaces the authorizers while the server runs, as kube-apiserver does when the file of `--authorization-config`
@@ -277,6 +299,13 @@ impl Builder {
         self
     }
 
+    /// Configures admission plug-ins, `--admission-control-config-file` of kube-apiserver.
+    #[must_use]
+    pub fn admission(mut self, configuration: AdmissionConfiguration) -> Self {
+        self.admission = configuration;
+        self
+    }
+
     /// Sets the minimum time after which a watch without a timeout ends, `--min-request-timeout` of kube-apiserver; it
     /// ends at the latest after twice that time. Zero means that watches do not end. The default is 30 minutes.
     #[must_use]
@@ -300,6 +329,28 @@ impl Builder {
             certificate: certificate.into(),
             key: key.into(),
         });
+        self
+    }
+
+    /// Accepts the tokens of OpenID Connect issuers, and limits anonymous requests: `--authentication-config` or
+    /// `--oidc-*` of kube-apiserver. The documents of an issuer are fetched when its first token is seen.
+    #[must_use]
+    pub fn authentication(mut self, configuration: AuthenticationConfiguration) -> Self {
+        self.authentication = Some(configuration);
+        self
+    }
+
+    /// Accepts the bearer tokens that a webhook knows, `--authentication-token-webhook-*` of kube-apiserver.
+    #[must_use]
+    pub fn token_webhook(mut self, webhook: TokenWebhook) -> Self {
+        self.token_webhook = Some(webhook);
+        self
+    }
+
+    /// Trusts the headers of front proxies, `--requestheader-*` of kube-apiserver.
+    #[must_use]
+    pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
+        self.front_proxy = Some(proxy);
         self
     }
 
@@ -434,12 +485,17 @@ impl Builder {
         let issuer = Arc::new(self.tokens.issuer(&keyring)?);
         let audit = self.audit.map(Audit::new).transpose();
         let audit = audit.map_err(Error::Audit)?.map(Arc::new);
-        let anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
+        let anonymous = if self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow) {
+            Anonymous::All
+        } else {
+            Anonymous::Nothing
+        };
         let metrics = Arc::<Metrics>::default();
         let options = registry::Options {
             service_network: self.service_network,
             disabled_plugins: self.disabled_plugins,
             enabled_plugins: self.enabled_plugins,
+            admission: self.admission,
             event_ttl: self.event_ttl,
         };
         let registry = Registry::new(store, self.clock.clone(), random, metrics.clone(), options);
@@ -448,16 +504,26 @@ impl Builder {
         bootstrap::populate(&registry);
         registry.establish_stored();
         registry.store.begin_history();
-        let authenticator = Authenticator {
-            store: registry.store.clone(),
-            clock: self.clock.clone(),
+        let mut authenticator = Authenticator::new(
+            registry.store.clone(),
+            self.clock.clone(),
             issuer,
-            static_tokens: self.tokens.fixed,
-        };
+            self.tokens.fixed,
+            registry.services.clone(),
+            anonymous,
+        );
+        if let Some(configuration) = &self.authentication {
+            let configured = authenticator.configure(configuration);
+            configured.map_err(Error::Authentication)?;
+        }
+        if let Some(webhook) = self.token_webhook {
+            let set = authenticator.set_webhook(webhook);
+            set.map_err(Error::Authentication)?;
+        }
         let handler = Handler {
             registry: Arc::new(registry),
             authenticator,
-            anonymous,
+            front_proxy: self.front_proxy,
             audit,
             metrics,
             in_flight: InFlight::default(),

@@ -4,6 +4,7 @@
 //! first of its endpoints.
 
 mod failure;
+mod https_client;
 mod kubeconfig;
 mod review;
 mod target;
@@ -31,6 +32,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+pub(crate) use self::https_client::HttpsClient;
 use self::target::Target;
 pub(crate) use self::target::endpoint_of;
 pub(crate) use self::trust::client_config;
@@ -126,6 +128,7 @@ pub(crate) struct WebhookClient {
     /// The value of the `Authorization` header, if there is one.
     authorization: Option<String>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    answer_bytes_max: usize,
 }
 
 impl WebhookClient {
@@ -136,6 +139,7 @@ impl WebhookClient {
             tls: client_config(&bundle(config), None, false),
             authorization: None,
             idle: Mutex::default(),
+            answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }
 
@@ -152,6 +156,7 @@ impl WebhookClient {
             tls: Ok(client_config(&access.authorities, identity, false)?),
             authorization: access.authorization,
             idle: Mutex::default(),
+            answer_bytes_max: ANSWER_BYTES_MAX,
         })
     }
 
@@ -168,6 +173,7 @@ impl WebhookClient {
             user_agent,
             authorization: self.authorization.as_deref(),
             body: Bytes::from(body),
+            has_body: true,
             tls,
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, self.target.clone(), &sent)).await;
@@ -196,6 +202,7 @@ impl WebhookClient {
             user_agent,
             authorization: self.authorization.as_deref(),
             body: Bytes::from(review.to_string()),
+            has_body: true,
             tls,
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, target.clone(), &sent)).await;
@@ -215,7 +222,7 @@ impl WebhookClient {
         mut target: Target,
         sent: &Sent<'_>,
     ) -> Result<Answered, Broken> {
-        let (mut repeats, mut redirects) = (true, 0);
+        let (mut repeats, mut redirects) = (sent.has_body, 0);
         loop {
             let at = |why: &dyn Display| Broken::at(&target, why);
             let request = sent.request(&target, repeats).map_err(|error| at(&error))?;
@@ -283,7 +290,7 @@ impl WebhookClient {
         let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned());
         let media = response.headers().get(CONTENT_TYPE);
         let is_text = media.is_none_or(|media| media.as_bytes().starts_with(b"text/"));
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+        let body = Limited::new(response.into_body(), self.answer_bytes_max)
             .collect()
             .await;
         let body = body.map_err(|error| failure::of_body(&*error))?.to_bytes();
@@ -307,6 +314,8 @@ struct Sent<'a> {
     user_agent: &'a str,
     authorization: Option<&'a str>,
     body: Bytes,
+    /// True for a POST with the body; false for a GET.
+    has_body: bool,
     tls: Arc<ClientConfig>,
 }
 

@@ -17,7 +17,7 @@ use crate::http::listener::Peer;
 use crate::http::offload::Offload;
 use crate::http::pipeline::{self, Incoming};
 use crate::http::proxy::ClientIdentity;
-use crate::identity::authn::{Authenticator, User};
+use crate::identity::authn::{Authenticator, FrontProxy, User};
 use crate::identity::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
@@ -29,8 +29,8 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Handler {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authenticator: Authenticator,
-    /// Accepts requests without credentials, as the anonymous user.
-    pub(crate) anonymous: bool,
+    /// The headers of front proxies.
+    pub(crate) front_proxy: Option<FrontProxy>,
     /// Records requests, if an audit policy is set.
     pub(crate) audit: Option<Arc<Audit>>,
     /// Counts requests and admission.
@@ -66,6 +66,7 @@ impl Handler {
         let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
         let address = peer.as_ref().and_then(|peer| peer.address);
         let is_untrusted = peer.as_ref().is_some_and(|peer| peer.is_untrusted);
+        let proxy = peer.as_ref().and_then(|peer| peer.proxy.clone());
         let expiry = peer.as_ref().and_then(|peer| peer.expiry);
         let user = peer.map_or_else(User::admin, |peer| peer.user);
         let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
@@ -76,6 +77,7 @@ impl Handler {
             user,
             address,
             is_untrusted,
+            proxy,
             expiry,
             drain,
             limit,

@@ -44,6 +44,8 @@ pub(crate) struct Incoming<B> {
     pub(crate) address: Option<IpAddr>,
     /// True if the client's certificate is not trusted.
     pub(crate) is_untrusted: bool,
+    /// The common name of the client's certificate, if it is one of a front proxy.
+    pub(crate) proxy: Option<String>,
     /// The expiry of the client's certificate; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
@@ -93,10 +95,15 @@ pub(crate) async fn handle(
     if is_refused {
         call.user = User::anonymous();
     }
-    let authenticated = if is_refused && authn::bearer_token(&call.headers).is_none() {
+    let proxied = incoming.proxy.zip(handler.front_proxy.as_ref());
+    let proxied = proxied.and_then(|(proxy, trust)| trust.user(&proxy, &mut call.headers));
+    let authenticated = if let Some(user) = proxied {
+        call.user = user;
+        Ok(())
+    } else if is_refused && authn::bearer_token(&call.headers).is_none() {
         Err(status::unauthorized())
     } else {
-        authenticate(handler, &mut call)
+        authenticate(handler, &mut call).await
     };
     let identified = match authenticated {
         Ok(()) => {
@@ -288,14 +295,14 @@ fn has_body(method: &Method) -> bool {
 }
 
 /// Authenticates the request.
-fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
+async fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous()
         && let Some(token) = authn::bearer_token(&call.headers)
     {
-        let known = handler.authenticator.authenticate(&token, &[]);
+        let known = handler.authenticator.authenticate(&token, &[]).await;
         call.user = known.map_err(|_| status::unauthorized())?.user;
     }
-    if call.user.is_anonymous() && !handler.anonymous {
+    if call.user.is_anonymous() && !handler.authenticator.anonymous().allows(&call.info.path) {
         return Err(status::unauthorized());
     }
     Ok(())

@@ -10,7 +10,6 @@ use serde_json::Value;
 pub(crate) enum Shape {
     Text,
     Bool,
-    Integer,
     /// A text such as `30s`.
     Duration,
     Texts,
@@ -141,7 +140,6 @@ impl Decoder<'_> {
             | (Shape::Text, Value::String(_))
             | (Shape::Bool, Value::Bool(_)) => Ok(()),
             (Shape::Duration, Value::String(text)) => time::parse_duration(text).map(drop),
-            (Shape::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
             (Shape::Texts, Value::Array(items)) => {
                 match items.iter().find(|item| !item.is_string() && !item.is_null()) {
                     Some(item) => misfit(item, "string"),
@@ -161,7 +159,6 @@ impl Decoder<'_> {
             }
             (Shape::Text | Shape::Duration, value) => misfit(value, "string"),
             (Shape::Bool, value) => misfit(value, "bool"),
-            (Shape::Integer, value) => misfit(value, "int32"),
             (Shape::Texts, value) => misfit(value, "[]string"),
             (Shape::Object(inner), value) => misfit(value, &format!("{}.{}", self.version, inner.name)),
             (Shape::List(inner), value) => misfit(value, &format!("[]{}.{}", self.version, inner.name)),

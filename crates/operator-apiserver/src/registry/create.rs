@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apimachinery::object;
 use serde_json::Value;
 
-use super::{Registry, escalation, metadata, service_address, storable};
+use super::{Registry, escalation, metadata, request_signature, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::identity::authz::Attributes;
 use crate::resource::Source;
@@ -77,6 +77,7 @@ impl Registry {
         if errors.is_empty() {
             errors = metadata::validate_create(definition, &object);
             errors.extend(outcome.errors);
+            errors.extend(request_signature::fault(definition, &object));
         }
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {

@@ -60,6 +60,7 @@ impl WebhookClient {
             user_agent: USER_AGENT,
             authorization: self.authorization.as_deref(),
             body: Bytes::from(review.to_string()),
+            has_body: true,
             tls,
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, target.clone(), &sent)).await;
@@ -78,7 +79,10 @@ impl WebhookClient {
     }
 }
 
-/// Returns a duration as Go prints it, up to a minute.
+/// Returns a duration of milliseconds as Go prints it, up to a minute.
 fn seconds(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        return format!("{}ms", duration.as_millis());
+    }
     format!("{}s", duration.as_secs_f64())
 }

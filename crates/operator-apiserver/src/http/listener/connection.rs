@@ -162,6 +162,12 @@ impl Requests {
                 address,
                 user: user.unwrap_or_else(User::anonymous),
                 is_untrusted: certificate.is_some() && !is_trusted,
+                proxy: shared
+                    .clients
+                    .trusts_proxy(chain)
+                    .then(|| certificate.and_then(|der| User::from_certificate(der)))
+                    .flatten()
+                    .map(|user| user.name),
                 expiry: certificate.and_then(|der| authn::expiry(der)),
                 request_timeout: shared.timeouts.request,
             },

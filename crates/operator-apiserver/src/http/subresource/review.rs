@@ -51,7 +51,7 @@ pub(crate) async fn serve(
         "selfsubjectreviews" => who_am_i(handler, user, &review),
         "selfsubjectaccessreviews" => may(handler, user, review).await,
         "selfsubjectrulesreviews" => self_subject_rules(handler, user, &review),
-        "tokenreviews" => token_review(handler, review),
+        "tokenreviews" => token_review(handler, review).await,
         _ => may(handler, &subject(&review), review).await,
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
@@ -215,10 +215,10 @@ fn self_subject_rules(handler: &Handler, user: &User, review: &Value) -> Value {
     answer(review, parts)
 }
 
-fn token_review(handler: &Handler, mut review: Value) -> Value {
+async fn token_review(handler: &Handler, mut review: Value) -> Value {
     let token = object::text(&review, &["spec", "token"]);
     let audiences = texts(object::get(&review, &["spec", "audiences"]));
-    review["status"] = match handler.authenticator.authenticate(token, &audiences) {
+    review["status"] = match handler.authenticator.authenticate(token, &audiences).await {
         Ok(known) => json!({
             "authenticated": true, "user": known.user.info(), "audiences": known.audiences,
         }),

@@ -1,12 +1,10 @@
 //! The flags of the audit log.
 
-use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
 
 use operator_apiserver::{AuditLog, AuditOptions, AuditWebhook, Builder};
 
-use super::{bad_value, read};
+use super::{bad_value, duration, text};
 use crate::args::go_flags::GoFlags;
 use crate::failure::Failure;
 
@@ -74,11 +72,6 @@ fn webhook(given: &GoFlags) -> Result<Option<AuditWebhook>, Failure> {
     Ok(Some(webhook))
 }
 
-fn text(flag: &str, path: &str) -> Result<String, Failure> {
-    let bytes = read(flag, Path::new(path))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 fn number<T>(given: &GoFlags, flag: &'static str, default: T) -> Result<T, Failure>
 where
     T: FromStr<Err = std::num::ParseIntError>,
@@ -86,12 +79,5 @@ where
     match given.value(flag) {
         None => Ok(default),
         Some(text) => text.parse().map_err(|error| bad_value(flag, text, error)),
-    }
-}
-
-fn duration(given: &GoFlags, flag: &'static str, default: Duration) -> Result<Duration, Failure> {
-    match given.value(flag) {
-        None => Ok(default),
-        Some(text) => apimachinery::time::parse_timeout(text).map_err(|error| bad_value(flag, text, error)),
     }
 }
