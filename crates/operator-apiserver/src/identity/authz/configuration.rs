@@ -327,13 +327,12 @@ fn validate_connection(errors: &mut Vec<Error>, path: &Path, webhook: &Value) {
             }
         },
         other => {
-            // The real server prints the struct.
+            let known = [IN_CLUSTER, KUBECONFIG];
+            let mut error = Error::not_supported(path.child("type"), &Value::Null, &known);
+            // The real server prints the struct, whose fields have their own order.
             let file = connection.get("kubeConfigFile").unwrap_or(&Value::Null);
-            errors.push(Error::not_supported(
-                path.child("type"),
-                &json!({"Type": other, "KubeConfigFile": file}),
-                &[IN_CLUSTER, KUBECONFIG],
-            ));
+            error.value = Some(format!("{{\"Type\":{},\"KubeConfigFile\":{file}}}", json!(other)));
+            errors.push(error);
         }
     }
 }
