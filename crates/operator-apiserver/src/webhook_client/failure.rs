@@ -34,7 +34,7 @@ pub(super) fn read_answer(answer: &Answered, review: &Value) -> Result<Value, St
     Ok(parsed.value)
 }
 
-/// Reads JSON. A text that is none is YAML for the real client, as long as it is a plain one.
+/// Reads JSON. The real client reads other texts as YAML; this function does so for a single word or sentence.
 fn read(body: &[u8]) -> Result<apimachinery::json::Parsed, String> {
     apimachinery::json::parse(body).or_else(|why| {
         let text = std::str::from_utf8(body).map_err(|_| why.clone())?;

@@ -36,7 +36,7 @@ impl HttpsClient {
     /// Returns the status and the content of a document. Redirects to other HTTPS URLs are followed.
     ///
     /// # Errors
-    /// There is no answer in time, or it is too long.
+    /// The answer is late or too long.
     pub(crate) async fn get(
         &self,
         services: &Services,

@@ -22,7 +22,7 @@ impl WebhookClient {
     /// Sends a review and returns the answer. Errors of the server that may pass are retried four times.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The call failed, or its answer is not valid.
     pub(crate) async fn review(
         &self,
         services: &Services,

@@ -29,7 +29,7 @@ pub struct OidcOptions {
     pub certificate_authority: String,
     /// The claim with the user name; `None` is `sub`.
     pub username_claim: Option<String>,
-    /// The prefix of user names; `-` is none. If it is not set, the issuer's URL and `#`, but for the claim `email`.
+    /// The prefix of user names; `-` means no prefix. If it is not set, the issuer's URL and `#`, but for the claim `email`.
     pub username_prefix: String,
     /// The claim with the groups.
     pub groups_claim: String,

@@ -137,7 +137,7 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     flag("oidc-required-claim", "mapStringString", "A claim that must have a value, as name=value."),
     flag("oidc-signing-algs", "strings", "The accepted algorithms of signatures. (default RS256)"),
     flag("oidc-username-claim", "string", "The claim with the name of the user. (default sub)"),
-    flag("oidc-username-prefix", "string", "The prefix of user names; - is none. (default the URL of the issuer and #)"),
+    flag("oidc-username-prefix", "string", "The prefix of user names; - means no prefix. (default the URL of the issuer and #)"),
     idle("peer-advertise-ip", "string"),
     idle("peer-advertise-port", "string"),
     idle("peer-ca-file", "string"),
