@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 #[cfg(feature = "simulation")]
 use futures::FutureExt;
@@ -165,6 +165,7 @@ impl Chaos {
             world: WorldOptions {
                 nodes: 1,
                 delays: Delays::default(),
+                starts_at: None,
             },
             predicates: Vec::new(),
             ignored: Vec::new(),
@@ -220,6 +221,13 @@ impl Chaos {
     /// Sets how long simulated pods take to start, to finish and to stop, in simulated time. Default: no time.
     pub fn delays(mut self, delays: Delays) -> Self {
         self.world.delays = delays;
+        self
+    }
+
+    /// Sets the simulated time at the start of each run, in whole seconds: [`now`](crate::now) continues it. Default: the time of
+    /// the machine.
+    pub fn starts_at(mut self, time: SystemTime) -> Self {
+        self.world.starts_at = Some(time);
         self
     }
 

@@ -18,7 +18,7 @@ pub enum Error {
         problem: String,
     },
     /// A file could not be read.
-    #[error("cannot read {}", .path.display())]
+    #[error("cannot read {}: {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file could not be written.
-    #[error("cannot write {}", .path.display())]
+    #[error("cannot write {}: {source}", .path.display())]
     Write {
         /// The file.
         path: PathBuf,

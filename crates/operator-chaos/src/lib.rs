@@ -28,6 +28,8 @@
 
 mod call;
 mod campaign;
+mod clock;
+mod directory;
 mod environment;
 mod error;
 mod file;
@@ -50,6 +52,7 @@ mod world;
 
 pub use call::Signature;
 pub use campaign::Chaos;
+pub use clock::now;
 pub use error::Error;
 pub use operator_controlplane::Delays;
 pub use oracle::{Oracle, Violation};

@@ -10,12 +10,14 @@ use operator_controlplane::{Clock as ControllerClock, ControlPlane, Delays, Opti
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::clock::Scope;
 use crate::workload::Change;
 
 /// The simulated cluster.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
     _control_plane: ControlPlane,
+    _clock: Scope,
     resources: Mutex<Vec<ServedResource>>,
 }
 
@@ -24,6 +26,8 @@ pub(crate) struct World {
 pub(crate) struct WorldOptions {
     pub(crate) nodes: usize,
     pub(crate) delays: Delays,
+    /// The simulated time at the start; `None` is that of the machine.
+    pub(crate) starts_at: Option<SystemTime>,
 }
 
 /// A change could not be carried out.
@@ -59,7 +63,9 @@ impl World {
         settle: Duration,
     ) -> Result<Self, crate::error::Error> {
         // Whole seconds: times that are rounded in objects must not depend on when the run began.
-        let now = SystemTime::now()
+        let now = options
+            .starts_at
+            .unwrap_or_else(SystemTime::now)
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let base = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
@@ -84,6 +90,7 @@ impl World {
         let world = Self {
             server,
             _control_plane: control_plane,
+            _clock: Scope::enter(base, started),
             resources: Mutex::default(),
         };
         for object in objects {
