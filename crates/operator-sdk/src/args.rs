@@ -3,6 +3,7 @@
 mod build;
 mod bundle;
 mod catalog;
+mod chaos;
 mod cluster;
 mod completion;
 mod crd;
@@ -39,6 +40,7 @@ pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,
     CatalogServeArgs, CatalogValidateArgs,
 };
+pub(crate) use self::chaos::{ChaosCommand, ChaosReplayArgs, ChaosRunArgs, SubjectArgs};
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
@@ -153,6 +155,8 @@ pub(crate) enum Command {
     Crd(CrdCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Rbac(RbacCommand),
+    #[command(subcommand, arg_required_else_help = true)]
+    Chaos(ChaosCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(BundleCommand),
     Scorecard(ScorecardArgs),

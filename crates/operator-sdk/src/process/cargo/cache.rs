@@ -50,7 +50,11 @@ pub(super) struct Cache {
 impl Cache {
     /// Returns the cache for builds with these options; `None` if builds with them are not cached.
     pub(super) fn of(root: &Path, options: &BuildOptions) -> Option<Self> {
-        if options.target.is_some() || !options.flags.is_empty() || !options.arguments.is_empty() {
+        if options.target.is_some()
+            || !options.flags.is_empty()
+            || !options.arguments.is_empty()
+            || options.test.is_some()
+        {
             return None;
         }
         let directory = match std::env::var_os(VARIABLE) {
