@@ -162,7 +162,10 @@ fn wrong_use_exits_with_2_and_says_what_to_do() {
         assert!(errors.contains(hint), "{arguments:?}: {errors}");
     }
     let (_, errors) = ended(&dir.run(&["chaos", "replay", "0123456789ab"]), 2);
-    assert!(errors.contains("there is no finding 0123456789ab"), "{errors}");
+    assert!(
+        errors.contains("cannot find the finding 0123456789ab"),
+        "{errors}"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) const UNUSABLE: u8 = 2;
 pub(crate) enum ChaosError {
     #[error("no workload: `--cmd` needs the steps of the users")]
     NoWorkload,
-    #[error("there is no chaos test: {0} does not exist")]
+    #[error("the project has no chaos test: {0} does not exist")]
     NoTest(&'static str),
     #[error("{path} has no test {name:?}", path = test::FILE)]
     UnknownTest { name: String, tests: Vec<String> },
@@ -44,7 +44,7 @@ pub(crate) enum ChaosError {
     Workload(String),
     #[error("without faults, {0}")]
     Ended(String),
-    #[error("there is no finding {id}: {} does not exist", path.display())]
+    #[error("cannot find the finding {id}: {} does not exist", path.display())]
     NoFinding { id: String, path: PathBuf },
     #[error("cannot use {}: {reason}", path.display())]
     File { path: PathBuf, reason: String },
