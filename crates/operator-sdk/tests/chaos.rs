@@ -38,7 +38,10 @@ async fn an_operator_process() {
         let wanted = WatchParams::default().fields("metadata.name=wanted");
         if let Ok(events) = configs.watch(&wanted, "0").await {
             let mut events = pin!(events);
-            while let Some(Ok(WatchEvent::Added(_) | WatchEvent::Modified(_))) = events.next().await {
+            while let Some(Ok(event)) = events.next().await {
+                if !matches!(event, WatchEvent::Added(_) | WatchEvent::Modified(_)) {
+                    continue;
+                }
                 let mut outcome = reconcile(&kind, &configs).await;
                 while outcome.is_err() {
                     tokio::time::sleep(Duration::from_millis(200)).await;
