@@ -3,6 +3,7 @@
 pub(crate) mod crd;
 mod definition;
 mod field_managers;
+pub(crate) mod labels;
 mod resources;
 pub(crate) mod scale;
 mod shared_storage;

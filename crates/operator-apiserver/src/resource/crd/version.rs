@@ -9,6 +9,7 @@ use apimachinery::object;
 use serde_json::Value;
 use structural_schema::Outcome;
 use structured_merge::Schema;
+use structured_merge::scale::ReplicasPaths;
 use tokio_util::sync::CancellationToken;
 
 use super::conversion::Conversion;
@@ -26,6 +27,8 @@ pub(crate) struct CustomVersion {
     pub(crate) merge_schemas: BTreeMap<String, Schema>,
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
+    /// The paths of the replicas in all versions of the CRD.
+    pub(crate) replicas_paths: ReplicasPaths,
     pub(crate) columns: Vec<PrinterColumn>,
     /// JSON paths such as `.spec.color`.
     pub(crate) selectable_fields: Vec<String>,
