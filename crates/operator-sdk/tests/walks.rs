@@ -546,8 +546,10 @@ fn webhooks_on_this_machine() {
     walk.write("src/lib.rs", &format!("{lib}{WEBHOOK}"));
     walk.types("operator-sdk install");
 
+    let progress = walk.root.join("progress.log");
     let local = walk
         .program("operator-sdk", &walk.root)
+        .stderr(std::fs::File::create(&progress).unwrap())
         .args([
             "run",
             "local",
@@ -574,6 +576,11 @@ fn webhooks_on_this_machine() {
             && url.ends_with("/validate-cache-example-com-v1alpha1-memcached"),
         "{url}"
     );
+    let server = url.trim_end_matches("/validate-cache-example-com-v1alpha1-memcached");
+    let requirement =
+        format!("The API server must be able to connect to {server}: it must run on this machine");
+    let text = std::fs::read_to_string(&progress).unwrap();
+    assert!(text.contains(&requirement), "{text}");
     let authority = walk.types(&format!("{configurations} go-template={{{{range.items}}}}{{{{range.webhooks}}}}{{{{.clientConfig.caBundle|base64decode}}}}{{{{end}}}}{{{{end}}}}"));
     walk.write("ca.crt", &authority);
 
