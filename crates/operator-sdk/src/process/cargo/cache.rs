@@ -115,9 +115,10 @@ impl Cache {
         (target.starts_with(&root) || target.starts_with(&self.root)).then_some(target)
     }
 
-    /// Keeps the dependencies of a build that compiled some of them. Without them the next project compiles its own.
+    /// Keeps the dependencies of a build that compiled some of them, or if none are kept: cargo alone may have compiled them.
+    /// Without them the next project compiles its own.
     pub(super) fn keep(&self, messages: &Messages) {
-        if messages.compiled_dependencies {
+        if messages.compiled_dependencies || !self.has_set() {
             let _ = self.keep_units(&messages.dependencies);
         }
     }
@@ -145,6 +146,15 @@ impl Cache {
         }
         fs::rename(copy, &entry)?;
         self.remove_old()
+    }
+
+    /// Returns true if a set of this version is kept, of any compiler.
+    fn has_set(&self) -> bool {
+        let version = concat!(env!("CARGO_PKG_VERSION"), "-");
+        let is_set = |name: &str| name.starts_with(version) && name.ends_with(self.profile);
+        let sets = fs::read_dir(&self.directory).into_iter().flatten();
+        sets.filter_map(Result::ok)
+            .any(|entry| entry.file_name().to_str().is_some_and(is_set))
     }
 
     /// Returns the directory of this version and the compiler of the project.
