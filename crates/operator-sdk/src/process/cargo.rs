@@ -132,8 +132,13 @@ impl<'a> Build<'a> {
         let cache = Cache::of(root, options);
         match &shared {
             Some(shared) => shared.prepare(),
-            None if cache.as_ref().is_some_and(|cache| !cache.fill()) => announce(options),
-            None => {}
+            None => {
+                let compiles_all = cache.as_ref().is_some_and(|cache| !cache.fill());
+                // Otherwise cargo reports the crate that it cannot find.
+                if compiles_all && missing_sdk(root).is_none() {
+                    announce(options);
+                }
+            }
         }
         Self { root, shared, cache }
     }
@@ -239,15 +244,37 @@ fn cargo_in(root: &Path) -> Command {
     command
 }
 
-/// Returns true if the toolchain has the standard library of a target.
-pub(crate) fn has_target(target: &str) -> bool {
-    let output = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", target])
-        .output();
-    let folder = output
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok());
-    folder.is_some_and(|folder| Path::new(folder.trim()).is_dir())
+/// Returns true if the toolchain has the standard library of a musl target, and there is a C compiler for it, which `ring` needs.
+pub(crate) fn builds_for_musl(target: &str) -> bool {
+    let says = |arguments: &[&str]| {
+        let output = Command::new("rustc")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        String::from_utf8(output.stdout).ok()
+    };
+    let folder = says(&["--print", "target-libdir", "--target", target]);
+    if !folder.is_some_and(|folder| Path::new(folder.trim()).is_dir()) {
+        return false;
+    }
+    let is_host =
+        says(&["-vV"]).is_some_and(|text| text.lines().any(|line| line == format!("host: {target}")));
+    // The variables and programs of the crate `cc`.
+    let variables = [
+        format!("CC_{target}"),
+        format!("CC_{}", target.replace('-', "_")),
+        "TARGET_CC".to_owned(),
+        "CC".to_owned(),
+    ];
+    let architecture = target.split('-').next().unwrap_or_default();
+    let programs = [format!("{architecture}-linux-musl-gcc"), "musl-gcc".to_owned()];
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates =
+        std::env::split_paths(&folders).flat_map(|folder| programs.iter().map(move |name| folder.join(name)));
+    is_host
+        || variables.iter().any(|name| std::env::var_os(name).is_some())
+        || candidates.any(|path| path.is_file())
 }
 
 /// Removes cargo's variables about this tool's own package. Build scripts (such as ring's) run again when those
