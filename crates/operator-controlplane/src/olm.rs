@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager (OLM v0), as far as its API shows it.
+//! Operator Lifecycle Manager as far as its API shows it: OLM v0, and OLM v1 in `v1`.
 //!
 //! Catalogs are read from ConfigMaps; no registry image runs. Each controller is a pure function from the shared index to
 //! a plan, like the others of this crate:
@@ -29,6 +29,7 @@ mod steps;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod v1;
 
 use operator_apiserver::client::Client;
 use serde_json::{Value, json};
@@ -69,17 +70,19 @@ pub async fn installed(client: &Client) {
 /// Returns the controllers of OLM.
 pub(crate) fn controllers() -> Vec<Controller> {
     let catalogs = catalog::Catalogs::default();
-    vec![
+    let mut controllers = vec![
         bootstrap::controller(),
         catalog_source::controller(catalogs.clone()),
         packages::controller(catalogs.clone()),
         operator_group::controller(),
-        subscription::controller(catalogs),
+        subscription::controller(catalogs.clone()),
         install_plan::controller(),
         csv::controller(),
         copies::controller(),
         operator_condition::controller(),
-    ]
+    ];
+    controllers.extend(v1::controllers(&catalogs));
+    controllers
 }
 
 /// Returns true if a ClusterServiceVersion is a copy in a target namespace.
