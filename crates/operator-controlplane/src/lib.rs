@@ -138,7 +138,15 @@ impl ControlPlane {
             let agent = Agent::new(processes, client, &recorder, &clock, options.nodes);
             tasks.spawn(agent.run());
         }
-        for controller in controllers(options) {
+        #[cfg(feature = "olm")]
+        let has_olm = options.olm && options.controllers == Controllers::All;
+        #[cfg_attr(not(feature = "olm"), expect(unused_mut, reason = "OLM adds its controllers"))]
+        let mut all = controllers(options);
+        #[cfg(feature = "olm")]
+        if has_olm {
+            all.extend(olm::start(&mut tasks, &cache));
+        }
+        for controller in all {
             let queue = Arc::new(Queue::default());
             controller.initial.iter().cloned().for_each(|key| queue.add(key));
             subscribers.push(Subscriber {
@@ -188,10 +196,6 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
     ];
-    #[cfg(feature = "olm")]
-    if options.olm {
-        controllers.extend(olm::controllers());
-    }
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());
         controllers.push(controller::node::controller(

@@ -31,10 +31,13 @@ mod subscription;
 mod tests;
 mod v1;
 
+use std::sync::Arc;
+
 use operator_apiserver::client::Client;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use crate::engine::Controller;
+use crate::engine::{Cache, Controller};
 use crate::object::Object;
 use crate::objects::Objects;
 
@@ -67,9 +70,14 @@ pub async fn installed(client: &Client) {
     }
 }
 
-/// Returns the controllers of OLM.
-pub(crate) fn controllers() -> Vec<Controller> {
+/// Starts to serve the content of catalogs, and returns the controllers of OLM.
+pub(crate) fn start(tasks: &mut JoinSet<()>, cache: &Arc<Cache>) -> Vec<Controller> {
     let catalogs = catalog::Catalogs::default();
+    let mut base = None;
+    if let Some((listener, address)) = v1::listen() {
+        base = Some(format!("http://{address}"));
+        tasks.spawn(v1::serve(listener, cache.clone(), catalogs.clone()));
+    }
     let mut controllers = vec![
         bootstrap::controller(),
         catalog_source::controller(catalogs.clone()),
@@ -81,7 +89,7 @@ pub(crate) fn controllers() -> Vec<Controller> {
         copies::controller(),
         operator_condition::controller(),
     ];
-    controllers.extend(v1::controllers(&catalogs));
+    controllers.extend(v1::controllers(&catalogs, base));
     controllers
 }
 
@@ -124,7 +132,7 @@ pub(crate) fn owner_reference(kind: &crate::kind::Kind, owner: &Value) -> Value 
 pub(crate) fn originals<'a>(
     objects: &'a Objects,
     namespace: &'a str,
-) -> impl Iterator<Item = &'a std::sync::Arc<Value>> {
+) -> impl Iterator<Item = &'a Arc<Value>> {
     objects
         .list(&kinds::CSV, namespace)
         .filter(|csv| !is_copy(csv) && !csv.is_terminating())

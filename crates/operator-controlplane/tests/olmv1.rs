@@ -163,6 +163,18 @@ impl Stage {
     }
 }
 
+/// Returns the answer of an HTTP server.
+async fn get(url: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
@@ -284,6 +296,17 @@ async fn an_extension_is_installed_upgraded_and_deleted() {
         "cat"
     );
     assert!(text(&catalog, "/status/resolvedSource/image/ref").starts_with("example.com/cat@sha256:"));
+    let base = text(&catalog, "/status/urls/base").to_owned();
+    let packages = get(&format!("{base}/api/v1/metas?schema=olm.package")).await;
+    assert!(packages.starts_with("HTTP/1.1 200"), "{packages}");
+    assert!(packages.contains("content-type: application/jsonl"), "{packages}");
+    let body = packages.split_once("\r\n\r\n").unwrap().1;
+    let document: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(document["name"], "cache");
+    let all = get(&format!("{base}/api/v1/all")).await;
+    assert_eq!(all.split_once("\r\n\r\n").unwrap().1.lines().count(), 3);
+    let none = get(&format!("{base}x/api/v1/all")).await;
+    assert!(none.starts_with("HTTP/1.1 404"), "{none}");
     stage.extend(json!({"packageName": "cache"}), json!({})).await;
     let installed = stage.installed("0.1.0").await;
     assert_eq!(

@@ -1,6 +1,6 @@
 //! OLM v1: ClusterCatalogs and ClusterExtensions.
 //!
-//! * `catalog` reports the content of a ClusterCatalog
+//! * `catalog` reports the content of a ClusterCatalog, `content` serves it over HTTP
 //! * `extension` installs the bundle of a ClusterExtension: `resolve` selects it, `config` reads the settings of the user,
 //!   `preflight` checks updates of definitions, `render` makes plain objects, `apply` compares them with the cluster
 //! * `revision` records each installed version, `condition` has the texts of the status
@@ -9,6 +9,7 @@ mod apply;
 mod catalog;
 mod condition;
 mod config;
+mod content;
 mod definitions;
 mod extension;
 mod preflight;
@@ -25,6 +26,7 @@ use super::kinds::CLUSTER_EXTENSION;
 use crate::engine::Controller;
 use crate::object::Object;
 
+pub(super) use content::{listen, serve};
 pub(super) use definitions::definitions;
 
 /// The namespace of OLM v1.
@@ -35,10 +37,10 @@ const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
 /// The annotation of a managed object with the revision that it was written for.
 const REVISION: &str = "olm.operatorframework.io/revision";
 
-/// Returns the controllers.
-pub(super) fn controllers(catalogs: &Catalogs) -> Vec<Controller> {
+/// Returns the controllers. `base` is the address at which the content of catalogs is served.
+pub(super) fn controllers(catalogs: &Catalogs, base: Option<String>) -> Vec<Controller> {
     vec![
-        catalog::controller(catalogs.clone()),
+        catalog::controller(catalogs.clone(), base),
         extension::controller(catalogs.clone()),
     ]
 }

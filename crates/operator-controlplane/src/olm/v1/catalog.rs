@@ -18,11 +18,12 @@ use crate::plan::{Plan, World, patch_metadata, update_status};
 const NAME: &str = "olm.operatorframework.io/metadata.name";
 
 /// Returns the controller.
-pub(super) fn controller(catalogs: Catalogs) -> Controller {
+pub(super) fn controller(catalogs: Catalogs, base: Option<String>) -> Controller {
+    let base = base.unwrap_or_else(|| format!("https://catalogd-service.{NAMESPACE}.svc"));
     Controller {
         name: "olmv1-cluster-catalog",
         keys,
-        plan: Box::new(move |world, key| plan(world, key, &catalogs)),
+        plan: Box::new(move |world, key| plan(world, key, &catalogs, &base)),
         initial: Vec::new(),
     }
 }
@@ -34,7 +35,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs) -> Plan {
+fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs, base: &str) -> Plan {
     let catalog = world.objects.get(&CLUSTER_CATALOG, "", &key.name);
     let Some(catalog) = catalog.filter(|catalog| !catalog.is_terminating()) else {
         return Plan::done();
@@ -47,7 +48,7 @@ fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs) -> Plan {
         ));
     }
     Plan {
-        status: update_status(&CLUSTER_CATALOG, catalog, status(world, catalog, catalogs)),
+        status: update_status(&CLUSTER_CATALOG, catalog, status(world, catalog, catalogs, base)),
         ..Plan::default()
     }
 }
@@ -57,7 +58,7 @@ pub(super) fn is_available(catalog: &Value) -> bool {
     catalog.text("/spec/availabilityMode") != "Unavailable" && !catalog.is_terminating()
 }
 
-fn status(world: &World<'_>, catalog: &Value, catalogs: &Catalogs) -> Value {
+fn status(world: &World<'_>, catalog: &Value, catalogs: &Catalogs, base: &str) -> Value {
     let now = time(world.now);
     let mut status = catalog.get("status").cloned().unwrap_or(json!({}));
     if !is_available(catalog) {
@@ -115,7 +116,7 @@ fn status(world: &World<'_>, catalog: &Value, catalogs: &Catalogs) -> Value {
                 status["resolvedSource"] = json!({"type": "Image", "image": {"ref": resolved}});
                 status["lastUnpacked"] = now;
             }
-            status["urls"] = json!({"base": format!("https://catalogd-service.{NAMESPACE}.svc/catalogs/{}", catalog.name())});
+            status["urls"] = json!({"base": format!("{base}/catalogs/{}", catalog.name())});
         }
         Err(fault) => {
             put(
