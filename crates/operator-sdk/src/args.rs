@@ -32,8 +32,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::bundle::{
-    BundleBuildArgs, BundleCommand, BundleOutputArg, BundlePullArgs, BundleValidateArgs, ScoreOutputArg,
-    ScorecardArgs,
+    BundleBuildArgs, BundleCommand, BundleOutputArg, BundlePullArgs, BundlePushArgs, BundleValidateArgs,
+    PodSecurityArg, ScoreOutputArg, ScorecardArgs,
 };
 pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,
@@ -60,8 +60,8 @@ pub(crate) use self::legacy::{
 };
 pub(crate) use self::man::ManArgs;
 pub(crate) use self::olm::{
-    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, ProgramArgs, RegistryArgs,
-    RunBundleArgs, RunBundleUpgradeArgs, SecurityContextArg,
+    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, OlmVersionArg, ProgramArgs,
+    RegistryArgs, RunBundleArgs, RunBundleUpgradeArgs, SecurityContextArg,
 };
 pub(crate) use self::quickstart::QuickstartArgs;
 pub(crate) use self::rbac::{CheckArgs, RbacCommand};
