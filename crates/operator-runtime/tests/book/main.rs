@@ -17,4 +17,5 @@ mod kube_rs;
 mod markers;
 mod options;
 mod reads;
+mod reference;
 mod retries;
