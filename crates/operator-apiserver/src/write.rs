@@ -61,8 +61,10 @@ impl Write {
     /// Returns the storage's conflict for an object with another `UID` or `ResourceVersion` (`what`) than the writer's.
     pub(crate) fn precondition_failed(&self, what: &str, wanted: &str, found: &str) -> Status {
         let (folder, key) = (self.definition.storage_folder(), self.key());
+        // A dry run is checked before the keys get their prefix.
+        let prefix = if self.dry_run { "" } else { "/registry" };
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            "StorageError: invalid object, Code: 4, Key: {prefix}/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         );
         status::conflict(&self.definition.subject, &self.name, &why)
     }

@@ -12,6 +12,7 @@ use structured_merge::{
     ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
 };
 
+use crate::codec::protobuf::go_order;
 use crate::resource::crd::conversion;
 use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::resource::{Definition, Source};
@@ -55,11 +56,18 @@ pub(crate) fn apply(
     let mut applied = manager
         .apply(live, config, &write.manager, force, now)
         .map_err(refusal)?;
-    if let Some(kind) = write.definition.builtin_type()
-        && let Err(why) = builtin_kinds::unstructured::convert(kind, &mut applied)
-    {
-        return Err(unconverted(write, config, &why));
+    let Some(kind) = write.definition.builtin_type() else {
+        return Ok(applied);
+    };
+    let convert = |object: &mut Value| {
+        let converted = builtin_kinds::unstructured::convert(kind, object, &go_order::position);
+        converted.map_err(|why| unconverted(write, config, &why))
+    };
+    // Managers in the configuration can only be there if they cannot be converted.
+    if config["metadata"]["managedFields"].is_array() {
+        convert(&mut config.clone())?;
     }
+    convert(&mut applied)?;
     Ok(applied)
 }
 

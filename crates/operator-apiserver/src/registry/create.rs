@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::field::{Error, Path};
 use apimachinery::object;
 use serde_json::Value;
 
@@ -75,10 +76,16 @@ impl Registry {
         }
         let outcome = definition.validate_create(&object);
         if errors.is_empty() {
-            errors = metadata::validate_create(definition, &object);
+            errors.extend(self.forbidden_admin_access(write, &object));
+            // The metadata of a budget is checked after its spec.
+            if !definition.is("policy", "poddisruptionbudgets") || outcome.errors.is_empty() {
+                errors.extend(metadata::validate_create(definition, &object));
+            }
             errors.extend(outcome.errors);
         }
         let name = object::name(&object).to_owned();
+        // The prefix counts even if there is a name.
+        let generates = !object::text(&object, &["metadata", "generateName"]).is_empty();
         if !errors.is_empty() {
             return Err(Refused::Other(status::invalid(
                 definition.stored_subject(),
@@ -92,7 +99,7 @@ impl Registry {
         self.check_upsert(write)?;
         admission::validate(&self.admission, write, Operation::Create, &object, None).await?;
         let stored = conversion::to_storage(&self.converter, definition, object).await?;
-        let created = self.insert(write, stored, &name, draws)?;
+        let created = self.insert(write, stored, &name, generates)?;
         conversion::prepare(&self.converter, definition, [&created]).await?;
         Ok(definition.serve(&created))
     }
@@ -124,7 +131,7 @@ impl Registry {
         write: &Write,
         mut stored: Value,
         name: &str,
-        draws: bool,
+        generates: bool,
     ) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         let key = definition.key(&write.namespace, name);
@@ -136,7 +143,7 @@ impl Registry {
             let charges = admission::charge(&self.admission, write, Operation::Create, &stored, None)?;
             if write.dry_run {
                 return match self.store.get(&definition.table, &key) {
-                    Some(live) => Err(exists(write, name, &live.value, draws)),
+                    Some(live) => Err(exists(write, name, &live.value, generates)),
                     None => Ok(Arc::new(stored)),
                 };
             }
@@ -154,7 +161,7 @@ impl Registry {
                     return Ok(created.value.clone());
                 }
                 Err(Rejected::Superseded) => {}
-                Err(Rejected::Exists(live)) => return Err(exists(write, name, &live.value, draws)),
+                Err(Rejected::Exists(live)) => return Err(exists(write, name, &live.value, generates)),
                 Err(Rejected::NotPersisted(error)) => {
                     return Err(Refused::Other(status::not_persisted(&error)));
                 }
@@ -165,11 +172,38 @@ impl Registry {
         }
     }
 
+    /// Only claims in namespaces with a label may ask for access to devices that are in use.
+    fn forbidden_admin_access(&self, write: &Write, object: &Value) -> Option<Error> {
+        let is = |resource| write.definition.is("resource.k8s.io", resource);
+        let devices: &[&str] = if is("resourceclaims") {
+            &["spec", "devices", "requests"]
+        } else if is("resourceclaimtemplates") {
+            &["spec", "spec", "devices", "requests"]
+        } else {
+            return None;
+        };
+        let requests = object::get(object, devices)?.as_array()?;
+        let asks = |request: &Value| object::get(request, &["exactly", "adminAccess"]) == Some(&true.into());
+        let index = requests.iter().position(asks)?;
+        let namespace = self.store.get("namespaces", &write.namespace);
+        let label = ["metadata", "labels", "resource.kubernetes.io/admin-access"];
+        if namespace.is_some_and(|namespace| object::text(&namespace.value, &label) == "true") {
+            return None;
+        }
+        let path = Path::new("spec").child("devices").child("requests").index(index);
+        let why = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+        Some(Error::forbidden(path.child("adminAccess"), why))
+    }
+
     fn fill_metadata(&self, write: &Write, object: &mut Value) -> Result<(), Status> {
         fill_namespace(write, object)?;
         let metadata = object::metadata_mut(object);
+        // A PUT or an apply that creates keeps the fields of a deletion.
+        let is_upsert = !write.name.is_empty();
         for field in SERVER_FIELDS {
-            metadata.remove(field);
+            if !(is_upsert && field.starts_with("deletion")) {
+                metadata.remove(field);
+            }
         }
         metadata.insert("uid".to_owned(), self.random.uuid().into());
         metadata.insert("creationTimestamp".to_owned(), self.timestamp().into());
@@ -244,9 +278,9 @@ impl From<Status> for Refused {
     }
 }
 
-fn exists(write: &Write, name: &str, live: &Value, draws: bool) -> Refused {
+fn exists(write: &Write, name: &str, live: &Value, generates: bool) -> Refused {
     let subject = &write.definition.subject;
-    Refused::Exists(if draws {
+    Refused::Exists(if generates {
         status::generate_name_conflict(subject, name)
     } else if object::is_terminating(live) {
         status::exists_while_deleted(subject, name)

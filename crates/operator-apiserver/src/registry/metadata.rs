@@ -19,7 +19,7 @@ type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
     let mut errors = validate_whole(object, &|name, is_prefix| {
         if crd::is_definition_table(definition) {
-            return structural_schema::crd::name_problems(object, name);
+            return structural_schema::crd::name_problems(object, name, is_prefix);
         }
         definition.validate_name(name, is_prefix)
     });

@@ -4,7 +4,7 @@
 //! only moves forward keeps two concurrent creations from choosing the same address. Addresses that clients choose are
 //! checked again when the service is committed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -375,6 +375,19 @@ impl Drawing<'_> {
     }
 }
 
+/// Returns the node port that the first port of each number asks for.
+fn requested_node_ports(spec: &Map<String, Value>) -> BTreeMap<i64, i64> {
+    let ports = spec.get("ports").and_then(Value::as_array);
+    let mut requested = BTreeMap::new();
+    for port in ports.into_iter().flatten() {
+        let field = |name: &str| port.get(name).and_then(Value::as_i64).unwrap_or(0);
+        if field("nodePort") != 0 {
+            requested.entry(field("port")).or_insert(field("nodePort"));
+        }
+    }
+    requested
+}
+
 fn set_node_ports(
     drawing: &Drawing<'_>,
     spec: &mut Map<String, Value>,
@@ -390,6 +403,13 @@ fn set_node_ports(
         .collect();
     let mut used = others.ports.clone();
     let mut errors = Vec::new();
+    // In a new service, ports with the same number, such as those of two protocols, share a node port.
+    let requested = if old.is_none() {
+        requested_node_ports(spec)
+    } else {
+        BTreeMap::new()
+    };
+    let mut shared: BTreeMap<i64, u64> = BTreeMap::new();
     let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
     for (index, port) in ports
         .into_iter()
@@ -397,19 +417,37 @@ fn set_node_ports(
         .filter_map(Value::as_object_mut)
         .enumerate()
     {
-        let asked = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+        let mut asked = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        if asked == 0 && only_given {
+            continue;
+        }
+        if let Some(drawn) = shared
+            .get(&number)
+            .copied()
+            .filter(|drawn| old.is_none() && (asked == 0 || u64::try_from(asked) == Ok(*drawn)))
+        {
+            port.insert("nodePort".to_owned(), drawn.into());
+            continue;
+        }
+        if let Some(wanted) = requested.get(&number).filter(|_| asked == 0) {
+            asked = *wanted;
+            port.insert("nodePort".to_owned(), asked.into());
+        }
         let given = u64::try_from(asked).unwrap_or(u64::MAX);
         let field = path().child("ports").index(index).child("nodePort");
         let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
         if given == 0 {
-            if !only_given {
-                let drawn = drawing.port(&used);
-                used.insert(drawn);
-                port.insert("nodePort".to_owned(), drawn.into());
-            }
-        } else if drawing.dry_run || owned.contains(&given) {
+            let drawn = drawing.port(&used);
+            used.insert(drawn);
+            shared.entry(number).or_insert(drawn);
+            port.insert("nodePort".to_owned(), drawn.into());
+            continue;
+        }
+        shared.entry(number).or_insert(given);
+        if owned.contains(&given) {
             used.insert(given);
-        } else if !range.contains(&given) {
+        } else if !drawing.dry_run && !range.contains(&given) {
             let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
             errors.push(Error::invalid(field, asked.into(), why));
         } else if !used.insert(given) {

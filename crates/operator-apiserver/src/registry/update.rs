@@ -87,10 +87,10 @@ impl Registry {
         // Admission may have changed it.
         create::fill_namespace(write, &mut object)?;
         escalation::check(self, write, &object, Some(&old))?;
-        definition.prepare_for_update(&write.subresource, &mut object, &old);
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
+        definition.prepare_for_update(&write.subresource, &mut object, &old);
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         if definition.is("", "services") && write.subresource.is_empty() {

@@ -1,6 +1,7 @@
 //! Reviews: kinds that are created and answered, but never stored.
 
 use apimachinery::object;
+use apimachinery::selector::{FieldSelector, LabelSelector};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -35,7 +36,11 @@ pub(crate) async fn serve(
     managed_fields::update(&handler.registry.timestamp(), write, None, &mut review);
     let user = &write.user;
     let resource = write.definition.subject.resource.as_str();
-    review["status"] = unanswered(resource);
+    if resource == "tokenreviews" {
+        keep_status(&mut review);
+    } else {
+        review["status"] = unanswered(resource);
+    }
     admission::mutate_body(&handler.registry.admission, write, Operation::Create, &mut review).await?;
     match resource {
         "selfsubjectreviews" => {}
@@ -61,11 +66,21 @@ pub(crate) async fn serve(
 fn unanswered(resource: &str) -> Value {
     match resource {
         "selfsubjectreviews" => json!({"userInfo": {}}),
-        "tokenreviews" => json!({"user": {}}),
         "selfsubjectrulesreviews" => {
             json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false})
         }
         _ => json!({"allowed": false}),
+    }
+}
+
+/// The status that a client gives to the review of a token stays where the answer says nothing.
+fn keep_status(review: &mut Value) {
+    if !review["status"].is_object() {
+        review["status"] = json!({});
+    }
+    if let Some(status) = review["status"].as_object_mut() {
+        status.remove("authenticated");
+        status.entry("user").or_insert_with(|| json!({}));
     }
 }
 
@@ -114,7 +129,54 @@ fn subject(review: &Value) -> User {
 fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
     let decision = handler.registry.authorizer.authorize(&attributes(user, &review));
     review["status"] = access_status(&decision);
+    let ignored = ignored_selectors(&review);
+    if !ignored.is_empty() {
+        review["status"]["evaluationError"] = ignored.join("; ").into();
+    }
     review
+}
+
+/// Returns the texts about selectors of a review that cannot be read.
+fn ignored_selectors(review: &Value) -> Vec<String> {
+    let kinds: [(&str, fn(&Value) -> bool); 2] = [
+        ("fieldSelector", is_field_selector),
+        ("labelSelector", is_label_selector),
+    ];
+    kinds
+        .into_iter()
+        .filter_map(|(name, is_readable)| {
+            let selector = object::get(review, &["spec", "resourceAttributes", name])?;
+            let why = format!("spec.resourceAttributes.{name} ignored due to parse error");
+            (selector.is_object() && !is_readable(selector)).then_some(why)
+        })
+        .collect()
+}
+
+fn requirements(selector: &Value) -> impl Iterator<Item = (&str, usize)> {
+    let all = object::get(selector, &["requirements"]).and_then(Value::as_array);
+    all.into_iter().flatten().map(|requirement| {
+        let values = object::get(requirement, &["values"]).and_then(Value::as_array);
+        (
+            object::text(requirement, &["operator"]),
+            values.map_or(0, Vec::len),
+        )
+    })
+}
+
+fn is_field_selector(selector: &Value) -> bool {
+    let raw = object::text(selector, &["rawSelector"]);
+    raw.parse::<FieldSelector>().is_ok()
+        && requirements(selector).all(|(operator, values)| match operator {
+            "In" | "NotIn" => values == 1,
+            _ => false,
+        })
+}
+
+fn is_label_selector(selector: &Value) -> bool {
+    let raw = object::text(selector, &["rawSelector"]);
+    raw.parse::<LabelSelector>().is_ok()
+        && requirements(selector)
+            .all(|(operator, _)| matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist"))
 }
 
 fn attributes<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
@@ -198,12 +260,15 @@ fn self_subject_rules(handler: &Handler, user: &User, review: &Value) -> Value {
 fn token_review(handler: &Handler, mut review: Value) -> Value {
     let token = object::text(&review, &["spec", "token"]);
     let audiences = texts(object::get(&review, &["spec", "audiences"]));
-    review["status"] = match handler.authenticator.authenticate(token, &audiences) {
+    let answer = match handler.authenticator.authenticate(token, &audiences) {
         Ok(known) => json!({
             "authenticated": true, "user": known.user.info(), "audiences": known.audiences,
         }),
-        Err(why) => json!({"user": {}, "error": why}),
+        Err(why) => json!({"error": why}),
     };
+    for (name, value) in answer.as_object().into_iter().flatten() {
+        review["status"][name] = value.clone();
+    }
     review
 }
 

@@ -124,20 +124,18 @@ impl CustomVersion {
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
-        let mut outcome = self.schema.check(object, None);
-        outcome.errors.extend(self.check_scale(object, true));
-        outcome
+        self.schema
+            .check_with(object, None, self.check_scale(object, true))
     }
 
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         let is_status = subresource == "status";
-        let mut outcome = if is_status {
-            self.schema.check_status(object, Some(old))
+        let scale = self.check_scale(object, !is_status);
+        if is_status {
+            self.schema.check_status_with(object, Some(old), scale)
         } else {
-            self.schema.check(object, Some(old))
-        };
-        outcome.errors.extend(self.check_scale(object, !is_status));
-        outcome
+            self.schema.check_with(object, Some(old), scale)
+        }
     }
 
     fn check_scale(&self, object: &Value, with_spec: bool) -> Vec<Error> {
