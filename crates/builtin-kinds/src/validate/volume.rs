@@ -92,7 +92,10 @@ fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
     match name {
         "persistentVolumeClaim" => check.required_text(source, path, "claimName"),
         "image" => {
-            check.required_text(source, path, "reference");
+            // Controllers may complete the templates of pods.
+            if path.to_string().starts_with("spec.volumes") {
+                check.required_text(source, path, "reference");
+            }
             let policies = ["Always", "IfNotPresent", "Never"];
             check.optional_one_of(source, path, "pullPolicy", &policies);
         }
