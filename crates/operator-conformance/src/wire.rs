@@ -27,11 +27,10 @@ pub(crate) fn tree(bytes: &[u8]) -> Option<Value> {
         && metadata
             .keys()
             .all(|field| matches!(field.as_str(), "1" | "2" | "3" | "4"))
+        && let Some(version) = metadata.get_mut("2")
     {
         // It is that of the whole server.
-        if metadata.contains_key("2") {
-            metadata.insert("2".to_owned(), "LIST".into());
-        }
+        *version = "LIST".into();
     }
     Some(tree)
 }
