@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{go, names, object};
 
@@ -58,6 +58,32 @@ impl LabelSelector {
             .map(Requirement::from_expression);
         let requirements = equal.chain(expressed).collect::<Option<_>>()?;
         Some(Self { requirements })
+    }
+
+    /// Returns the requirements as `matchExpressions`, sorted by key. Those with `<` and `>` have no such form, and are
+    /// omitted.
+    ///
+    /// ```
+    /// use apimachinery::selector::LabelSelector;
+    /// let selector: LabelSelector = "b, a!=c".parse()?;
+    /// let not_in = serde_json::json!({"key": "a", "operator": "NotIn", "values": ["c"]});
+    /// assert_eq!(selector.to_expressions(), [not_in, serde_json::json!({"key": "b", "operator": "Exists"})]);
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn to_expressions(&self) -> Vec<Value> {
+        let mut sorted: Vec<&Requirement> = self.requirements.iter().collect();
+        sorted.sort_by(|one, other| one.key.cmp(&other.key));
+        let expression = |requirement: &Requirement| {
+            let key = &requirement.key;
+            Some(match &requirement.operator {
+                Operator::Exists => json!({"key": key, "operator": "Exists"}),
+                Operator::Absent => json!({"key": key, "operator": "DoesNotExist"}),
+                Operator::In(values) => json!({"key": key, "operator": "In", "values": values}),
+                Operator::NotIn(values) => json!({"key": key, "operator": "NotIn", "values": values}),
+                Operator::Greater(_) | Operator::Less(_) => return None,
+            })
+        };
+        sorted.into_iter().filter_map(expression).collect()
     }
 
     /// Returns true if the labels of an object satisfy all requirements.

@@ -15,8 +15,69 @@ pub enum Unreadable {
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     /// The block has another structure.
-    #[error("asn1: structure error: {0:?}")]
+    #[error("{}", of_asn1(*.0))]
     Asn1(yasna::ASN1ErrorKind),
+}
+
+/// Returns the text of Go's decoder, as far as it depends on the kind of an error alone.
+fn of_asn1(kind: yasna::ASN1ErrorKind) -> String {
+    match kind {
+        yasna::ASN1ErrorKind::Eof => "asn1: syntax error: data truncated".to_owned(),
+        yasna::ASN1ErrorKind::Extra => "asn1: syntax error: trailing data".to_owned(),
+        other => format!("asn1: structure error: {other:?}"),
+    }
+}
+
+/// The parts of a request that its signature is about, in DER. Algorithms are the contents of their sequences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// The signed part.
+    pub message: Vec<u8>,
+    /// The algorithm of the public key.
+    pub key_algorithm: Vec<u8>,
+    /// The public key.
+    pub key: Vec<u8>,
+    /// The algorithm of the signature.
+    pub algorithm: Vec<u8>,
+    /// The signature.
+    pub signature: Vec<u8>,
+}
+
+/// Returns the signed parts of a request, which is a PEM text in base64; `None` if it is malformed.
+pub fn signed(request: &str) -> Option<Signed> {
+    let bytes = BASE64_STANDARD.decode(request).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (_, der) = first_block(&text).filter(|(kind, _)| *kind == BLOCK)?;
+    let parts = yasna::parse_der(&der, |reader| {
+        reader.read_sequence(|parts| {
+            let message = parts.next().read_der()?;
+            let algorithm = parts.next().read_tagged_der()?.value().to_vec();
+            let (signature, _) = parts.next().read_bitvec_bytes()?;
+            Ok((message, algorithm, signature))
+        })
+    });
+    let (message, algorithm, signature) = parts.ok()?;
+    let key = yasna::parse_der(&message, |reader| {
+        reader.read_sequence(|body| {
+            // The version and the subject come first.
+            body.next().read_der()?;
+            body.next().read_der()?;
+            let key = body.next().read_sequence(|key| {
+                let algorithm = key.next().read_tagged_der()?.value().to_vec();
+                Ok((algorithm, key.next().read_bitvec_bytes()?.0))
+            })?;
+            while body.read_optional(|rest| rest.read_der())?.is_some() {}
+            Ok(key)
+        })
+    });
+    let (key_algorithm, key) = key.ok()?;
+    Some(Signed {
+        message,
+        key_algorithm,
+        key,
+        algorithm,
+        signature,
+    })
 }
 
 /// Returns the organizations in the subject of a request, which is a PEM text in base64. Only the first block counts;

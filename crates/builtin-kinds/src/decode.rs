@@ -33,7 +33,10 @@ pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError>
     let Some(root) = root.and_then(go_struct) else {
         return Ok(Vec::new());
     };
-    let mut decoder = Decoder::default();
+    let mut decoder = Decoder {
+        rounds: matches!(gvk.group, "" | "apps" | "batch"),
+        ..Decoder::default()
+    };
     decoder.object(root, object)?;
     match decoder.saved {
         Some(error) => Err(error),
@@ -49,11 +52,21 @@ pub fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeE
     let Some(root) = types().named(name).and_then(go_struct) else {
         return Ok(Vec::new());
     };
-    let mut decoder = Decoder::default();
+    let mut decoder = Decoder {
+        rounds: name.contains(".core."),
+        ..Decoder::default()
+    };
     decoder.object(root, value)?;
     match decoder.saved {
         Some(error) => Err(error),
         None => Ok(decoder.unknown),
+    }
+}
+
+/// Rounds a quantity up to thousandths.
+fn round_to_milli(value: &mut Value) {
+    if let Ok(quantity) = Quantity::from_json(value) {
+        *value = Value::String(quantity.rounded_to_milli().to_string());
     }
 }
 
@@ -69,10 +82,22 @@ fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
         ("v1.PersistentVolumeSpec", field) if VOLUME_SOURCES.contains(&field) => {
             Some("PersistentVolumeSource")
         }
+        (go_name, "name") if REFERENCES.contains(&go_name) => Some("LocalObjectReference"),
         ("v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
         _ => None,
     }
 }
+
+/// The structs that contain `LocalObjectReference`.
+const REFERENCES: &[&str] = &[
+    "v1.ConfigMapEnvSource",
+    "v1.ConfigMapKeySelector",
+    "v1.ConfigMapProjection",
+    "v1.ConfigMapVolumeSource",
+    "v1.SecretEnvSource",
+    "v1.SecretKeySelector",
+    "v1.SecretProjection",
+];
 
 /// The fields of `PersistentVolumeSource`.
 const VOLUME_SOURCES: &[&str] = &[
@@ -111,6 +136,8 @@ struct Decoder {
     unknown: Vec<String>,
     /// The total length of the paths in `unknown`.
     unknown_bytes: usize,
+    /// The resources in lists of the older groups are rounded.
+    rounds: bool,
     /// The first value of a wrong type. Like Go's decoder, this one continues after it, and stops only when a type with
     /// its own decoder rejects a value.
     saved: Option<DecodeError>,
@@ -281,11 +308,13 @@ impl Decoder {
             return Ok(());
         }
         let Value::Array(items) = value else {
-            let name = format!("[]{}", kind_name(item));
+            let named = type_name.filter(|name| name.starts_with("[]"));
+            let name = named.map_or_else(|| format!("[]{}", kind_name(item)), str::to_owned);
             self.wrong_type(value, &name);
             *value = Value::Null;
             return Ok(());
         };
+        let type_name = type_name.map(|name| name.strip_prefix("[]").unwrap_or(name));
         let length = self.path.len();
         for (index, value) in items.iter_mut().enumerate() {
             self.path.push_str(&format!("[{index}]"));
@@ -314,6 +343,9 @@ impl Decoder {
             self.path.push_str(key);
             self.value(item, None, value)?;
             self.path.truncate(length);
+            if self.rounds && matches!(item, FieldKind::Quantity) {
+                round_to_milli(value);
+            }
         }
         Ok(())
     }
@@ -324,7 +356,7 @@ impl Decoder {
             value => Quantity::from_json(value),
         };
         let quantity = quantity.map_err(|error| DecodeError(error.to_string()))?;
-        *value = Value::String(quantity.rounded_to_milli().to_string());
+        *value = Value::String(quantity.to_string());
         Ok(())
     }
 
@@ -363,6 +395,17 @@ impl Decoder {
                     self.saved.get_or_insert(DecodeError(text));
                 }
             },
+            Value::Array(items) => {
+                // Go reads a list of small numbers as bytes.
+                let byte = |item: &Value| item.as_u64().and_then(|number| u8::try_from(number).ok());
+                let bytes: Option<Vec<u8>> = items.iter().map(byte).collect();
+                if bytes.is_none()
+                    && let Some(item) = items.iter().find(|item| byte(item).is_none())
+                {
+                    self.wrong_type(item, "uint8");
+                }
+                *value = Value::String(STANDARD.encode(bytes.unwrap_or_default()));
+            }
             other => {
                 self.wrong_type(other, "[]uint8");
                 *value = Value::Null;
@@ -396,7 +439,9 @@ pub(super) fn describe(value: &Value, go_type: &str) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
-        Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
+        Value::Number(number) if go_type.starts_with("int") || go_type.starts_with("uint") => {
+            format!("number {number}")
+        }
         Value::Number(_) => "number".to_owned(),
         Value::String(_) => "string".to_owned(),
         Value::Array(_) => "array".to_owned(),

@@ -98,6 +98,22 @@ impl Environment {
         }
     }
 
+    /// Returns an environment of these names alone.
+    pub fn of(names: Variables) -> Self {
+        Self {
+            names,
+            ..Self::new(Mentions::default())
+        }
+    }
+
+    /// Declares `variables`, although no variable of the policy is known yet.
+    #[must_use]
+    pub fn composed(mut self) -> Self {
+        let all = Type::Object(self.composed.clone());
+        self.names.insert("variables".to_owned(), all);
+        self
+    }
+
     /// Returns the same names without the authorizer: for the texts of refusals.
     pub fn without_authorizer(&self) -> Self {
         let mut other = self.clone();

@@ -46,15 +46,73 @@ pub struct Policy {
     pub warn: Standard,
 }
 
+impl Default for Policy {
+    /// Imposes no restriction.
+    fn default() -> Self {
+        let standard = Standard {
+            level: Level::Privileged,
+            version: Version(None),
+        };
+        Self {
+            enforce: standard,
+            audit: standard,
+            warn: standard,
+        }
+    }
+}
+
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
     /// Returns the standards in the labels of a namespace, and the errors of the labels. Missing labels impose no
     /// restriction.
     pub fn of(namespace: &Value) -> (Self, Vec<Error>) {
+        Self::with_defaults(namespace, &Self::default())
+    }
+
+    /// Reads the `defaults` of a PodSecurityConfiguration.
+    ///
+    /// # Errors
+    /// The errors of its levels and versions.
+    pub fn parse_defaults(defaults: &Value) -> Result<Self, Vec<String>> {
+        let mut errors = Vec::new();
+        let mut standard = |mode: &str| {
+            let given = |field: &str, default: &'static str| {
+                let text = defaults.get(field).and_then(Value::as_str).unwrap_or_default();
+                if text.is_empty() {
+                    default.to_owned()
+                } else {
+                    text.to_owned()
+                }
+            };
+            let version_field = format!("{mode}-version");
+            let level = Level::parse(&given(mode, "privileged"));
+            let version = Version::parse(&given(&version_field, "latest"));
+            for (field, why) in [(mode, level.err()), (&version_field, version.err())] {
+                errors.extend(why.map(|why| format!("{field}: {why}")));
+            }
+            Standard {
+                level: level.unwrap_or(Level::Privileged),
+                version: version.unwrap_or(Version(None)),
+            }
+        };
+        let policy = Self {
+            enforce: standard("enforce"),
+            audit: standard("audit"),
+            warn: standard("warn"),
+        };
+        if errors.is_empty() {
+            Ok(policy)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Like [`of`](Self::of), with standards for missing labels.
+    pub fn with_defaults(namespace: &Value, defaults: &Self) -> (Self, Vec<Error>) {
         let mut errors = Vec::new();
         let labels = at(namespace, &["metadata", "labels"]);
-        let mut standard = |mode: &str| {
+        let mut standard = |mode: &str, default: Standard| {
             let (level, level_label) = (Level::parse, format!("{PREFIX}{mode}"));
             // An invalid label for warnings or audit imposes no restriction.
             let fallback = if mode == "enforce" {
@@ -66,23 +124,23 @@ impl Policy {
                 labels,
                 &level_label,
                 level,
-                (Level::Privileged, fallback),
+                (default.level, fallback),
                 &mut errors,
             );
-            let latest = Version(None);
+            let versions = (default.version, Version(None));
             let label = format!("{PREFIX}{mode}-version");
-            let version = parsed(labels, &label, Version::parse, (latest, latest), &mut errors);
+            let version = parsed(labels, &label, Version::parse, versions, &mut errors);
             Standard { level, version }
         };
         let mut policy = Self {
-            enforce: standard("enforce"),
-            audit: standard("audit"),
-            warn: standard("warn"),
+            enforce: standard("enforce", defaults.enforce),
+            audit: standard("audit", defaults.audit),
+            warn: standard("warn", defaults.warn),
         };
         // Templates are not rejected: without a level for warnings, those that will be refused as pods get one.
         let label = |mode: &str| labels.get(format!("{PREFIX}{mode}")).and_then(Value::as_str);
         let is_enforced = label("enforce").is_some_and(|level| Level::parse(level).is_ok());
-        if label("warn").is_none() && is_enforced {
+        if label("warn").is_none() && is_enforced && policy.enforce.level > policy.warn.level {
             policy.warn.level = policy.enforce.level;
             if label("warn-version").is_none() {
                 policy.warn.version = policy.enforce.version;

@@ -54,6 +54,9 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
         ("coordination.k8s.io", "Lease") => lease(root),
         _ => {}
     }
+    if gvk.kind == "EndpointSlice" {
+        drop_topology(object);
+    }
     forget_empty_lists(gvk, object);
     warnings
 }
@@ -77,31 +80,58 @@ pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old:
         "resize" => pod::keep_all_but_resources(root, old),
         _ => {}
     }
+    if gvk.kind == "EndpointSlice" && at(object, &["endpoints"]) != at(old, &["endpoints"]) {
+        drop_topology(object);
+    }
     forget_empty_lists(gvk, object);
 }
 
 /// Lists that are always written and may be empty. The store does not distinguish an empty list from none.
 const EMPTY_LISTS: &[(&str, &[&str])] = &[
     ("CSINode", &["spec", "drivers"]),
+    ("CSINode", &["spec", "drivers", "*", "topologyKeys"]),
     ("ClusterRole", &["rules"]),
     ("EndpointSlice", &["endpoints"]),
     ("EndpointSlice", &["ports"]),
     ("HorizontalPodAutoscaler", &["status", "currentMetrics"]),
     ("LimitRange", &["spec", "limits"]),
+    ("Node", &["status", "images", "*", "names"]),
+    ("ResourceClaim", &["spec", "devices", "requests"]),
+    ("ResourceClaimTemplate", &["spec", "spec", "devices", "requests"]),
     ("Role", &["rules"]),
 ];
 
+/// The API server drops the topology that older versions of endpoints had.
+fn drop_topology(object: &mut Value) {
+    let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
+        endpoint.remove("deprecatedTopology");
+    }
+}
+
 fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
     for (kind, path) in EMPTY_LISTS {
-        if *kind != gvk.kind {
-            continue;
+        if *kind == gvk.kind {
+            forget_empty_list(object, path);
         }
-        let found = path
-            .iter()
-            .try_fold(&mut *object, |value, step| value.get_mut(*step));
-        if let Some(list) = found.filter(|list| list.as_array().is_some_and(Vec::is_empty)) {
-            *list = Value::Null;
+    }
+}
+
+/// Replaces the empty lists at a path; `*` are the items of a list.
+fn forget_empty_list(value: &mut Value, path: &[&str]) {
+    match path {
+        ["*", rest @ ..] => {
+            for item in value.as_array_mut().into_iter().flatten() {
+                forget_empty_list(item, rest);
+            }
         }
+        [step, rest @ ..] => {
+            if let Some(value) = value.get_mut(*step) {
+                forget_empty_list(value, rest);
+            }
+        }
+        [] if value.as_array().is_some_and(Vec::is_empty) => *value = Value::Null,
+        [] => {}
     }
 }
 
@@ -109,6 +139,8 @@ fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
 pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     let differs = |path: &[&str]| at(old, path) != at(new, path);
     match gvk.kind {
+        // A new driver has no generation.
+        "CSIDriver" => differs(&["spec"]),
         _ if !strategy(gvk).has_generation => false,
         "Deployment" => differs(&["spec"]) || differs(&["metadata", "annotations"]),
         "PodTemplate" => differs(&["template"]),

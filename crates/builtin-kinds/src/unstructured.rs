@@ -2,42 +2,50 @@
 //! values as the decoder of bodies, with other texts, except for numbers: those without a fraction are converted to the
 //! type of the field.
 
+use apimachinery::time::{self, TimeForm};
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type};
 
 use crate::decode::{decode_base64, describe};
 use crate::go_fields::go_struct;
 
-/// Converts a tree to the form of the Go struct of a type; the error is the converter's text for the first mismatch.
-pub fn convert(of_type: &Type, value: &mut Value) -> Result<(), String> {
+/// Returns the position of a field in its Go struct, for a type and the name of the field.
+pub type Order<'a> = &'a dyn Fn(&Type, &str) -> (u32, u32, u32);
+
+/// Converts a tree to the form of the Go struct of a type; the error is the converter's text for the first mismatch in
+/// the order of the structs.
+pub fn convert(of_type: &Type, value: &mut Value, order: Order<'_>) -> Result<(), String> {
     let object = match value {
         Value::Null => return Ok(()),
         Value::Object(object) => object,
         other => return Err(format!("cannot restore struct from: {}", kind(other))),
     };
+    let mut faults = Vec::new();
     for (name, value) in object {
         if let Some(field) = of_type.field(name)
             && go_struct(of_type).is_none_or(|go| go.has_field(name))
+            && let Err(fault) = convert_field(&field.kind, value, order)
         {
-            convert_field(&field.kind, value)?;
+            faults.push((name, fault));
         }
     }
-    Ok(())
+    let first = faults.into_iter().min_by_key(|(name, _)| order(of_type, name));
+    first.map_or(Ok(()), |(_, fault)| Err(fault))
 }
 
-fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
+fn convert_field(of_kind: &FieldKind, value: &mut Value, order: Order<'_>) -> Result<(), String> {
     if value.is_null() {
         return Ok(());
     }
     match (of_kind, value) {
-        (FieldKind::Ref(part), value) => convert(part.resolve(), value),
-        (FieldKind::List(item), Value::Array(items)) => {
-            items.iter_mut().try_for_each(|value| convert_field(item, value))
-        }
+        (FieldKind::Ref(part), value) => convert(part.resolve(), value, order),
+        (FieldKind::List(item), Value::Array(items)) => items
+            .iter_mut()
+            .try_for_each(|value| convert_field(item, value, order)),
         (FieldKind::List(_), other) => Err(format!("cannot restore slice from {}", kind(other))),
         (FieldKind::Map(of_value), Value::Object(map)) => map
             .values_mut()
-            .try_for_each(|value| convert_field(of_value, value)),
+            .try_for_each(|value| convert_field(of_value, value, order)),
         (FieldKind::Map(_), other) => Err(format!("cannot restore map from {}", kind(other))),
         (FieldKind::String, Value::String(_)) | (FieldKind::Boolean, Value::Bool(_)) => Ok(()),
         // Go could convert an integer to a string, but rejects it.
@@ -51,14 +59,20 @@ fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
         (FieldKind::Number, value) if !value.is_number() => Err("unrecognized type: float64".to_owned()),
         (FieldKind::Bytes, Value::String(text)) => check_base64(text),
         (FieldKind::Bytes, other) => Err(format!("cannot restore slice from {}", kind(other))),
-        (FieldKind::Time | FieldKind::MicroTime, value) if !value.is_string() => {
-            Err(cannot_unmarshal(value, "string"))
-        }
+        (FieldKind::Time, value) => check_time(TimeForm::Seconds, value),
+        (FieldKind::MicroTime, value) => check_time(TimeForm::Micros, value),
         (FieldKind::IntOrString, value) if !value.is_string() && !value.is_i64() => {
             Err(cannot_unmarshal(value, "int32"))
         }
         // Other types with their own decoder have the same errors in both ways.
         _ => Ok(()),
+    }
+}
+
+fn check_time(form: TimeForm, value: &Value) -> Result<(), String> {
+    match value.as_str() {
+        Some(text) => time::canonical(text, form).map(drop),
+        None => Err(cannot_unmarshal(value, "string")),
     }
 }
 

@@ -16,6 +16,8 @@ mod config;
 mod container;
 mod container_resources;
 mod container_restart;
+mod container_status;
+mod csi;
 mod device;
 mod device_expression;
 mod device_print;
@@ -23,6 +25,7 @@ mod device_slice;
 mod event;
 mod flow_control;
 mod job_policy;
+mod job_status;
 mod mount;
 mod network;
 mod node;
@@ -92,6 +95,7 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("", "Event") => event::core,
         ("events.k8s.io", "Event") => event::create,
         ("", "LimitRange") => quota::limit_range,
+        ("", "Namespace") => status::new_namespace,
         ("", "Node") => node::node,
         ("", "PersistentVolume") => storage::persistent_volume,
         ("", "PersistentVolumeClaim") => storage::claim,
@@ -106,7 +110,7 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("apps", "DaemonSet") => workload::daemon_set,
         ("apps", "Deployment") => workload::deployment,
         ("apps", "ReplicaSet") => workload::replica_set,
-        ("apps", "StatefulSet") => workload::stateful_set,
+        ("apps", "StatefulSet") => workload::new_stateful_set,
         ("authorization.k8s.io", "SelfSubjectAccessReview") => review::own_access,
         ("authorization.k8s.io", "SubjectAccessReview") => review::access,
         ("authorization.k8s.io", "LocalSubjectAccessReview") => review::local_access,
@@ -135,8 +139,8 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("resource.k8s.io", "ResourceClaimTemplate") => device::template,
         ("resource.k8s.io", "ResourceSlice") => device_slice::slice,
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class,
-        ("storage.k8s.io", "CSIDriver") => storage::csi_driver,
-        ("storage.k8s.io", "CSINode") => storage::csi_node,
+        ("storage.k8s.io", "CSIDriver") => csi::csi_driver,
+        ("storage.k8s.io", "CSINode") => csi::csi_node,
         ("storage.k8s.io", "CSIStorageCapacity") => resource::storage_capacity,
         ("storage.k8s.io", "StorageClass") => storage::storage_class,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment,
@@ -209,8 +213,8 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("resource.k8s.io", "ResourceClaimTemplate") => device::template_update,
         ("resource.k8s.io", "ResourceSlice") => device_slice::slice_update,
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update,
-        ("storage.k8s.io", "CSIDriver") => storage::csi_driver_update,
-        ("storage.k8s.io", "CSINode") => storage::csi_node_update,
+        ("storage.k8s.io", "CSIDriver") => csi::csi_driver_update,
+        ("storage.k8s.io", "CSINode") => csi::csi_node_update,
         ("storage.k8s.io", "CSIStorageCapacity") => resource::storage_capacity_update,
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment_update,
@@ -268,7 +272,7 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
             check.non_negative(status, &path, "currentReplicas");
             check.non_negative(status, &path, "desiredReplicas");
         },
-        ("batch", "Job") => status::job,
+        ("batch", "Job") => job_status::status,
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             |check, object, old| certificate::signing_request_update(check, "status", object, old)
         }
@@ -296,6 +300,7 @@ const DAEMON_COUNTS: &[&str] = &[
     "updatedNumberScheduled",
     "numberAvailable",
     "numberUnavailable",
+    "collisionCount",
 ];
 
 const BUDGET_COUNTS: &[&str] = &[

@@ -10,7 +10,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use crate::prepare::generation_changed;
-use crate::tree::{at, text};
+use crate::tree::{at, list, text};
 use apimachinery::gvk::Gvk;
 
 /// Returns the warning that every request to a deprecated resource gets.
@@ -106,6 +106,18 @@ fn persistent_volume(warnings: &mut Vec<String>, object: &Value) {
     if text(object, &["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
         warnings.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
     }
+    let terms = ["spec", "nodeAffinity", "required", "nodeSelectorTerms"];
+    let path = Path::new(&terms.join("."));
+    for (index, term) in list(object, &terms).iter().enumerate() {
+        let path = path.index(index).child("matchExpressions");
+        for (index, expression) in list(term, &["matchExpressions"]).iter().enumerate() {
+            if let Some(why) = kinds::old_label(text(expression, &["key"])) {
+                let label = text(expression, &["key"]);
+                warnings.push(format!("{}: {label} is {why}", path.index(index).child("key")));
+            }
+        }
+    }
+    pod::old_volumes_of(warnings, object);
 }
 
 /// Storage is counted in whole bytes.

@@ -142,6 +142,10 @@ fn describe_one(lines: &[&str], issue: &Issue) -> String {
     if issue.offset == NOWHERE {
         return format!("ERROR: <input>:-1:0: {}", issue.message);
     }
+    if lines == [""] {
+        // The grammar has no place for the end of an empty text.
+        return format!("ERROR: <input>:1:0: {}", issue.message);
+    }
     let (mut line, mut column) = (0, issue.offset);
     for text in lines {
         let len = text.chars().count();

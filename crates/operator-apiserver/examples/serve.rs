@@ -18,7 +18,9 @@ struct Args {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
-    let server = ApiServer::builder().build()?;
+    let server = ApiServer::builder()
+        .openapi_descriptions(kubernetes_descriptions::TABLE)
+        .build()?;
     let listener = server
         .listen(ListenOptions::at(([127, 0, 0, 1], args.port).into()))
         .await?;

@@ -8,6 +8,7 @@ mod authorizer;
 mod certificate_requester;
 mod certificate_signer;
 mod certificate_subject;
+mod configuration;
 mod default_toleration_seconds;
 mod hooks;
 mod limit_ranger;
@@ -20,10 +21,12 @@ mod pod_security;
 mod policy;
 mod priority;
 mod resource_quota;
+mod rounds;
 mod runtime_class;
 mod service_account;
 mod storage_class;
 mod storage_protection;
+mod token_audience;
 mod webhook;
 
 use std::collections::BTreeSet;
@@ -33,6 +36,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::attributes::Attributes;
+pub use self::configuration::AdmissionConfiguration;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{MutatedObject, Reinvocation};
 use crate::clock::Clock;
@@ -65,6 +69,8 @@ pub(crate) struct Admission {
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// The names of the enabled plug-ins that are off by default.
     pub(crate) enabled_plugins: BTreeSet<String>,
+    /// The configuration of the plug-ins.
+    pub(crate) configuration: AdmissionConfiguration,
 }
 
 /// The operation of a request on an object.
@@ -241,12 +247,13 @@ async fn change(
         let before = mutated.object().cloned();
         unconverted = policy::prepare(&mutated.attributes(before.as_ref()), &hooks.mutating_policies).await;
     }
-    policy::mutating::mutate(
+    rounds::mutate(
         &mut mutated,
         &hooks.mutating_policies,
         &unconverted,
         &mut policies,
-    )?;
+    )
+    .await?;
     Box::pin(webhook::mutate(
         &mut mutated,
         &hooks.mutating_webhooks,
@@ -260,12 +267,13 @@ async fn change(
             }
             complete(admission, write, operation, object)?;
         }
-        policy::mutating::mutate(
+        rounds::mutate(
             &mut mutated,
             &hooks.mutating_policies,
             &unconverted,
             &mut policies,
-        )?;
+        )
+        .await?;
         Box::pin(webhook::mutate(
             &mut mutated,
             &hooks.mutating_webhooks,
@@ -332,7 +340,7 @@ async fn validate_step(
         certificate_subject::check(&attributes)?;
     }
     if let Some(old) = old {
-        certificate_signer::check(admission, write, object, old)?;
+        certificate_signer::check(admission, write, object, old).await?;
     }
     ask(admission, write, operation, Some(object), old).await
 }
@@ -391,18 +399,19 @@ pub(crate) async fn mutate_body(
     body: &mut Value,
 ) -> Result<(), Status> {
     if restricts_nodes(admission) {
-        node_restriction::check_body(admission, write, body)?;
+        node_restriction::check_body(admission, write, body).await?;
     }
     let hooks = admission.hooks.current();
     if hooks.mutates() {
         let mut mutated = MutatedObject::new(admission, write, operation, Some(body), None);
         let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
-        policy::mutating::mutate(
+        rounds::mutate(
             &mut mutated,
             &hooks.mutating_policies,
             &policy::Unconverted::default(),
             &mut policies,
-        )?;
+        )
+        .await?;
         Box::pin(webhook::mutate(
             &mut mutated,
             &hooks.mutating_webhooks,
@@ -475,7 +484,7 @@ async fn look(
         old,
     };
     let unconverted = policy::prepare(&attributes, &hooks.validating_policies).await;
-    policy::validating::validate(&attributes, &hooks.validating_policies, &unconverted)?;
+    rounds::validate(&attributes, &hooks.validating_policies, &unconverted).await?;
     // On the heap: their state is large, and the stack of the caller small.
     Box::pin(webhook::validate(&attributes, &hooks.validating_webhooks)).await
 }

@@ -3,7 +3,7 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::registry::Registry;
+use crate::registry::{Registry, ip_address};
 use crate::resource::builtin_catalog;
 use builtin_kinds::cluster_objects;
 
@@ -27,6 +27,7 @@ pub(crate) fn populate(registry: &Registry) {
         insert(registry, resource, object);
     }
     populate_service_network(registry);
+    ip_address::complete(registry);
     let now = registry.timestamp();
     let today = now.split('T').next().unwrap_or_default();
     insert(
@@ -44,29 +45,24 @@ pub(crate) fn populate(registry: &Registry) {
 
 /// The range of service addresses, and the Service of the server with its address.
 fn populate_service_network(registry: &Registry) {
-    let address = registry.service_network.host(1).to_string();
+    let address = registry.service_network.kubernetes();
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let address = address.to_string();
+    let ranges: Vec<String> = registry
+        .service_network
+        .ranges()
+        .map(|range| range.to_string())
+        .collect();
     insert(
         registry,
         ("networking.k8s.io", "v1", "servicecidrs"),
         json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
-            "spec": {"cidrs": [registry.service_network.to_string()]},
+            "spec": {"cidrs": ranges},
             "status": {"conditions": [{
                 "type": "Ready", "status": "True", "reason": "", "lastTransitionTime": registry.timestamp(),
                 "message": "Kubernetes default Service CIDR is ready",
             }]},
-        }),
-    );
-    insert(
-        registry,
-        ("networking.k8s.io", "v1", "ipaddresses"),
-        json!({
-            "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
-            "metadata": {"name": address, "labels": {
-                "ipaddress.kubernetes.io/ip-family": "IPv4",
-                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-            }},
-            "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
         }),
     );
     insert(
@@ -80,7 +76,7 @@ fn populate_service_network(registry: &Registry) {
             },
             "spec": {
                 "clusterIP": address, "clusterIPs": [address], "internalTrafficPolicy": "Cluster",
-                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+                "ipFamilies": [family], "ipFamilyPolicy": "SingleStack",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
                 "sessionAffinity": "None", "type": "ClusterIP",
             },

@@ -323,6 +323,7 @@ impl Client {
             warnings: Warnings::default(),
             in_collection: false,
             conversions: Arc::default(),
+            decisions: Arc::default(),
             deadline: None,
         })
     }

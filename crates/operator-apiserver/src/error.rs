@@ -25,6 +25,12 @@ pub enum Error {
     /// The audit log could not be opened.
     #[error("cannot use {0}")]
     Audit(String),
+    /// The authentication could not be set up.
+    #[error("cannot set up authentication: {0}")]
+    Authentication(String),
+    /// The authorizers could not be set up.
+    #[error("cannot use the authorization webhook: {0}")]
+    Authorization(String),
     /// The certificates could not be created.
     #[error("cannot create the server's certificates: {0}")]
     Certificates(String),

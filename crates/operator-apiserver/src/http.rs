@@ -18,5 +18,7 @@ pub(crate) mod request_info;
 pub(crate) mod request_metrics;
 pub(crate) mod subresource;
 pub(crate) mod table;
+pub(crate) mod upgrade;
 pub(crate) mod verb;
 pub(crate) mod watch;
+pub(crate) mod websocket;

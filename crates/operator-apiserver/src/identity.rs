@@ -3,4 +3,6 @@
 pub(crate) mod authn;
 pub(crate) mod authz;
 pub(crate) mod keyring;
+pub(crate) mod strict;
 pub(crate) mod token;
+pub(crate) mod ttl_cache;

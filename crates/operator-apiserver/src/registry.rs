@@ -10,11 +10,14 @@ mod delete;
 pub(crate) mod escalation;
 pub(crate) mod establish;
 pub(crate) mod expiry;
+pub(crate) mod ip_address;
 mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;
 pub(crate) mod pod_logs;
+mod request_signature;
 mod service_address;
+mod service_families;
 mod service_network;
 mod storable;
 mod update;
@@ -24,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::aggregation::Aggregation;
@@ -33,32 +37,37 @@ use self::expiry::Expiry;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 use self::pod_logs::PodLogs;
 pub use self::service_network::{NetworkError, ServiceNetwork};
-use crate::admission::{self, Admission};
+use crate::admission::{self, Admission, AdmissionConfiguration};
 use crate::clock::{self, Clock};
-use crate::identity::authz::{Authorization, Authorizer};
+use crate::identity::authz::Authorizer;
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::resource::crd;
 use crate::resource::crd::conversion::Converter;
-use crate::resource::{Definition, Resources};
+use crate::resource::{Definition, Resources, RuntimeConfig};
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
 use crate::webhook_client::Services;
+use crate::webhook_client::extension::ClientIdentity;
 use crate::write::Write;
 
 /// Options of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The authorizers, in order.
-    pub(crate) authorizers: Vec<Authorization>,
     /// The range of the addresses of Services.
     pub(crate) service_network: ServiceNetwork,
     /// The names of the disabled admission plug-ins.
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// The names of the enabled admission plug-ins that are off by default.
     pub(crate) enabled_plugins: BTreeSet<String>,
+    /// The configuration of the admission plug-ins.
+    pub(crate) admission: AdmissionConfiguration,
     /// The time after which events expire.
     pub(crate) event_ttl: Duration,
+    /// The client certificate for extension API servers.
+    pub(crate) proxy_identity: Option<ClientIdentity>,
+    /// The built-in APIs that are served.
+    pub(crate) runtime_config: RuntimeConfig,
 }
 
 /// The objects of one server, and all parts that a write needs.
@@ -97,13 +106,13 @@ impl Registry {
         options: Options,
     ) -> Self {
         let (store, random) = (Arc::new(store), Arc::new(random));
-        let resources = Arc::<Resources>::default();
+        let resources = Arc::new(Resources::new(&options.runtime_config));
         let services = Arc::new(Services::new(store.clone()));
         let converter = Arc::new(Converter {
             services: services.clone(),
             random: random.clone(),
         });
-        let authorizer = Authorizer::new(store.clone(), options.authorizers, metrics.clone());
+        let authorizer = Authorizer::new(store.clone(), services.clone(), metrics.clone());
         let authorizer = Arc::new(authorizer);
         let admission = Admission {
             store: store.clone(),
@@ -117,6 +126,7 @@ impl Registry {
             hooks: admission::Hooks::default(),
             disabled_plugins: options.disabled_plugins,
             enabled_plugins: options.enabled_plugins,
+            configuration: options.admission,
         };
         let mut expiry = Expiry::default();
         expiry.ttl = options.event_ttl;
@@ -132,7 +142,7 @@ impl Registry {
             establishing: Mutex::default(),
             addresses: service_address::Cursor::default(),
             service_network: options.service_network,
-            aggregation: Aggregation::default(),
+            aggregation: Aggregation::new(options.proxy_identity),
             expiry,
             pod_logs: Arc::default(),
             stop: CancellationToken::new(),
@@ -176,7 +186,14 @@ impl Registry {
     }
 
     /// Updates derived state after a commit: a CRD changes the served resources.
-    fn committed(&self, definition: &Definition, key: &str) {
+    /// `before` is the object before the write.
+    fn committed(&self, definition: &Definition, key: &str, before: Option<&Value>) {
+        if definition.is("", "services")
+            && let Some(service) = key.split_once('/')
+        {
+            let _commits = self.addresses.commit.lock();
+            ip_address::update(self, service, &before.map(ip_address::of).unwrap_or_default());
+        }
         if crd::is_definition_table(definition) {
             establish::establish(self);
             aggregation::update_custom(self);

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use http::{Request, Response};
 
+use crate::admission::AdmissionConfiguration;
 use crate::bootstrap;
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::error::Error;
+use crate::features::FeatureGates;
 use crate::http::audit::{Audit, AuditOptions};
 use crate::http::call::Body;
 use crate::http::discovery::DocumentCache;
@@ -22,8 +24,10 @@ use crate::http::handler::{BoxError, Handler};
 use crate::http::in_flight::InFlight;
 use crate::http::listener::{self, ListenOptions, Listener};
 use crate::http::offload::Offload;
-use crate::http::proxy::ClientIdentity;
-use crate::identity::authn::{Authenticator, User};
+use crate::http::openapi::Descriptions;
+use crate::identity::authn::{
+    Anonymous, AuthenticationConfiguration, Authenticator, FrontProxy, TokenWebhook, User,
+};
 use crate::identity::authz::Authorization;
 use crate::identity::keyring::Keyring;
 use crate::identity::token::{Issuer, KeyError};
@@ -31,8 +35,10 @@ use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::registry::expiry::EVENT_TTL;
 use crate::registry::{self, Registry, ServiceNetwork, aggregation};
+use crate::resource::RuntimeConfig;
 use crate::store::journal;
-use crate::store::{Horizon, Store};
+use crate::store::{Frozen, Horizon, Store};
+use crate::webhook_client::extension::ClientIdentity;
 
 /// The default size of the history.
 const HISTORY: Horizon = Horizon {
@@ -54,6 +60,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     history: Horizon,
+    snapshot: Option<Snapshot>,
     data_directory: Option<PathBuf>,
     fsync: bool,
     disabled_plugins: BTreeSet<String>,
@@ -67,7 +74,18 @@ pub struct Builder {
     event_ttl: Duration,
     audit: Option<AuditOptions>,
     proxy_client: Option<ClientIdentity>,
+    authentication: Option<AuthenticationConfiguration>,
+    token_webhook: Option<TokenWebhook>,
+    front_proxy: Option<FrontProxy>,
+    admission: AdmissionConfiguration,
+    descriptions: &'static [u8],
+    runtime_config: RuntimeConfig,
+    gates: FeatureGates,
 }
+
+/// The objects of a server at one time; see [`ApiServer::snapshot`].
+#[derive(Clone, Debug)]
+pub struct Snapshot(Frozen);
 
 /// The builder's options for tokens.
 #[derive(Default)]
@@ -96,6 +114,7 @@ impl ApiServer {
             clock: Arc::new(WallClock),
             seed: None,
             history: HISTORY,
+            snapshot: None,
             data_directory: None,
             fsync: false,
             disabled_plugins: BTreeSet::new(),
@@ -109,6 +128,13 @@ impl ApiServer {
             event_ttl: EVENT_TTL,
             audit: None,
             proxy_client: None,
+            authentication: None,
+            token_webhook: None,
+            front_proxy: None,
+            admission: AdmissionConfiguration::default(),
+            descriptions: &[],
+            runtime_config: RuntimeConfig::default(),
+            gates: FeatureGates::default(),
         }
     }
 
@@ -131,6 +157,43 @@ impl ApiServer {
     /// Returns an error if the address is in use, or the certificates cannot be made.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
         listener::listen(self.handler.clone(), options).await
+    }
+
+    /// Replaces the issuers of tokens and the anonymous paths while the server runs, as kube-apiserver does when the
+    /// file of `--authentication-config` changes.
+    ///
+    /// # Errors
+    /// An authority of an issuer is not valid; the configuration is then that from before.
+    pub fn set_authentication(&self, configuration: &AuthenticationConfiguration) -> Result<(), Error> {
+        let authenticator = &self.handler.authenticator;
+        let configured = authenticator.configure(configuration);
+        configured.map_err(Error::Authentication)
+    }
+
+    /// Replaces the authorizers while the server runs, as kube-apiserver does when the file of `--authorization-config`
+    /// changes.
+    ///
+    /// # Errors
+    /// The kubeconfig of a webhook is not valid; the authorizers are then those from before.
+    pub fn set_authorizers(&self, authorizers: Vec<Authorization>) -> Result<(), Error> {
+        let set = self.handler.registry.authorizer.set_modes(authorizers);
+        set.map_err(Error::Authorization)
+    }
+
+    /// Returns the present objects, with which other servers can begin ([`Builder::snapshot`]). The objects are shared and not
+    /// copied, so that the time does not depend on their number.
+    ///
+    /// ```
+    /// # fn example() -> Result<(), operator_apiserver::Error> {
+    /// use operator_apiserver::ApiServer;
+    ///
+    /// let first = ApiServer::builder().build()?;
+    /// let second = ApiServer::builder().snapshot(&first.snapshot()).build()?;
+    /// # drop(second);
+    /// # Ok(()) }
+    /// ```
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.handler.registry.store.freeze())
     }
 
     /// Ends all watches. Requests are still answered; the objects are dropped with the last handle.
@@ -193,6 +256,14 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Begins with the objects of another server instead of those of a new cluster. Watches from revisions before it get
+    /// `Expired`. Has no effect with a data directory.
+    #[must_use]
+    pub fn snapshot(mut self, snapshot: &Snapshot) -> Self {
+        self.snapshot = Some(snapshot.clone());
         self
     }
 
@@ -267,6 +338,13 @@ impl Builder {
         self
     }
 
+    /// Configures admission plug-ins, `--admission-control-config-file` of kube-apiserver.
+    #[must_use]
+    pub fn admission(mut self, configuration: AdmissionConfiguration) -> Self {
+        self.admission = configuration;
+        self
+    }
+
     /// Sets the minimum time after which a watch without a timeout ends, `--min-request-timeout` of kube-apiserver; it
     /// ends at the latest after twice that time. Zero means that watches do not end. The default is 30 minutes.
     #[must_use]
@@ -293,6 +371,28 @@ impl Builder {
         self
     }
 
+    /// Accepts the tokens of OpenID Connect issuers, and limits anonymous requests: `--authentication-config` or
+    /// `--oidc-*` of kube-apiserver. The documents of an issuer are fetched when its first token is seen.
+    #[must_use]
+    pub fn authentication(mut self, configuration: AuthenticationConfiguration) -> Self {
+        self.authentication = Some(configuration);
+        self
+    }
+
+    /// Accepts the bearer tokens that a webhook knows, `--authentication-token-webhook-*` of kube-apiserver.
+    #[must_use]
+    pub fn token_webhook(mut self, webhook: TokenWebhook) -> Self {
+        self.token_webhook = Some(webhook);
+        self
+    }
+
+    /// Trusts the headers of front proxies, `--requestheader-*` of kube-apiserver.
+    #[must_use]
+    pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
+        self.front_proxy = Some(proxy);
+        self
+    }
+
     /// Sets the time after which events are deleted, counted from their last write: `--event-ttl` of kube-apiserver.
     /// Zero keeps them. The default is one hour.
     ///
@@ -307,6 +407,28 @@ impl Builder {
     #[must_use]
     pub fn flags(mut self, flags: impl IntoIterator<Item = (String, String)>) -> Self {
         self.flags = flags.into_iter().collect();
+        self
+    }
+
+    /// Sets the descriptions of built-in types and fields in OpenAPI documents: the table of the crate
+    /// `kubernetes-descriptions`, which is inflated when the first document is requested. Without it they have none.
+    #[must_use]
+    pub fn openapi_descriptions(mut self, table: &'static [u8]) -> Self {
+        self.descriptions = table;
+        self
+    }
+
+    /// Sets the built-in APIs that are served, `--runtime-config` of kube-apiserver.
+    #[must_use]
+    pub fn runtime_config(mut self, config: RuntimeConfig) -> Self {
+        self.runtime_config = config;
+        self
+    }
+
+    /// Sets the feature gates, `--feature-gates` of kube-apiserver.
+    #[must_use]
+    pub fn feature_gates(mut self, gates: FeatureGates) -> Self {
+        self.gates = gates;
         self
     }
 
@@ -411,10 +533,14 @@ impl Builder {
     /// be used.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
-        let store = match &self.data_directory {
-            None => Store::new(self.history),
-            Some(directory) => Store::open(self.history, directory, journal::Options { sync: self.fsync })
-                .map_err(|error| Error::DataDirectory(error.to_string()))?,
+        let snapshot = self.snapshot.filter(|_| self.data_directory.is_none());
+        let store = match (&self.data_directory, &snapshot) {
+            (None, None) => Store::new(self.history),
+            (None, Some(snapshot)) => Store::thaw(self.history, &snapshot.0),
+            (Some(directory), _) => {
+                Store::open(self.history, directory, journal::Options { sync: self.fsync })
+                    .map_err(|error| Error::DataDirectory(error.to_string()))?
+            }
         };
         let keyring = self
             .data_directory
@@ -424,36 +550,57 @@ impl Builder {
         let issuer = Arc::new(self.tokens.issuer(&keyring)?);
         let audit = self.audit.map(Audit::new).transpose();
         let audit = audit.map_err(Error::Audit)?.map(Arc::new);
-        let anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
+        let anonymous = if self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow) {
+            Anonymous::All
+        } else {
+            Anonymous::Nothing
+        };
         let metrics = Arc::<Metrics>::default();
         let options = registry::Options {
-            authorizers: self.authorizers,
             service_network: self.service_network,
             disabled_plugins: self.disabled_plugins,
             enabled_plugins: self.enabled_plugins,
+            admission: self.admission,
             event_ttl: self.event_ttl,
+            proxy_identity: self.proxy_client,
+            runtime_config: self.runtime_config,
         };
         let registry = Registry::new(store, self.clock.clone(), random, metrics.clone(), options);
-        bootstrap::populate(&registry);
+        let set = registry.authorizer.set_modes(self.authorizers);
+        set.map_err(Error::Authorization)?;
+        if snapshot.is_none() {
+            bootstrap::populate(&registry);
+        }
         registry.establish_stored();
         registry.store.begin_history();
-        let authenticator = Authenticator {
-            store: registry.store.clone(),
-            clock: self.clock.clone(),
+        let mut authenticator = Authenticator::new(
+            registry.store.clone(),
+            self.clock.clone(),
             issuer,
-            static_tokens: self.tokens.fixed,
-        };
+            self.tokens.fixed,
+            registry.services.clone(),
+            anonymous,
+        );
+        if let Some(configuration) = &self.authentication {
+            let configured = authenticator.configure(configuration);
+            configured.map_err(Error::Authentication)?;
+        }
+        if let Some(webhook) = self.token_webhook {
+            let set = authenticator.set_webhook(webhook);
+            set.map_err(Error::Authentication)?;
+        }
         let handler = Handler {
             registry: Arc::new(registry),
             authenticator,
-            anonymous,
+            front_proxy: self.front_proxy,
             audit,
             metrics,
             in_flight: InFlight::default(),
             offload: Offload::default(),
             documents: DocumentCache::default(),
+            descriptions: Descriptions::new(self.descriptions),
+            gates: self.gates,
             keyring,
-            proxy_identity: self.proxy_client,
             started: self.clock.now(),
             flags: self.flags,
             min_request_timeout: self.min_request_timeout,

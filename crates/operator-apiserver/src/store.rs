@@ -9,6 +9,7 @@
 pub(crate) mod journal;
 mod list;
 mod persistence;
+mod snapshot;
 mod stored;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 
 use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
+pub(crate) use self::snapshot::Frozen;
 pub(crate) use self::stored::Stored;
 use apimachinery::gvk::Gvr;
 use apimachinery::object;
@@ -101,7 +103,8 @@ struct State {
 #[derive(Debug)]
 struct Table {
     gvr: Arc<Gvr>,
-    objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    /// Shared with the snapshots that were taken since the last change.
+    objects: Arc<BTreeMap<Arc<str>, Arc<Stored>>>,
     history: VecDeque<Arc<Event>>,
     /// The last dropped event of this table.
     compacted: u64,
@@ -414,7 +417,7 @@ impl Table {
     fn new(gvr: Arc<Gvr>, compacted: u64) -> Self {
         Self {
             gvr,
-            objects: BTreeMap::new(),
+            objects: Arc::default(),
             history: VecDeque::new(),
             compacted,
             revision: watch::Sender::new(0),
@@ -462,9 +465,10 @@ impl Table {
 
     fn apply(&mut self, event: &Event) {
         let object = &event.object;
+        let objects = Arc::make_mut(&mut self.objects);
         match event.kind {
-            EventType::Added | EventType::Modified => self.objects.insert(object.key.clone(), object.clone()),
-            EventType::Deleted => self.objects.remove(&object.key),
+            EventType::Added | EventType::Modified => objects.insert(object.key.clone(), object.clone()),
+            EventType::Deleted => objects.remove(&object.key),
         };
     }
 }

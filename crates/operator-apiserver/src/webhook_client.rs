@@ -3,8 +3,11 @@
 //! A webhook has a URL or a Service. The address of a Service is that in [`Routes`]; else its external name, or the
 //! first of its endpoints.
 
+pub(crate) mod extension;
 mod failure;
+mod https_client;
 mod kubeconfig;
+mod review;
 mod target;
 mod trust;
 
@@ -30,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+pub(crate) use self::https_client::HttpsClient;
 use self::target::Target;
 pub(crate) use self::target::endpoint_of;
 pub(crate) use self::trust::client_config;
@@ -125,6 +129,7 @@ pub(crate) struct WebhookClient {
     /// The value of the `Authorization` header, if there is one.
     authorization: Option<String>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    answer_bytes_max: usize,
 }
 
 impl WebhookClient {
@@ -135,6 +140,7 @@ impl WebhookClient {
             tls: client_config(&bundle(config), None, false),
             authorization: None,
             idle: Mutex::default(),
+            answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }
 
@@ -151,6 +157,7 @@ impl WebhookClient {
             tls: Ok(client_config(&access.authorities, identity, false)?),
             authorization: access.authorization,
             idle: Mutex::default(),
+            answer_bytes_max: ANSWER_BYTES_MAX,
         })
     }
 
@@ -167,11 +174,14 @@ impl WebhookClient {
             user_agent,
             authorization: self.authorization.as_deref(),
             body: Bytes::from(body),
+            has_body: true,
             tls,
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, self.target.clone(), &sent)).await;
         let answer = answer.unwrap_or_else(|_| Err(Broken::at(&self.target, "context deadline exceeded")));
-        answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))
+        let answer =
+            answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))?;
+        Ok((answer.code, answer.body))
     }
 
     /// Sends a review and parses the answer, which is a review of the same version and kind.
@@ -193,15 +203,16 @@ impl WebhookClient {
             user_agent,
             authorization: self.authorization.as_deref(),
             body: Bytes::from(review.to_string()),
+            has_body: true,
             tls,
         };
         let answer = tokio::time::timeout(timeout, self.follow(services, target.clone(), &sent)).await;
         let answer = answer.unwrap_or_else(|_| Err(Broken::at(&target, "context deadline exceeded")));
-        let (code, body) = answer.map_err(|broken| {
+        let answer = answer.map_err(|broken| {
             let Broken { url, why } = broken;
             CallError::Failed(format!("Post {url:?}: {why}"))
         })?;
-        failure::read_answer(code, &body, review).map_err(CallError::Failed)
+        failure::read_answer(&answer, review).map_err(CallError::Failed)
     }
 
     /// Sends the review, and follows redirects as Go's client does: 307 and 308 repeat the request, others turn it into
@@ -211,15 +222,15 @@ impl WebhookClient {
         services: &Services,
         mut target: Target,
         sent: &Sent<'_>,
-    ) -> Result<(u16, Bytes), Broken> {
-        let (mut repeats, mut redirects) = (true, 0);
+    ) -> Result<Answered, Broken> {
+        let (mut repeats, mut redirects) = (sent.has_body, 0);
         loop {
             let at = |why: &dyn Display| Broken::at(&target, why);
             let request = sent.request(&target, repeats).map_err(|error| at(&error))?;
             let answer = self.exchange(services, &target, sent.tls.clone(), request).await;
             let answer = answer.map_err(|why| at(&why))?;
-            let Some(location) = answer.location.filter(|location| !location.is_empty()) else {
-                return Ok((answer.code, answer.body));
+            let Some(location) = answer.location.clone().filter(|location| !location.is_empty()) else {
+                return Ok(answer);
             };
             redirects += 1;
             if redirects >= REDIRECTS_MAX {
@@ -278,7 +289,9 @@ impl WebhookClient {
         let is_redirect = matches!(code, 301 | 302 | 303 | 307 | 308);
         let location = response.headers().get(LOCATION).filter(|_| is_redirect);
         let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned());
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+        let media = response.headers().get(CONTENT_TYPE);
+        let is_text = media.is_none_or(|media| media.as_bytes().starts_with(b"text/"));
+        let body = Limited::new(response.into_body(), self.answer_bytes_max)
             .collect()
             .await;
         let body = body.map_err(|error| failure::of_body(&*error))?.to_bytes();
@@ -288,7 +301,12 @@ impl WebhookClient {
                 idle.push(sender);
             }
         }
-        Ok(Answered { code, location, body })
+        Ok(Answered {
+            code,
+            location,
+            is_text,
+            body,
+        })
     }
 }
 
@@ -297,6 +315,8 @@ struct Sent<'a> {
     user_agent: &'a str,
     authorization: Option<&'a str>,
     body: Bytes,
+    /// True for a POST with the body; false for a GET.
+    has_body: bool,
     tls: Arc<ClientConfig>,
 }
 
@@ -326,6 +346,8 @@ struct Answered {
     code: u16,
     /// The target of a redirect.
     location: Option<String>,
+    /// True if errors may quote the body: it is plain text.
+    is_text: bool,
     body: Bytes,
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub(crate) use self::warnings::Warnings;
 use crate::identity::authn::User;
+use crate::identity::authz::DecisionMemo;
 use crate::resource::Definition;
 use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::status::{self, Status};
@@ -36,6 +37,8 @@ pub(crate) struct Write {
     pub(crate) in_collection: bool,
     /// Conversions to the versions of field managers.
     pub(crate) conversions: Arc<ConversionMemo>,
+    /// Decisions of authorization webhooks that policies ask for.
+    pub(crate) decisions: Arc<DecisionMemo>,
     /// The deadline of the request.
     pub(crate) deadline: Option<tokio::time::Instant>,
 }
@@ -61,8 +64,10 @@ impl Write {
     /// Returns the storage's conflict for an object with another `UID` or `ResourceVersion` (`what`) than the writer's.
     pub(crate) fn precondition_failed(&self, what: &str, wanted: &str, found: &str) -> Status {
         let (folder, key) = (self.definition.storage_folder(), self.key());
+        // A dry run is checked before the keys get their prefix.
+        let prefix = if self.dry_run { "" } else { "/registry" };
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            "StorageError: invalid object, Code: 4, Key: {prefix}/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         );
         status::conflict(&self.definition.subject, &self.name, &why)
     }

@@ -1,8 +1,12 @@
 //! APIService objects, their conditions, and the requests that servers of extension APIs answer.
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 mod asking;
 mod hook;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use asking::{Answer, delete, get, post};
 use bytes::Bytes;
@@ -17,11 +21,27 @@ const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 async fn condition(server: &ApiServer, name: &str) -> Value {
     let mut service = get(server, &format!("{SERVICES}/{name}")).await.body;
-    let mut condition = service["status"]["conditions"][0].take();
+    let condition = service.pointer_mut("/status/conditions/0");
+    let mut condition = condition.map(Value::take).unwrap_or_default();
     if let Some(condition) = condition.as_object_mut() {
         condition.remove("lastTransitionTime");
     }
     condition
+}
+
+/// Waits until the condition has a reason; returns it.
+async fn becomes(server: &ApiServer, name: &str, reason: &str) -> Value {
+    let reached = async {
+        loop {
+            let condition = condition(server, name).await;
+            if condition["reason"] == reason {
+                return condition;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
+    reached.unwrap_or_else(|_| panic!("{name} does not become {reason}"))
 }
 
 fn local() -> Value {
@@ -138,7 +158,100 @@ async fn a_server_that_cannot_be_reached_is_not_available() {
     });
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
     post(&server, slices, slice).await.is_done();
-    assert_eq!(condition(&server, name).await["reason"], "Passed");
+    let refused = becomes(&server, name, "FailedDiscoveryCheck").await;
+    assert_eq!(refused["status"], "False");
+    let begin = "failing or missing response from https://192.0.2.1:443/apis/remote.example.com/v1: ";
+    assert!(
+        refused["message"].as_str().unwrap().starts_with(begin),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_is_available_once_it_answers_the_discovery_request() {
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let ready = is_ready.clone();
+    let hook = Hook::start(move |_| match ready.load(Ordering::SeqCst) {
+        true => Reply::Json(json!({"kind": "APIResourceList"})),
+        false => Reply::Text(500, "starting"),
+    })
+    .await;
+    let server = ApiServer::builder().build().unwrap();
+    let service = json!({"namespace": "default", "name": "hook"});
+    server.route_service("default", "hook", hook.address);
+    register(&server, "remote.example.com", &service).await.is_done();
+    let name = "v1.remote.example.com";
+    let failed = becomes(&server, name, "FailedDiscoveryCheck").await;
+    let url = format!("https://{}/apis/remote.example.com/v1", hook.address);
+    let message = format!("failing or missing response from {url}: bad status from {url}: 500");
+    assert_eq!(failed, unavailable("FailedDiscoveryCheck", &message));
+    is_ready.store(true, Ordering::SeqCst);
+    let passed =
+        json!({"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"});
+    assert_eq!(becomes(&server, name, "Passed").await, passed);
+}
+
+#[tokio::test]
+async fn the_groups_of_extensions_are_in_aggregated_discovery_and_openapi() {
+    let hook = Hook::start_with_paths(|path, _| match path.split('@').next_back().unwrap() {
+        "/apis/remote.example.com/v1" => Reply::Json(json!({
+            "kind": "APIResourceList", "groupVersion": "remote.example.com/v1", "resources": [
+                {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get"], "shortNames": ["th"]},
+                {"name": "things/status", "namespaced": true, "kind": "Thing", "verbs": ["get"]},
+                {"name": "things/scale", "namespaced": true, "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get"]},
+            ],
+        })),
+        "/openapi/v3" => Reply::Json(json!({"paths": {
+            "apis/remote.example.com/v1": {"serverRelativeURL": "/openapi/v3/apis/remote.example.com/v1?hash=AB"},
+            "apis/other/v1": {"serverRelativeURL": "/openapi/v3/apis/other/v1?hash=CD"},
+        }})),
+        "/openapi/v3/apis/remote.example.com/v1?hash=AB" => Reply::Json(json!({"openapi": "3.0.0"})),
+        _ => Reply::Text(404, "none"),
+    })
+    .await;
+    let server = ApiServer::builder().build().unwrap();
+    let service = json!({"namespace": "default", "name": "hook"});
+    let find = async |wanted: &str| {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let request = Request::get("/apis").header("accept", accept);
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        let response = server.clone().oneshot(request).await.unwrap();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let document: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(document["kind"], "APIGroupDiscoveryList");
+        let items = document["items"].as_array().unwrap();
+        let found = items.iter().find(|item| item["metadata"]["name"] == wanted);
+        found.cloned().unwrap_or_default()
+    };
+    register(&server, "remote.example.com", &service).await.is_done();
+    assert_eq!(
+        find("remote.example.com").await["versions"],
+        json!([{"version": "v1", "freshness": "Stale"}])
+    );
+    server.route_service("default", "hook", hook.address);
+    becomes(&server, "v1.remote.example.com", "Passed").await;
+    let thing = json!({"group": "remote.example.com", "version": "v1", "kind": "Thing"});
+    assert_eq!(
+        find("remote.example.com").await["versions"],
+        json!([{"version": "v1", "freshness": "Current", "resources": [{
+            "resource": "things", "responseKind": thing, "scope": "Namespaced", "singularResource": "thing",
+            "verbs": ["get"], "shortNames": ["th"], "subresources": [
+                {"subresource": "status", "verbs": ["get"], "responseKind": thing},
+                {"subresource": "scale", "verbs": ["get"], "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"}},
+            ],
+        }]}])
+    );
+    assert_eq!(find("apps").await["versions"][0]["version"], "v1");
+    let paths = get(&server, "/openapi/v3").await.body["paths"].take();
+    let url = "/openapi/v3/apis/remote.example.com/v1?hash=AB";
+    assert_eq!(
+        paths["apis/remote.example.com/v1"],
+        json!({"serverRelativeURL": url})
+    );
+    assert!(paths["apis/apps/v1"].is_object() && paths["apis/other/v1"].is_null());
+    assert_eq!(get(&server, url).await.body, json!({"openapi": "3.0.0"}));
+    let received = hook.received.lock().unwrap();
+    assert_eq!(received.last().unwrap().0, format!("system:aggregator@{url}"));
 }
 
 #[tokio::test]
@@ -151,10 +264,8 @@ async fn a_server_of_an_extension_api_answers_for_its_group() {
     let service = json!({"namespace": "default", "name": "hook"});
     register(&server, "remote.example.com", &service).await.is_done();
     server.route_service("default", "hook", hook.address);
-    assert_eq!(
-        condition(&server, "v1.remote.example.com").await["reason"],
-        "Passed"
-    );
+    becomes(&server, "v1.remote.example.com", "Passed").await;
+    hook.received.lock().unwrap().clear();
     let things = "/apis/remote.example.com/v1/namespaces/default/things";
     let answer = get(&server, &format!("{things}/a?x=y")).await;
     assert_eq!((answer.code, &answer.body["kind"]), (200, &json!("Thing")));
@@ -220,7 +331,14 @@ async fn a_server_needs_a_certificate_that_is_trusted() {
         )
         .await
         .is_done();
-        assert_eq!(get(&server, things).await.code, code);
+        let reason = if code == 200 {
+            "Passed"
+        } else {
+            "FailedDiscoveryCheck"
+        };
+        becomes(&server, name, reason).await;
+        let request = Request::get(things).body(Full::new(Bytes::new())).unwrap();
+        assert_eq!(server.clone().oneshot(request).await.unwrap().status(), code);
         delete(&server, &format!("{SERVICES}/{name}")).await.is_done();
     }
 }

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use hook::{Hook, Reply};
 use http::Request;
 use http_body_util::{BodyExt, Full};
-use operator_apiserver::{ApiServer, AuditLog, AuditOptions, AuditWebhook, Error};
+use operator_apiserver::{
+    ApiServer, AuditLog, AuditMode, AuditOptions, AuditTruncation, AuditWebhook, Error,
+};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -274,6 +276,102 @@ async fn events_are_sent_in_batches_until_they_arrive() {
     );
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     assert_eq!(hook.received.lock().unwrap()[0].0, "/events");
+}
+
+fn kubeconfig(hook: &Hook) -> String {
+    let cluster = json!({
+        "server": format!("https://localhost:{}/events", hook.address.port()),
+        "certificate-authority-data": hook.authority,
+    });
+    json!({"clusters": [{"name": "c", "cluster": cluster}]}).to_string()
+}
+
+fn with_webhook(hook: &Hook, mode: AuditMode) -> ApiServer {
+    let mut webhook = AuditWebhook::new(kubeconfig(hook));
+    webhook.mode = mode;
+    webhook.initial_backoff = std::time::Duration::from_millis(1);
+    let mut options = AuditOptions::new(POLICY);
+    options.webhook = Some(webhook);
+    ApiServer::builder().audit(options).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_blocking_webhook_has_all_events_before_the_answer() {
+    let hook = Hook::start(|_| Reply::Json(json!({}))).await;
+    let server = with_webhook(&hook, AuditMode::Blocking);
+    let map = json!({"metadata": {"name": "a"}});
+    post(&server, &format!("{HERE}/configmaps"), map).await.is_done();
+    let received = hook.received.lock().unwrap();
+    let stages: Vec<&Value> = received
+        .iter()
+        .map(|(_, list)| &list["items"][0]["stage"])
+        .collect();
+    assert_eq!(stages, ["RequestReceived", "ResponseComplete"]);
+}
+
+#[tokio::test]
+async fn only_a_strict_webhook_refuses_requests_that_it_does_not_take() {
+    let hook = Hook::start(|_| Reply::Text(400, "no")).await;
+    for (mode, code, count) in [(AuditMode::Blocking, 200, 2), (AuditMode::BlockingStrict, 500, 1)] {
+        let server = with_webhook(&hook, mode);
+        hook.received.lock().unwrap().clear();
+        let request = Request::get(format!("{HERE}/configmaps"));
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        let response = server.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), code);
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        let refusal =
+            "Internal Server Error: \"/api/v1/namespaces/default/configmaps\": failed to store audit event\n";
+        assert_eq!(text == refusal, code == 500, "{text:?}");
+        assert_eq!(hook.received.lock().unwrap().len(), count);
+    }
+}
+
+#[tokio::test]
+async fn a_strict_log_refuses_requests_that_it_cannot_record() {
+    let mut options = AuditOptions::new(POLICY);
+    let mut log = AuditLog::new(Path::new("/dev/full"));
+    log.mode = AuditMode::BlockingStrict;
+    options.log = Some(log);
+    let server = ApiServer::builder().audit(options).build().unwrap();
+    for (path, code) in [("/api/v1/namespaces/default/configmaps", 500), ("/readyz", 200)] {
+        let request = Request::get(path).body(Full::new(Bytes::new())).unwrap();
+        assert_eq!(
+            server.clone().oneshot(request).await.unwrap().status(),
+            code,
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn large_events_are_truncated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let mut options = AuditOptions::new(POLICY);
+    let mut log = AuditLog::new(&path);
+    let mut limits = AuditTruncation::default();
+    limits.max_event_size = 2000;
+    log.truncation = Some(limits);
+    options.log = Some(log);
+    let server = ApiServer::builder().audit(options).build().unwrap();
+    let maps = format!("{HERE}/configmaps");
+    let large = json!({"metadata": {"name": "a"}, "data": {"k": "v".repeat(3000)}});
+    post(&server, &maps, large).await.is_done();
+    let uri = format!("{maps}/a?x={}", "y".repeat(2500));
+    get(&server, &uri).await.is_done();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // The events of the long address do not fit.
+    assert_eq!(events.len(), 2, "{text}");
+    assert_eq!(events[1]["annotations"]["audit.k8s.io/truncated"], "true");
+    assert_eq!(events[1]["objectRef"]["name"], "a");
+    for object in ["requestObject", "responseObject"] {
+        assert!(events[1].get(object).is_none(), "{text}");
+    }
 }
 
 #[tokio::test]

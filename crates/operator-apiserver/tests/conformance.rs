@@ -31,7 +31,10 @@ const CATEGORIES: [&str; 13] = [
 fn check(category: &str) -> Result<(), Failed> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
     let known = include_str!("known-differences.txt");
-    let server = || async { ApiServer::builder().build().unwrap() };
+    let server = || async {
+        let builder = ApiServer::builder().openapi_descriptions(kubernetes_descriptions::TABLE);
+        builder.build().unwrap()
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(suite::check(&folder, category, known, false, server));
     outcome

@@ -25,12 +25,17 @@ fn things(version: &str) -> String {
 fn definition(versions: &[&str], storage: &str, conversion: &Value) -> Value {
     let version = |name: &&str| {
         json!({
-            "name": name, "served": true, "storage": *name == storage, "subresources": {"status": {}},
+            "name": name, "served": true, "storage": *name == storage,
+            "subresources": {"status": {}, "scale": {
+                "specReplicasPath": format!(".spec.{}", field(name)), "statusReplicasPath": ".status.n",
+            }},
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {
                 "spec": {"type": "object", "properties": {
                     (field(name)): {"type": "integer"}, "note": {"type": "string"},
                 }},
-                "status": {"type": "object", "properties": {"ok": {"type": "string"}}},
+                "status": {"type": "object", "properties": {
+                    "ok": {"type": "string"}, "n": {"type": "integer"},
+                }},
             }}},
         })
     };
@@ -278,4 +283,103 @@ async fn without_conversion_a_change_that_another_version_does_not_know_loses_th
         .is_done();
     // As the real server does: the relabelled object does not fit the schema of the other version.
     assert_eq!(managers(&server).await, owners(&[]));
+}
+
+async fn scale(server: &ApiServer, version: &str, query: &str, replicas: u8) -> Answer {
+    let path = format!("{}/a/scale?{query}", things(version));
+    merge(server, &path, json!({"spec": {"replicas": replicas}})).await
+}
+
+#[tokio::test]
+async fn the_owner_of_replicas_is_one_in_all_versions() {
+    let (server, _hook, _) = start().await;
+    apply(
+        &server,
+        "v2",
+        "fieldManager=me",
+        &json!({"count": 2, "note": "x"}),
+    )
+    .await
+    .is_done();
+    // The path of the replicas is another in each version.
+    scale(&server, "v1", "fieldManager=scaler", 3).await.is_done();
+    let scaler = |version: &str, name: &str| {
+        (
+            format!("scaler Update {version}"),
+            json!({"f:spec": {(format!("f:{name}")): {}}}),
+        )
+    };
+    let me = ("me Apply v2".to_owned(), json!({"f:spec": {"f:note": {}}}));
+    assert_eq!(managers(&server).await, [me.clone(), scaler("v1", "size")]);
+    scale(&server, "v3", "fieldManager=other", 4).await.is_done();
+    let other = ("other Update v3".to_owned(), json!({"f:spec": {"f:number": {}}}));
+    assert_eq!(managers(&server).await, [me, other]);
+    let refused = apply(&server, "v1", "fieldManager=you", &json!({"size": 7})).await;
+    assert_eq!(
+        (refused.code, refused.message()),
+        (
+            409,
+            "Apply failed with 1 conflict: conflict with \"other\" with subresource \"scale\" using example.com/v3: .spec.number"
+        )
+    );
+}
+
+/// The storage of custom resources cannot convert a Scale without managers.
+#[tokio::test]
+async fn a_scale_that_nobody_owns_cannot_be_applied() {
+    let (server, _hook, _) = start().await;
+    apply(&server, "v2", "fieldManager=me", &json!({"note": "x"}))
+        .await
+        .is_done();
+    let path = format!("{}/a/scale?fieldManager=scaler", things("v2"));
+    let config = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 2}});
+    let send_it = || {
+        send(
+            &server,
+            Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            &config,
+        )
+    };
+    let text = "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+    let refused = send_it().await;
+    assert_eq!((refused.code, refused.message()), (500, text));
+    // Writes to such a Scale have no manager either.
+    scale(&server, "v2", "fieldManager=scaler", 2).await.is_done();
+    let refused = send_it().await;
+    assert_eq!((refused.code, refused.message()), (500, text));
+    assert_eq!(
+        managers(&server).await,
+        owners(&[("me Apply v2", json!({"f:spec": {"f:note": {}}}))])
+    );
+}
+
+#[tokio::test]
+async fn labels_are_given_up_in_another_version() {
+    let (server, _hook, _) = start().await;
+    let server = &server;
+    let with_label = |name: &str| {
+        let mut config = thing("v2", name, &json!({"note": "x"}));
+        config["metadata"]["labels"] = json!({"a": "b"});
+        config
+    };
+    let send_it = |version: &'static str, name: &'static str, manager: &'static str, config: Value| {
+        let path = format!("{}/{name}?fieldManager={manager}", things(version));
+        async move {
+            send(
+                server,
+                Method::PATCH,
+                &path,
+                "application/apply-patch+yaml",
+                &config,
+            )
+            .await
+        }
+    };
+    let without_label = |name: &str| thing("v1", name, &json!({"note": "x"}));
+    send_it("v2", "b", "me", with_label("b")).await.is_done();
+    send_it("v1", "b", "me", without_label("b")).await.is_done();
+    let object = get(server, &format!("{}/b", things("v1"))).await.body;
+    assert_eq!(object["metadata"].get("labels"), None, "{object}");
 }

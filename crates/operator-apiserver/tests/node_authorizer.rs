@@ -72,7 +72,11 @@ async fn cluster() -> ApiServer {
         "name": "c", "image": "i", "envFrom": [{"secretRef": {"name": "used"}}],
         "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "used", "key": "k"}}}],
     }]);
-    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "used"}}]);
+    let token = json!({"sources": [{"serviceAccountToken": {"path": "t"}}]});
+    let volumes = json!([
+        {"name": "t", "projected": token},
+        {"name": "v", "persistentVolumeClaim": {"claimName": "used"}},
+    ]);
     let pod = json!({"metadata": {"name": "p1"}, "spec": {"nodeName": "n1", "containers": containers, "volumes": volumes}});
     post(&server, &format!("{HERE}/pods"), pod).await.is_done();
     let pod = json!({"metadata": {"name": "p2"}, "spec": {"nodeName": "n2", "containers": [{"name": "c", "image": "i"}]}});
@@ -374,6 +378,138 @@ async fn a_kubelet_gets_tokens_for_its_pods_alone() {
         message.ends_with("no relationship found between node 'n1' and this object"),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn a_kubelet_gets_tokens_for_the_audiences_of_volumes() {
+    let builder = ApiServer::builder().authorizers([Authorization::Node, Authorization::Rbac]);
+    let builder = builder.enable_admission_plugins(["NodeRestriction"]);
+    let server = builder
+        .disable_admission_plugins(["ServiceAccount"])
+        .build()
+        .unwrap();
+    let make = async |path: &str, object: Value| {
+        let made = post(&server, path, object).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+        made.body
+    };
+    make("/api/v1/nodes", named("n1")).await;
+    make(&format!("{HERE}/serviceaccounts"), named("default")).await;
+    let driver = |name: &str, audiences: Value| json!({"metadata": {"name": name}, "spec": {"tokenRequests": audiences}});
+    let drivers = "/apis/storage.k8s.io/v1/csidrivers";
+    make(
+        drivers,
+        driver("csi.a", json!([{"audience": "drv"}, {"audience": ""}])),
+    )
+    .await;
+    make(drivers, driver("csi.b", json!([{"audience": "pvdrv"}]))).await;
+    let size = json!({"storage": "1Gi"});
+    let volume = json!({"metadata": {"name": "pv"}, "spec": {
+        "capacity": size, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "csi.b", "volumeHandle": "h"},
+    }});
+    make("/api/v1/persistentvolumes", volume).await;
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}, "volumeName": "pv"});
+    for name in ["c", "eph-e"] {
+        let claim = json!({"metadata": {"name": name}, "spec": claim});
+        make(&format!("{HERE}/persistentvolumeclaims"), claim).await;
+    }
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "extra"}, "rules": [{
+        "verbs": ["request-serviceaccounts-token-audience"], "apiGroups": [""], "resources": ["extra"],
+        "resourceNames": ["default"],
+    }]});
+    make(&format!("{rbac}/clusterroles"), role).await;
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "metadata": {"name": "extra"}, "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "extra"},
+        "subjects": [{"kind": "Group", "apiGroup": group, "name": "system:nodes"}],
+    });
+    make(&format!("{rbac}/clusterrolebindings"), binding).await;
+    let projected =
+        |token: Value| json!([{"name": "v", "projected": {"sources": [{"serviceAccountToken": token}]}}]);
+    let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}}});
+    for (name, volumes, granted, error) in [
+        ("none", json!([]), &["extra"][..], ""),
+        (
+            "proj",
+            projected(json!({"path": "t", "audience": "vault"})),
+            &["vault", "extra"],
+            "",
+        ),
+        ("projdef", projected(json!({"path": "t"})), &["", "extra"], ""),
+        (
+            "csi",
+            json!([{"name": "v", "csi": {"driver": "csi.a"}}]),
+            &["", "drv", "extra"],
+            "",
+        ),
+        (
+            "csinone",
+            json!([{"name": "v", "csi": {"driver": "csi.none"}}]),
+            &[],
+            "csidriver.storage.k8s.io \"csi.none\" not found",
+        ),
+        (
+            "pvc",
+            json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+            &["pvdrv", "extra"],
+            "",
+        ),
+        (
+            "pvcmiss",
+            json!([{"name": "v", "persistentVolumeClaim": {"claimName": "miss"}}]),
+            &[],
+            "persistentvolumeclaim \"miss\" not found",
+        ),
+        (
+            "eph",
+            json!([{"name": "e", "ephemeral": {"volumeClaimTemplate": template}}]),
+            &["pvdrv", "extra"],
+            "",
+        ),
+    ] {
+        let spec = json!({
+            "nodeName": "n1", "serviceAccountName": "default", "containers": [{"name": "c", "image": "i"}],
+            "volumes": volumes,
+        });
+        let pod = make(
+            &format!("{HERE}/pods"),
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+        let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": name, "uid": pod["metadata"]["uid"]});
+        let request = async |audiences: Value| {
+            let body = json!({"spec": {"audiences": audiences, "boundObjectRef": bound}});
+            ask(
+                &server,
+                "POST",
+                &format!("{HERE}/serviceaccounts/default/token"),
+                body,
+            )
+            .await
+        };
+        for audience in ["", "vault", "drv", "pvdrv", "extra"] {
+            let (code, message) = request(json!([audience])).await;
+            let expected = if granted.contains(&audience) {
+                String::new()
+            } else if error.is_empty() {
+                format!(
+                    "serviceaccounts \"default\" is forbidden: audience \"{audience}\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience"
+                )
+            } else {
+                format!(
+                    "serviceaccounts \"default\" is forbidden: error validating audience \"{audience}\": {error}"
+                )
+            };
+            assert_eq!((code == 201, message), (expected.is_empty(), expected), "{name}");
+        }
+        let (_, message) = request(json!(["a", "b"])).await;
+        assert_eq!(
+            message,
+            "serviceaccounts \"default\" is forbidden: node may only request 0 or 1 audiences"
+        );
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::connector;
 use http::{Method, Request};
@@ -108,6 +108,27 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
     let _ = read.expect("the server keeps the connection");
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn a_connection_may_wait_longer_for_its_next_request_than_for_a_head() {
+    let mut options = ListenOptions::default();
+    options.timeouts.header = SHORT / 3;
+    options.timeouts.idle = SHORT * 2;
+    let target = Target::with(options).await;
+    let request = b"GET /version HTTP/1.1\r\nhost: h\r\n\r\n";
+    let mut stream = target.tls().await;
+    let began = Instant::now();
+    stream.write_all(request).await.unwrap();
+    rest(&mut stream).await;
+    assert!(began.elapsed() >= SHORT * 2, "closed after {:?}", began.elapsed());
+    // The part of a head has the shorter limit.
+    let mut stream = target.tls().await;
+    stream.write_all(request).await.unwrap();
+    stream.write_all(b"GET /version").await.unwrap();
+    rest(&mut stream).await;
+    // The first head, too.
+    rest(&mut target.tls().await).await;
 }
 
 #[tokio::test]

@@ -231,7 +231,7 @@ async fn storage_kinds_have_immutable_fields() {
         ),
         (
             json!({"spec": {"nodeAffinity": selector("c")}}),
-            "nodeAffinity: Invalid value: {\"Required\":{\"NodeSelectorTerms\":[{\"MatchExpressions\":[{\"Key\":\"a\",\"Operator\":\"In\",\"Values\":[\"c\"]}],\"MatchFields\":null}]}}: field is immutable",
+            "nodeAffinity: Invalid value: {\"Required\":{\"NodeSelectorTerms\":[{\"MatchExpressions\":[{\"Key\":\"a\",\"Operator\":\"In\",\"Values\":[\"c\"]}],\"MatchFields\":null}]}}: field is immutable, except for updating from beta label to GA",
         ),
         (
             json!({"spec": {"volumeMode": ""}}),

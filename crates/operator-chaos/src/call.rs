@@ -30,6 +30,8 @@ pub(crate) struct Call {
     pub(crate) target: String,
     /// True if the request accepts a state that is older than the newest (`resourceVersion=0`).
     pub(crate) accepts_any_version: bool,
+    /// True for a watch that begins at a version that the client has seen.
+    pub(crate) continues: bool,
 }
 
 /// The generated names of a run, and the canonical form of each.
@@ -97,7 +99,7 @@ impl Call {
             verb = "apply".to_owned();
         }
         let mut name = info.name.clone();
-        let mut shown = names.canonical(&name).to_owned();
+        let mut shown = names.canonical_of(&info.resource, &name).to_owned();
         if verb == "create" && name.is_empty() {
             let object: Value = serde_json::from_slice(body).unwrap_or_default();
             let text = |pointer: &str| {
@@ -109,7 +111,7 @@ impl Call {
             name = text("/metadata/name").to_owned();
             shown = match name.is_empty() {
                 true => format!("{}*", text("/metadata/generateName")),
-                false => name.clone(),
+                false => names.canonical_of(&info.resource, &name),
             };
         }
         let target = match (info.namespace.as_str(), shown.as_str()) {
@@ -128,6 +130,10 @@ impl Call {
             name,
             target,
             accepts_any_version: query.split('&').any(|part| part == "resourceVersion=0"),
+            continues: query.split('&').any(|part| {
+                let version = part.strip_prefix("resourceVersion=");
+                version.is_some_and(|version| !matches!(version, "" | "0"))
+            }),
         })
     }
 
@@ -169,6 +175,17 @@ impl Names {
     pub(crate) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
         self.generated.get(name).map_or(name, String::as_str)
     }
+
+    /// Returns the canonical form of the name of an object. Clients name an Event after its object and a random number or the
+    /// time, as hexadecimal digits.
+    fn canonical_of(&self, resource: &str, name: &str) -> String {
+        let parts = name.rsplit_once('.').filter(|_| resource == "events");
+        let is_number = |text: &str| text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match parts.filter(|(_, number)| is_number(number)) {
+            Some((object, _)) => format!("{}.*", self.canonical(object)),
+            None => self.canonical(name).to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +213,13 @@ mod tests {
         assert_eq!(named, "create statefulsets.apps default/db");
         let generated = signature(&Method::POST, path, r#"{"metadata":{"generateName":"db-"}}"#);
         assert_eq!(generated, "create statefulsets.apps default/db-*");
+        let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+        let event = signature(
+            &Method::POST,
+            events,
+            r#"{"metadata":{"name":"db.17f3a2b9c1d0e4f5"}}"#,
+        );
+        assert_eq!(event, "create events.events.k8s.io default/db.*");
         assert_eq!(
             signature(&Method::GET, "/api/v1/pods?watch=true", ""),
             "watch pods"

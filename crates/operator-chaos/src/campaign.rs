@@ -1,13 +1,12 @@
 //! Campaigns: the exploration of an operator with many plans.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 #[cfg(feature = "simulation")]
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "simulation")]
 use futures::FutureExt;
@@ -15,35 +14,19 @@ use futures::FutureExt;
 use kube::Client;
 use operator_controlplane::Delays;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::explorer::{Explorer, REFERENCE_CALLS, Settings};
 use crate::file;
-use crate::generate::{Random, combined, single_faults};
-use crate::oracle::{Reference, Violation, check};
-use crate::plan::{Fault, Plan};
+use crate::plan::Plan;
 use crate::predicate::{Cluster, Predicate, When};
 use crate::process;
-use crate::progress::{self, Monitor, Phase, Progress, Sink, Stop};
+use crate::progress::{self, Monitor, Progress, Sink, Stop};
 use crate::report::{Finding, Report};
-use crate::run::{Expectation, Pace, REAL, Run, Setup, run};
-use crate::shrink::shrink;
-use crate::state::{Mask, differences};
-use crate::trace::Event;
-use crate::workload::Workload;
+use crate::run::{Pace, REAL, Setup, boot};
+use crate::workload::{Change, Workload};
 use crate::world::{Operator, WorldOptions};
 
-/// The requests that the operator may send in a run whose reference is not known yet.
-const REFERENCE_CALLS: usize = 20_000;
-/// The limit of the requests of a run, as a multiple of those of the reference.
-const CALLS_FACTOR: usize = 20;
-/// The seed of the second reference run, which must differ from that of every plan.
-const SECOND_SEED: u64 = 0x5eed;
-/// Findings beyond this number are counted, but not shrunk and reported.
-const FINDINGS_MAX: usize = 25;
-/// The number of plans that run before their results are taken. Independent of the number of threads, so that a seed and
-/// a number of plans lead to the same findings on every machine.
-const BATCH: usize = 16;
 /// The directory of the findings in a project.
 const DIRECTORY: &str = "target/operator-sdk/chaos";
 
@@ -69,13 +52,15 @@ const DIRECTORY: &str = "target/operator-sdk/chaos";
 /// ```
 #[must_use = "call `run`"]
 pub struct Chaos {
-    operator: Operator,
+    operators: BTreeMap<String, Operator>,
     objects: Vec<Value>,
     crd_paths: Vec<PathBuf>,
     workload: Workload,
     workload_path: Option<PathBuf>,
     world: WorldOptions,
     predicates: Vec<Predicate>,
+    /// CEL expressions with their names.
+    expressions: Vec<(When, String, String)>,
     ignored: Vec<String>,
     seed: u64,
     jobs: Option<usize>,
@@ -89,36 +74,6 @@ pub struct Chaos {
     writes_findings: bool,
     sinks: Vec<Sink>,
     stops: Vec<Stop>,
-}
-
-/// The results without faults.
-struct Baseline {
-    reference: Reference,
-    essence: Vec<String>,
-    timeline: Vec<String>,
-    singles: Vec<Fault>,
-    calls: usize,
-}
-
-/// The results of a campaign up to now.
-struct Results {
-    random: Random,
-    corpus: Vec<Fault>,
-    traces: BTreeSet<String>,
-    end_states: BTreeSet<String>,
-    known: BTreeSet<String>,
-    generated: usize,
-    plans: usize,
-    singles_run: usize,
-    findings: Vec<Finding>,
-}
-
-/// A plan that violated an oracle in a way that no plan before it did.
-struct Candidate {
-    plan: Plan,
-    number: usize,
-    run: Run,
-    violations: Vec<Violation>,
 }
 
 // === impl Chaos ===
@@ -136,11 +91,19 @@ impl Chaos {
         R: Future<Output = Result<(), E>> + 'static,
         E: Display,
     {
-        let operator: Operator = Arc::new(move |client| {
-            let running = operator(client);
-            async move { running.await.map_err(|error| error.to_string()) }.boxed_local()
-        });
-        Self::of(operator, &crate::run::SIMULATED)
+        Self::of(in_process(operator), &crate::run::SIMULATED)
+    }
+
+    /// Adds another version of the operator, which a workload can upgrade to by its name.
+    #[cfg(feature = "simulation")]
+    pub fn version<F, R, E>(mut self, name: impl Into<String>, operator: F) -> Self
+    where
+        F: Fn(Client) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + 'static,
+        E: Display,
+    {
+        self.operators.insert(name.into(), in_process(operator));
+        self
     }
 
     /// Begins the exploration of an operator in a process of its own, in any language. Each life of the operator runs the command,
@@ -157,7 +120,7 @@ impl Chaos {
 
     fn of(operator: Operator, pace: &'static Pace) -> Self {
         Self {
-            operator,
+            operators: BTreeMap::from([(String::new(), operator)]),
             objects: Vec::new(),
             crd_paths: Vec::new(),
             workload: Workload::default(),
@@ -165,8 +128,10 @@ impl Chaos {
             world: WorldOptions {
                 nodes: 1,
                 delays: Delays::default(),
+                starts_at: None,
             },
             predicates: Vec::new(),
+            expressions: Vec::new(),
             ignored: Vec::new(),
             seed: 1,
             jobs: None,
@@ -223,6 +188,13 @@ impl Chaos {
         self
     }
 
+    /// Sets the simulated time at the start of each run, in whole seconds: [`now`](crate::now) continues it. Default: the time of
+    /// the machine.
+    pub fn starts_at(mut self, time: SystemTime) -> Self {
+        self.world.starts_at = Some(time);
+        self
+    }
+
     /// Does not compare a field: `RESOURCE FIELD`, such as `widgets.example.com status.lastBackup`, or `FIELD` for every
     /// resource. `RESOURCE *` ignores a resource.
     pub fn ignore(mut self, field: impl Into<String>) -> Self {
@@ -256,6 +228,35 @@ impl Chaos {
         holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.predicates.push(Predicate::new(name, when, holds));
+        self
+    }
+
+    /// Checks that a CEL expression holds in every state. `objects["deployments.apps"]` is the list of all Deployments; the name
+    /// of a resource is a text literal. An expression without a value violates the check.
+    ///
+    /// ```
+    /// # use operator_chaos::Chaos;
+    /// # fn example(chaos: Chaos) -> Chaos {
+    /// chaos.always_cel("one set", "objects['statefulsets.apps'].size() <= 1")
+    /// # }
+    /// ```
+    pub fn always_cel(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.expressions
+            .push((When::Always, name.into(), expression.into()));
+        self
+    }
+
+    /// Checks that a CEL expression holds in no state; see [`Chaos::always_cel`].
+    pub fn never_cel(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.expressions
+            .push((When::Never, name.into(), expression.into()));
+        self
+    }
+
+    /// Checks that a CEL expression holds in some state; see [`Chaos::always_cel`].
+    pub fn eventually_cel(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.expressions
+            .push((When::Eventually, name.into(), expression.into()));
         self
     }
 
@@ -341,7 +342,7 @@ impl Chaos {
                 self = self.workload(finding.workload);
                 (self.replay(&finding.plan)?, false)
             }
-            None => (self.explore()?, true),
+            None => (self.explorer()?.explore()?, true),
         };
         for path in &reports {
             report.write(path).map_err(|source| Error::Write {
@@ -362,28 +363,22 @@ impl Chaos {
     /// # Errors
     /// As for [`Chaos::run`].
     pub fn replay(mut self, plan: &Plan) -> Result<Report, Error> {
-        let started = Instant::now();
+        self.explorer()?.replay(plan)
+    }
+
+    fn explorer(&mut self) -> Result<Explorer, Error> {
         let (setup, workload) = self.setup()?;
-        let mut explorer = Explorer::new(&self, setup, workload);
-        let baseline = match explorer.baseline() {
-            Ok(Ok(baseline)) => baseline,
-            Ok(Err(finding)) => return Ok(explorer.report(None, vec![*finding], started)),
-            Err(Error::Stopped) => return Ok(explorer.report(None, Vec::new(), started)),
-            Err(error) => return Err(error),
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let settings = Settings {
+            ignored: self.ignored.clone(),
+            seed: self.seed,
+            plans: self.plans,
+            jobs: self.jobs.unwrap_or(cores),
+            budget: self.budget,
+            stops_at_first: self.stops_at_first,
+            checks_idempotence: self.checks_idempotence,
         };
-        explorer.limit_calls(&baseline);
-        explorer.monitor.update(|progress| progress.phase = Phase::Plans);
-        let (run, violations) = match explorer.run(plan, &explorer.workload, &baseline.reference) {
-            Err(Error::Stopped) => return Ok(explorer.report(Some(&baseline), Vec::new(), started)),
-            run => run?,
-        };
-        let findings = match violations.is_empty() {
-            true => Vec::new(),
-            false => vec![explorer.finding(plan, explorer.workload.clone(), &run, violations, &baseline)],
-        };
-        let mut report = explorer.report(Some(&baseline), findings, started);
-        report.plans = 1;
-        Ok(report)
+        Ok(Explorer::new(settings, setup, workload))
     }
 
     /// Reads the files.
@@ -400,11 +395,47 @@ impl Chaos {
                 problem: error.to_string(),
             })?,
         };
+        let mut predicates = std::mem::take(&mut self.predicates);
+        let of_workload = [
+            (When::Always, &workload.always),
+            (When::Never, &workload.never),
+            (When::Eventually, &workload.eventually),
+        ];
+        let of_workload = of_workload.into_iter().flat_map(|(when, expressions)| {
+            let all = expressions.iter();
+            all.map(move |(name, expression)| (when, name.clone(), expression.clone()))
+        });
+        for (when, name, expression) in self.expressions.drain(..).chain(of_workload) {
+            let predicate = Predicate::cel(&name, when, &expression);
+            predicates.push(predicate.map_err(|problem| Error::Predicate { name, problem })?);
+        }
+        let mut upgrades = BTreeMap::new();
+        let mut operators = self.operators.clone();
+        for step in &workload.steps {
+            let Change::Upgrade(upgrade) = &step.change else {
+                continue;
+            };
+            if let Some(path) = &upgrade.crds {
+                upgrades.insert(path.clone(), file::documents(path)?);
+            }
+            let Some(version) = upgrade.version() else {
+                continue;
+            };
+            if !upgrade.command.is_empty() && !operators.contains_key(&version) {
+                let command = upgrade.command.iter().map(OsString::from).collect();
+                operators.insert(version.clone(), process::operator(command)?);
+            }
+            if !operators.contains_key(&version) {
+                return Err(Error::Version { name: version });
+            }
+        }
         let setup = Setup {
-            operator: self.operator.clone(),
+            operators,
+            boot: boot(&self.world, &objects, self.pace)?,
             objects,
+            upgrades,
             world: self.world.clone(),
-            predicates: Arc::new(std::mem::take(&mut self.predicates)),
+            predicates: Arc::new(predicates),
             call_limit: REFERENCE_CALLS,
             pace: self.pace,
             monitor: Arc::new(Monitor::new(
@@ -415,389 +446,6 @@ impl Chaos {
             )),
         };
         Ok((setup, workload))
-    }
-
-    fn explore(mut self) -> Result<Report, Error> {
-        let started = Instant::now();
-        let (setup, workload) = self.setup()?;
-        let mut explorer = Explorer::new(&self, setup, workload);
-        let baseline = match explorer.baseline() {
-            Ok(Ok(baseline)) => baseline,
-            Ok(Err(finding)) => return Ok(explorer.report(None, vec![*finding], started)),
-            Err(Error::Stopped) => return Ok(explorer.report(None, Vec::new(), started)),
-            Err(error) => return Err(error),
-        };
-        explorer.limit_calls(&baseline);
-        let mut progress = Results {
-            random: Random::new(self.seed),
-            corpus: Vec::new(),
-            traces: BTreeSet::new(),
-            end_states: BTreeSet::new(),
-            known: BTreeSet::new(),
-            generated: 0,
-            plans: 0,
-            singles_run: 0,
-            findings: Vec::new(),
-        };
-        explorer.monitor.update(|shown| progress.show(&baseline, shown));
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = self.jobs.unwrap_or(cores);
-        let end = started + self.budget;
-        while Instant::now() < end && !explorer.monitor.is_stopped() {
-            let batch = explorer.next_batch(&baseline, &mut progress);
-            if batch.is_empty() {
-                break;
-            }
-            explorer.run_batch(batch, &baseline, &mut progress, jobs, end)?;
-            if self.stops_at_first && !progress.findings.is_empty() {
-                break;
-            }
-        }
-        progress.findings.sort_by_key(|finding| {
-            let is_severe = finding.violations.iter().any(|violation| violation.severe);
-            (!is_severe, finding.found_after)
-        });
-        let mut report = explorer.report(Some(&baseline), progress.findings, started);
-        report.plans = progress.plans;
-        report.single_faults_run = progress.singles_run;
-        report.traces = progress.traces.len();
-        report.end_states = progress.end_states.len();
-        Ok(report)
-    }
-}
-
-/// Runs the plans of a campaign.
-struct Explorer {
-    setup: Setup,
-    workload: Workload,
-    ignored: Vec<String>,
-    seed: u64,
-    plans: usize,
-    stops_at_first: bool,
-    checks_idempotence: bool,
-    monitor: Arc<Monitor>,
-}
-
-impl Explorer {
-    fn new(chaos: &Chaos, setup: Setup, workload: Workload) -> Self {
-        Self {
-            monitor: setup.monitor.clone(),
-            setup,
-            workload,
-            ignored: chaos.ignored.clone(),
-            seed: chaos.seed,
-            plans: chaos.plans,
-            stops_at_first: chaos.stops_at_first,
-            checks_idempotence: chaos.checks_idempotence,
-        }
-    }
-
-    /// Runs the workload twice without faults, and learns what differs from run to run. Returns a finding if the operator fails
-    /// undisturbed.
-    fn baseline(&self) -> Result<Result<Baseline, Box<Finding>>, Error> {
-        self.baseline_of(&self.workload)
-    }
-
-    fn baseline_of(&self, workload: &Workload) -> Result<Result<Baseline, Box<Finding>>, Error> {
-        let expectation = Expectation {
-            state: None,
-            checks_idempotence: self.checks_idempotence,
-        };
-        let first = run(&self.setup, workload, &Plan::default(), expectation)?;
-        let violations = check(&first, None);
-        if !violations.is_empty() {
-            let plan = Plan::default();
-            let finding = Finding {
-                id: id_of(&plan, workload),
-                text: "no fault".to_owned(),
-                plan,
-                workload: workload.clone(),
-                violations,
-                plans: 1,
-                timeline: first.trace.lines(),
-                ..Finding::default()
-            };
-            return Ok(Err(Box::new(finding)));
-        }
-        let second = Plan {
-            seed: SECOND_SEED,
-            ..Plan::default()
-        };
-        let second = run(&self.setup, workload, &second, expectation)?;
-        let mut mask = Mask::new(&self.ignored);
-        mask.learn(&differences(&first.state, &second.state, &mask));
-        let before_check = |event: &&Event| !matches!(event, Event::IdempotenceCheck);
-        let calls = first
-            .trace
-            .iter()
-            .take_while(before_check)
-            .filter(|event| matches!(event, Event::Call { .. }));
-        Ok(Ok(Baseline {
-            singles: single_faults(&first.trace, self.setup.pace.hold),
-            essence: first.trace.essence(),
-            timeline: first.trace.lines(),
-            calls: calls.count(),
-            reference: Reference {
-                deletions: first.trace.deletions(),
-                state: first.state,
-                mask,
-            },
-        }))
-    }
-
-    /// Limits the requests of a run by those of the reference.
-    fn limit_calls(&mut self, baseline: &Baseline) {
-        self.setup.call_limit = baseline.calls * CALLS_FACTOR + 500;
-    }
-
-    fn run(
-        &self,
-        plan: &Plan,
-        workload: &Workload,
-        reference: &Reference,
-    ) -> Result<(Run, Vec<Violation>), Error> {
-        let expectation = Expectation {
-            state: Some((&reference.state, &reference.mask)),
-            checks_idempotence: false,
-        };
-        let run = run(&self.setup, workload, plan, expectation)?;
-        let violations = check(&run, Some(reference));
-        Ok((run, violations))
-    }
-
-    /// Returns the plans that run next: single faults first.
-    fn next_batch(&self, baseline: &Baseline, progress: &mut Results) -> Vec<Plan> {
-        let first = progress.generated;
-        progress.generated = (first + BATCH).min(self.plans);
-        let plans = (first..progress.generated).map(|index| match baseline.singles.get(index) {
-            Some(fault) => Plan {
-                faults: vec![fault.clone()],
-                ..Plan::default()
-            },
-            None => combined(&mut progress.random, &baseline.singles, &progress.corpus),
-        });
-        plans.collect()
-    }
-
-    /// Runs plans on several threads, and takes their results in the order of the plans. Plans that have not begun when the
-    /// budget ends are left out.
-    fn run_batch(
-        &self,
-        batch: Vec<Plan>,
-        baseline: &Baseline,
-        progress: &mut Results,
-        jobs: usize,
-        end: Instant,
-    ) -> Result<(), Error> {
-        let first = progress.generated - batch.len();
-        let results = parallel(jobs, &batch, |plan| {
-            let has_time = Instant::now() < end && !self.monitor.is_stopped();
-            let result = has_time.then(|| self.run(plan, &self.workload, &baseline.reference))?;
-            self.monitor
-                .update(|progress| progress.plans += usize::from(result.is_ok()));
-            Some(result)
-        });
-        let (mut candidates, mut repeated) = (Vec::new(), Vec::new());
-        for (index, (plan, result)) in batch.into_iter().zip(results).enumerate() {
-            let (run, violations) = match result {
-                None | Some(Err(Error::Stopped)) => continue,
-                Some(result) => result?,
-            };
-            let number = first + index + 1;
-            progress.plans += 1;
-            progress.singles_run += usize::from(number <= baseline.singles.len());
-            if progress.traces.insert(run.trace.hash()) && plan.faults.len() == 1 {
-                progress.corpus.extend(plan.faults.iter().cloned());
-            }
-            progress.end_states.insert(hash_of(&run.state));
-            let candidate = Candidate {
-                plan,
-                number,
-                run,
-                violations,
-            };
-            let Some(violation) = candidate.violations.first() else {
-                continue;
-            };
-            if progress.is_new(&candidate.violations) {
-                candidates.push(candidate);
-                // The results are in plan order, so that the first finding does not depend on the threads.
-                if self.stops_at_first {
-                    break;
-                }
-            } else {
-                repeated.push(violation.fingerprint());
-            }
-        }
-        if !candidates.is_empty() {
-            self.monitor.update(|shown| shown.phase = Phase::Shrinking);
-        }
-        let confirmed = parallel(jobs, &candidates, |candidate| self.confirmed(candidate, baseline));
-        for finding in confirmed {
-            progress.findings.push(finding?);
-        }
-        for fingerprint in repeated {
-            let is_same = |finding: &&mut Finding| {
-                finding
-                    .violations
-                    .iter()
-                    .any(|it| it.fingerprint() == fingerprint)
-            };
-            if let Some(finding) = progress.findings.iter_mut().find(is_same) {
-                finding.plans += 1;
-            }
-        }
-        self.monitor.update(|shown| progress.show(baseline, shown));
-        Ok(())
-    }
-
-    /// Runs a failing plan again, shrinks it, and describes it.
-    fn confirmed(&self, candidate: &Candidate, baseline: &Baseline) -> Result<Finding, Error> {
-        let Candidate {
-            plan,
-            number,
-            run: first,
-            violations,
-        } = candidate;
-        let started = Instant::now();
-        let again = self.run(plan, &self.workload, &baseline.reference);
-        if matches!(again, Err(Error::Stopped)) {
-            let violations = violations.clone();
-            let mut finding = self.finding(plan, self.workload.clone(), first, violations, baseline);
-            finding.found_after = *number;
-            return Ok(finding);
-        }
-        let (second, again) = again?;
-        let nondeterminism = first_difference(&first.trace.essence(), &second.trace.essence());
-        let nondeterminism = nondeterminism.map(|(left, right)| format!("{left} / {right}"));
-        let wanted: BTreeSet<String> = violations.iter().map(Violation::fingerprint).collect();
-        let is_same = |found: &[Violation]| found.iter().any(|it| wanted.contains(&it.fingerprint()));
-        let mut finding = match is_same(&again) {
-            true => self.shrunk(plan, &is_same, baseline)?,
-            false => None,
-        };
-        let mut finding = match finding.take() {
-            Some(finding) => finding,
-            None => self.finding(plan, self.workload.clone(), first, violations.clone(), baseline),
-        };
-        finding.found_after = *number;
-        finding.nondeterminism = nondeterminism;
-        finding.shrink_ms = millis(started);
-        Ok(finding)
-    }
-
-    /// Removes faults, delays and steps that are not needed for the same violation.
-    fn shrunk(
-        &self,
-        plan: &Plan,
-        is_same: &dyn Fn(&[Violation]) -> bool,
-        baseline: &Baseline,
-    ) -> Result<Option<Finding>, Error> {
-        let mut plan = plan.clone();
-        let fails = |plan: &Plan| -> bool {
-            let run = self.run(plan, &self.workload, &baseline.reference);
-            run.is_ok_and(|(_, found)| is_same(&found))
-        };
-        let candidate = plan.clone();
-        plan.faults = shrink(&candidate.faults, |faults| {
-            fails(&Plan {
-                faults: faults.to_vec(),
-                ..candidate.clone()
-            })
-        });
-        // A step that is removed changes the reference too.
-        let mut smaller: Option<(Workload, Baseline)> = None;
-        shrink(&self.workload.steps, |steps| {
-            let workload = Workload {
-                steps: steps.to_vec(),
-            };
-            let Ok(Ok(reduced)) = self.baseline_of(&workload) else {
-                return false;
-            };
-            let run = self.run(&plan, &workload, &reduced.reference);
-            let fails = run.is_ok_and(|(run, found)| run.fired >= plan.faults.len() && is_same(&found));
-            if fails {
-                smaller = Some((workload, reduced));
-            }
-            fails
-        });
-        let (workload, baseline) = match &smaller {
-            Some((workload, baseline)) => (workload, baseline),
-            None => (&self.workload, baseline),
-        };
-        let (run, found) = match self.run(&plan, workload, &baseline.reference) {
-            Err(Error::Stopped) => return Ok(None),
-            run => run?,
-        };
-        Ok(is_same(&found).then(|| self.finding(&plan, workload.clone(), &run, found, baseline)))
-    }
-
-    fn finding(
-        &self,
-        plan: &Plan,
-        workload: Workload,
-        run: &Run,
-        violations: Vec<Violation>,
-        baseline: &Baseline,
-    ) -> Finding {
-        let divergence = first_difference(&writes(&baseline.essence), &writes(&run.trace.essence()));
-        Finding {
-            id: id_of(plan, &workload),
-            text: plan.to_string(),
-            plan: plan.clone(),
-            workload,
-            violations,
-            plans: 1,
-            first_divergence: divergence.map(|(_, found)| found),
-            timeline: run.trace.lines(),
-            reference_timeline: baseline.timeline.clone(),
-            ..Finding::default()
-        }
-    }
-
-    fn report(&self, baseline: Option<&Baseline>, findings: Vec<Finding>, started: Instant) -> Report {
-        self.monitor.update(|shown| {
-            shown.phase = Phase::Done;
-            shown.findings = findings.len();
-        });
-        Report {
-            stopped: self.monitor.is_stopped(),
-            seed: self.seed,
-            single_faults: baseline.map_or(0, |baseline| baseline.singles.len()),
-            reference_calls: baseline.map_or(0, |baseline| baseline.calls),
-            masked_fields: baseline.map_or(0, |baseline| baseline.reference.mask.learned()),
-            elapsed_ms: millis(started),
-            findings,
-            ..Report::default()
-        }
-    }
-}
-
-// === impl Results ===
-
-impl Results {
-    /// Copies the results to the progress that users see.
-    fn show(&self, baseline: &Baseline, shown: &mut Progress) {
-        shown.phase = Phase::Plans;
-        shown.plans = self.plans;
-        shown.single_faults = baseline.singles.len();
-        shown.single_faults_run = self.singles_run;
-        shown.traces = self.traces.len();
-        shown.end_states = self.end_states.len();
-        shown.findings = self.findings.len();
-    }
-
-    /// Reports whether violations are to be investigated: one of them is new, and there are few findings yet.
-    fn is_new(&mut self, violations: &[Violation]) -> bool {
-        let fingerprints: Vec<String> = violations.iter().map(Violation::fingerprint).collect();
-        let is_known = fingerprints
-            .iter()
-            .all(|fingerprint| self.known.contains(fingerprint));
-        if is_known || self.findings.len() >= FINDINGS_MAX {
-            return false;
-        }
-        self.known.extend(fingerprints);
-        true
     }
 }
 
@@ -814,62 +462,16 @@ fn finding_of(id: &str) -> Result<Finding, Error> {
     })
 }
 
-/// Maps items on several threads. The results have the order of the items.
-fn parallel<T: Sync, R: Send>(jobs: usize, items: &[T], map: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut results = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else {
-                return results;
-            };
-            results.push((index, map(item)));
-        }
-    };
-    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs.min(items.len())).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .flat_map(|results| results.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Returns the writes of an essence without their answers.
-fn writes(essence: &[String]) -> Vec<String> {
-    let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
-    essence
-        .iter()
-        .filter(|line| *line != "crash")
-        .map(words)
-        .collect()
-}
-
-fn first_difference(left: &[String], right: &[String]) -> Option<(String, String)> {
-    let end = "the end".to_owned();
-    (0..left.len().max(right.len())).find_map(|index| {
-        let (left, right) = (left.get(index).unwrap_or(&end), right.get(index).unwrap_or(&end));
-        (left != right).then(|| (left.clone(), right.clone()))
+/// Returns an operator in this process.
+#[cfg(feature = "simulation")]
+fn in_process<F, R, E>(operator: F) -> Operator
+where
+    F: Fn(Client) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), E>> + 'static,
+    E: Display,
+{
+    Arc::new(move |client| {
+        let running = operator(client);
+        async move { running.await.map_err(|error| error.to_string()) }.boxed_local()
     })
-}
-
-fn id_of(plan: &Plan, workload: &Workload) -> String {
-    let json = serde_json::to_string(&(plan, workload)).unwrap_or_default();
-    hash_text(&json)
-}
-
-fn hash_of(value: &impl serde::Serialize) -> String {
-    hash_text(&serde_json::to_string(value).unwrap_or_default())
-}
-
-fn hash_text(text: &str) -> String {
-    let hash = Sha256::digest(text.as_bytes());
-    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn millis(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

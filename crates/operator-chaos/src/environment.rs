@@ -52,6 +52,22 @@ impl Chaos {
 
     /// Explores the operator with the settings of [`Chaos::from_env`], and checks that there are no findings.
     ///
+    /// ```no_run
+    /// use operator_chaos::Chaos;
+    ///
+    /// async fn operator(client: kube::Client) -> Result<(), kube::Error> {
+    ///     // Runs the operator with the client.
+    ///     # drop(client);
+    ///     std::future::pending().await
+    /// }
+    ///
+    /// // In a function with `#[test]`:
+    /// Chaos::new(operator)
+    ///     .crd_path("config/crd/bases")
+    ///     .workload_path("tests/chaos.yaml")
+    ///     .assert_clean();
+    /// ```
+    ///
     /// # Panics
     /// With the text of the report if there are findings, or with the error if the campaign cannot be carried out. For tests.
     #[track_caller]

@@ -18,7 +18,7 @@ pub enum Error {
         problem: String,
     },
     /// A file could not be read.
-    #[error("cannot read {}", .path.display())]
+    #[error("cannot read {}: {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file could not be written.
-    #[error("cannot write {}", .path.display())]
+    #[error("cannot write {}: {source}", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -40,6 +40,20 @@ pub enum Error {
         path: PathBuf,
         /// The position and the cause.
         problem: String,
+    },
+    /// A CEL expression is wrong.
+    #[error("predicate {name:?}: {problem}")]
+    Predicate {
+        /// The name of the predicate.
+        name: String,
+        /// The cause.
+        problem: String,
+    },
+    /// A workload upgrades to a version that does not exist.
+    #[error("the workload upgrades to operator {name:?}, which was not added with `Chaos::version`")]
+    Version {
+        /// The name of the version.
+        name: String,
     },
     /// An environment variable is not a number.
     #[error("{name}={value} is not a number")]

@@ -12,36 +12,44 @@
 //! use operator_chaos::{Chaos, Workload};
 //! use serde_json::json;
 //!
-//! // An operator that creates one object, whatever happens.
-//! let operator = |client: kube::Client| async move {
+//! // An operator that keeps one object, whatever happens.
+//! async fn operator(client: kube::Client) -> Result<(), kube::Error> {
 //!     let configs = Api::<ConfigMap>::default_namespaced(client);
 //!     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}});
 //!     let apply = PatchParams::apply("example").force();
-//!     while configs.patch("made", &apply, &Patch::Apply(&config)).await.is_err() {
-//!         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+//!     loop {
+//!         let _retried = configs.patch("made", &apply, &Patch::Apply(&config)).await;
+//!         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
 //!     }
-//!     std::future::pending::<Result<(), kube::Error>>().await
-//! };
+//! }
+//!
 //! let report = Chaos::new(operator).workload(Workload::new()).plans(20).run().unwrap();
 //! report.assert_clean();
 //! ```
 
 mod call;
 mod campaign;
+mod clock;
+mod directory;
+mod disturb;
 mod environment;
 mod error;
+mod explorer;
 mod file;
 mod generate;
+mod mutate;
 mod oracle;
 mod panic;
 mod plan;
 mod predicate;
 mod process;
 mod progress;
+mod refusal;
 mod report;
 mod run;
 mod session;
 mod shrink;
+mod single;
 mod state;
 mod trace;
 mod transport;
@@ -50,11 +58,12 @@ mod world;
 
 pub use call::Signature;
 pub use campaign::Chaos;
+pub use clock::now;
 pub use error::Error;
 pub use operator_controlplane::Delays;
 pub use oracle::{Oracle, Violation};
-pub use plan::{Action, Fault, Plan, Point};
+pub use plan::{Action, Cause, Fault, Plan, Point, Schedule};
 pub use predicate::Cluster;
 pub use progress::{Phase, Progress};
-pub use report::{Finding, Report};
-pub use workload::{Change, Step, Workload, WorkloadError};
+pub use report::{FaultCoverage, Finding, Report};
+pub use workload::{Change, Step, Upgrade, Wait, Workload, WorkloadError};

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::run::Run;
 use crate::session::Objects;
 use crate::state::{Difference, Mask, State, differences};
-use crate::trace::{Actor, Event, Kind, line, shown};
+use crate::trace::{Actor, Counts, Event, Kind, line, shown};
 
 /// The check that a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,6 +30,12 @@ pub enum Oracle {
     EndState,
     /// No object is deleted that is not deleted without faults.
     Deletion,
+    /// The operator creates no object more often than without faults.
+    Addition,
+    /// Objects created at once equal those that the steps of the workload lead to.
+    FreshDeploy,
+    /// Only the instance that holds the lease writes.
+    Leadership,
     /// Objects of the operator do not outlive their custom resources.
     Orphan,
     /// A restart at rest changes nothing.
@@ -59,7 +65,8 @@ pub struct Violation {
 /// The results of runs without faults that others are compared with.
 pub(crate) struct Reference {
     pub(crate) state: State,
-    pub(crate) deletions: BTreeMap<String, (u32, bool)>,
+    pub(crate) additions: BTreeMap<String, Counts>,
+    pub(crate) deletions: BTreeMap<String, Counts>,
     pub(crate) mask: Mask,
 }
 
@@ -108,8 +115,12 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
     }
     match reference {
         Some(reference) => {
-            all.extend(end_state(run, reference));
+            // A run that ended early was compared with the state of another run.
+            if !run.is_pruned {
+                all.extend(end_state(run, reference));
+            }
             all.extend(deletions(run, reference));
+            all.extend(additions(run, reference));
         }
         None => {
             all.extend(ended(run));
@@ -123,12 +134,19 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
             format!("a restart at rest changes the cluster: {write}"),
         ));
     }
-    if run.is_quiet {
+    if run.is_quiet && !run.is_pruned {
         all.extend(status(run));
     }
     for object in run.lost.iter().collect::<BTreeSet<_>>() {
         let message = "a change of another client was overwritten";
         all.push(Violation::new(Oracle::LostUpdate, object.as_str(), message));
+    }
+    if let Some((subject, message)) = run.leadership.first() {
+        all.push(Violation::new(
+            Oracle::Leadership,
+            subject.as_str(),
+            message.as_str(),
+        ));
     }
     for (name, message) in &run.violations {
         all.push(Violation::new(Oracle::Predicate, name.as_str(), message.as_str()));
@@ -139,7 +157,10 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
 fn forbidden(run: &Run) -> Vec<Violation> {
     let refused = run.trace.iter().filter_map(|event| match event {
         Event::Call {
-            signature, code: 403, ..
+            signature,
+            code: 403,
+            is_refused: false,
+            ..
         } => Some(signature.as_str()),
         _ => None,
     });
@@ -159,9 +180,35 @@ fn ended(run: &Run) -> Option<Violation> {
 }
 
 fn end_state(run: &Run, reference: &Reference) -> Vec<Violation> {
-    let found = differences(&reference.state, &run.state, &reference.mask);
+    compared(
+        Oracle::EndState,
+        ("in the end state", "not without faults"),
+        &differences(&reference.state, &run.state, &reference.mask),
+    )
+}
+
+/// Returns the violations of the state that a workload led to, in comparison with the same objects created at once. A claim of a
+/// StatefulSet outlives its pod.
+pub(crate) fn fresh_deploy(fresh: &State, state: &State, mask: &Mask) -> Vec<Violation> {
+    let mut found = differences(fresh, state, mask);
+    found.retain(|it| {
+        let is_left = it.field.is_empty() && it.expected.is_none();
+        !(is_left && it.object.starts_with("persistentvolumeclaims "))
+    });
+    compared(
+        Oracle::FreshDeploy,
+        (
+            "after the steps of the workload",
+            "not if everything is created at once",
+        ),
+        &found,
+    )
+}
+
+/// Returns one violation for each object that differs.
+fn compared(oracle: Oracle, (place, otherwise): (&str, &str), found: &[Difference]) -> Vec<Violation> {
     let mut by_object: BTreeMap<&str, Vec<&Difference>> = BTreeMap::new();
-    for difference in &found {
+    for difference in found {
         by_object.entry(&difference.object).or_default().push(difference);
     }
     let violation = |(object, differences): (&str, Vec<&Difference>)| {
@@ -172,16 +219,19 @@ fn end_state(run: &Run, reference: &Reference) -> Vec<Violation> {
             .iter()
             .any(|it| it.field.is_empty() && it.expected.is_none());
         let message = match (is_missing, is_extra) {
-            (true, _) => "the object is missing in the end state".to_owned(),
-            (_, true) => "the object exists in the end state, but not without faults".to_owned(),
+            (true, _) => format!("the object is missing {place}"),
+            (_, true) => format!("the object exists {place}, but {otherwise}"),
             _ => {
                 let listed = differences.iter().take(DIFFERENCES_MAX).map(|it| shown(it));
-                format!("the end state differs: {}", listed.collect::<Vec<_>>().join("; "))
+                format!(
+                    "the state differs {place}: {}",
+                    listed.collect::<Vec<_>>().join("; ")
+                )
             }
         };
         Violation {
             severe: is_missing && is_severe(object),
-            ..Violation::new(Oracle::EndState, object, message)
+            ..Violation::new(oracle, object, message)
         }
     };
     by_object.into_iter().map(violation).collect()
@@ -193,11 +243,18 @@ fn is_severe(key: &str) -> bool {
 }
 
 fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
+    let deletions = run.trace.counts(Kind::Deleted);
+    // A deletion by a user can lead to further deletions by the cluster.
+    let is_by_users = deletions.values().any(|counts| counts.third_party > 0);
     let mut all = Vec::new();
-    for (key, (count, by_operator)) in run.trace.deletions() {
-        let expected = reference.deletions.get(&key).map_or(0, |(count, _)| *count);
+    for (key, counts) in deletions {
+        let expected = reference.deletions.get(&key).copied().unwrap_or_default().all();
+        let count = match is_by_users {
+            true => counts.operator,
+            false => counts.operator + counts.others,
+        };
         let severe = is_severe(&key);
-        if count <= expected || !(severe || (by_operator && expected == 0)) {
+        if count <= expected || !(severe || (counts.operator > 0 && expected == 0)) {
             continue;
         }
         let message = format!("deleted {count} times, and {expected} times without faults");
@@ -205,6 +262,28 @@ fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
             severe,
             ..Violation::new(Oracle::Deletion, key, message)
         });
+    }
+    all
+}
+
+/// Returns the objects that the operator created too often. What others deleted may be created again.
+fn additions(run: &Run, reference: &Reference) -> Vec<Violation> {
+    let deletions = run.trace.counts(Kind::Deleted);
+    let of_others = |deletions: &BTreeMap<String, Counts>, key: &str| {
+        let counts = deletions.get(key).copied().unwrap_or_default();
+        counts.third_party + counts.others
+    };
+    let mut all = Vec::new();
+    for (key, counts) in run.trace.counts(Kind::Added) {
+        let expected = reference.additions.get(&key).copied().unwrap_or_default().all();
+        let lost = of_others(&deletions, &key).saturating_sub(of_others(&reference.deletions, &key));
+        if counts.operator > expected + lost {
+            let message = format!(
+                "created {} times, and {expected} times without faults",
+                counts.operator
+            );
+            all.push(Violation::new(Oracle::Addition, key, message));
+        }
     }
     all
 }
@@ -253,7 +332,7 @@ fn status(run: &Run) -> Vec<Violation> {
             .and_then(Value::as_str)
             .unwrap_or_default();
         // Built-in kinds have controllers of their own.
-        if !applied.contains(uid) || !is_custom(resource) {
+        if !applied.contains(uid) || !crate::state::is_custom(resource) {
             continue;
         }
         let key = crate::state::key_of(resource, object, &run.names);
@@ -284,13 +363,6 @@ fn status(run: &Run) -> Vec<Violation> {
         }
     }
     all
-}
-
-fn is_custom(resource: &str) -> bool {
-    let Some((_, group)) = resource.split_once('.') else {
-        return false;
-    };
-    group.contains('.') && !group.ends_with(".k8s.io")
 }
 
 /// Returns a workload object that an object owns and that is not ready.

@@ -25,16 +25,26 @@ use crate::call::Signature;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// The seed of generated names and of delays.
+    /// The seed of generated names and of the schedule.
     #[serde(default)]
     pub seed: u64,
-    /// If set, every request and every watch event of the operator is delayed by a random time of this many milliseconds
-    /// at most, drawn from `seed`.
+    /// If set, requests and watch events are delayed by the priorities of a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_ms: Option<u64>,
+    pub schedule: Option<Schedule>,
     /// The faults.
     #[serde(default)]
     pub faults: Vec<Fault>,
+}
+
+/// An order of requests and watch events: probabilistic concurrency testing (PCT). Each kind of call and each watch has a
+/// priority, drawn from the seed of the plan; those with a low priority are delayed more. A kind of call or a watch falls to the
+/// lowest priority at a change point.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Schedule {
+    /// The numbers of the requests and watch events, from 1, at which a priority falls.
+    #[serde(default)]
+    pub change_points: Vec<u32>,
 }
 
 /// A fault and its position.
@@ -58,7 +68,14 @@ pub enum Point {
         /// The number of the call among those with this signature, from 1.
         occurrence: u32,
     },
-    /// The end of a workload step, when the cluster is quiet.
+    /// A bookmark of a watch.
+    Bookmark {
+        /// The watch.
+        bookmark: Signature,
+        /// The number of the bookmark, from 1.
+        occurrence: u32,
+    },
+    /// The end of a workload step, when the cluster is quiet; 0 is the time before the first step.
     Step {
         /// The number of the step, from 1.
         step: u32,
@@ -85,6 +102,15 @@ pub enum Action {
     ResetAfterCommit,
     /// Another client adds an annotation to the object just before the request.
     ThirdPartyWrite,
+    /// A user deletes the object just before the request, so that the server answers with 404, or creates it anew.
+    ThirdPartyDelete,
+    /// Requests are refused from this one on.
+    Outage {
+        /// The requests that are refused, and the answers.
+        cause: Cause,
+        /// The duration in seconds of simulated time.
+        seconds: u32,
+    },
     /// The watch ends cleanly after this event. The client opens it again.
     CutWatch,
     /// The watch ends with `410 Expired` in place of this event. The client lists again.
@@ -95,6 +121,13 @@ pub enum Action {
         seconds: u32,
         /// If true, the watch then ends with `410 Expired`, so that the client sees the newest state only.
         skip: bool,
+    },
+    /// The bookmark is not sent.
+    DropBookmark,
+    /// The bookmark, and the events after it on the same connection, arrive later.
+    HoldBookmark {
+        /// The delay in seconds of simulated time.
+        seconds: u32,
     },
     /// The operator crashes and starts again.
     Restart,
@@ -108,6 +141,70 @@ pub enum Action {
         /// The delay of the watches in seconds.
         seconds: u32,
     },
+    /// The instance of the operator cannot reach its lease any more, but everything else, and a second instance starts. The first
+    /// one is killed after this time, if it has not ended before.
+    LoseLease {
+        /// The duration in seconds of simulated time.
+        seconds: u32,
+    },
+    /// The clock of the API server and of the controllers is set.
+    ClockJump {
+        /// The difference in seconds.
+        seconds: i32,
+    },
+    /// A pod is evicted: it is deleted, and its controller replaces it.
+    EvictPod {
+        /// The pod, such as `pods default/web-0`.
+        object: String,
+    },
+    /// The containers of a pod crash; the kubelet starts them again later.
+    CrashPod {
+        /// The pod, such as `pods default/web-0`.
+        object: String,
+        /// The time until they run again, in seconds of simulated time.
+        seconds: u32,
+    },
+    /// Pods do not start, and do not become ready.
+    HoldPods {
+        /// The duration in seconds of simulated time.
+        seconds: u32,
+    },
+    /// Claims of volumes stay pending.
+    HoldVolumes {
+        /// The duration in seconds of simulated time.
+        seconds: u32,
+    },
+    /// A node is unreachable: its pods are not ready, are evicted after five minutes, and wait for a node.
+    LoseNode {
+        /// The name of the node.
+        node: String,
+        /// The duration in seconds of simulated time.
+        seconds: u32,
+    },
+    /// A user deletes an object of the operator.
+    DeleteChild {
+        /// The object, such as `configmaps default/a`.
+        object: String,
+    },
+    /// A user sets a field of an object of the operator back to an earlier value.
+    EditChild {
+        /// The object, such as `deployments.apps default/a`.
+        object: String,
+        /// The merge patch.
+        patch: String,
+    },
+}
+
+/// The cause of an outage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// The admission webhook of the resource of the call is down: its writes get 500.
+    Webhook,
+    /// The permission for the verb and the resource of the call is revoked: 403.
+    Permission,
+    /// The API server cannot be reached: every request fails.
+    Server,
 }
 
 // === impl Plan ===
@@ -117,7 +214,7 @@ impl Plan {
     pub fn single(seed: u64, at: Point, action: Action) -> Self {
         Self {
             seed,
-            latency_ms: None,
+            schedule: None,
             faults: vec![Fault { at, action }],
         }
     }
@@ -133,9 +230,14 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
-        if let Some(latency) = self.latency_ms {
+        if let Some(schedule) = &self.schedule {
+            let points: Vec<String> = schedule.change_points.iter().map(u32::to_string).collect();
+            let points = match points.is_empty() {
+                true => String::new(),
+                false => format!(", with changes at events {}", points.join(", ")),
+            };
             parts.push(format!(
-                "delay every request and watch event by up to {latency} ms (seed {})",
+                "delay requests and watch events by priorities (seed {}{points})",
                 self.seed
             ));
         }
@@ -143,6 +245,21 @@ impl fmt::Display for Plan {
             parts.push("no fault".to_owned());
         }
         formatter.write_str(&parts.join("; then "))
+    }
+}
+
+// === impl Action ===
+
+impl Action {
+    /// Returns the kind of the fault, without its position and its times.
+    pub(crate) fn kind(&self) -> String {
+        let text = format!("{self:?}");
+        let cut = match self {
+            // The cause is its first field.
+            Self::Outage { cause, .. } => return format!("Outage({cause:?})"),
+            _ => text.split([' ', '{']).next(),
+        };
+        cut.unwrap_or_default().to_owned()
     }
 }
 
@@ -169,6 +286,39 @@ impl fmt::Display for Fault {
             Action::ThirdPartyWrite => {
                 write!(formatter, "another client changes the object just before {at}")
             }
+            Action::ThirdPartyDelete => write!(formatter, "a user deletes the object just before {at}"),
+            Action::Outage { cause, seconds } => write!(formatter, "{cause} for {seconds} s from {at} on"),
+            Action::DropBookmark => write!(formatter, "omit {at}"),
+            Action::HoldBookmark { seconds } => {
+                write!(formatter, "deliver {at} and later events {seconds} s late")
+            }
+            Action::LoseLease { seconds } => write!(
+                formatter,
+                "start a second instance after {at}, while the first cannot reach its lease for {seconds} s"
+            ),
+            Action::ClockJump { seconds } => {
+                write!(
+                    formatter,
+                    "set the clock of the API server by {seconds:+} s after {at}"
+                )
+            }
+            Action::EvictPod { object } => write!(formatter, "evict {object} after {at}"),
+            Action::CrashPod { object, seconds } => {
+                write!(formatter, "let {object} crash for {seconds} s after {at}")
+            }
+            Action::HoldPods { seconds } => {
+                write!(formatter, "let no pod become ready for {seconds} s after {at}")
+            }
+            Action::HoldVolumes { seconds } => {
+                write!(formatter, "let claims stay pending for {seconds} s after {at}")
+            }
+            Action::LoseNode { node, seconds } => {
+                write!(formatter, "make {node} unreachable for {seconds} s after {at}")
+            }
+            Action::DeleteChild { object } => write!(formatter, "a user deletes {object} after {at}"),
+            Action::EditChild { object, patch } => {
+                write!(formatter, "a user patches {object} with {patch} after {at}")
+            }
             Action::CutWatch => write!(formatter, "end the watch after {at}"),
             Action::ExpireWatch => write!(formatter, "end the watch with 410 in place of {at}"),
             Action::HoldWatch { seconds, skip: false } => {
@@ -191,6 +341,16 @@ impl fmt::Display for Fault {
     }
 }
 
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Webhook => "the admission webhook is down",
+            Self::Permission => "the permission is revoked",
+            Self::Server => "the API server cannot be reached",
+        })
+    }
+}
+
 impl fmt::Display for Point {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -198,6 +358,10 @@ impl fmt::Display for Point {
                 write!(formatter, "the {} event of `{call}`", ordinal(*occurrence))
             }
             Self::Call { call, occurrence } => write!(formatter, "the {} `{call}`", ordinal(*occurrence)),
+            Self::Bookmark { bookmark, occurrence } => {
+                write!(formatter, "the {} bookmark of `{bookmark}`", ordinal(*occurrence))
+            }
+            Self::Step { step: 0 } => write!(formatter, "the start"),
             Self::Step { step } => write!(formatter, "workload step {step}"),
         }
     }
@@ -226,6 +390,17 @@ mod tests {
         assert_eq!((&read, read.id()), (&plan, plan.id()));
         assert_ne!(plan.id(), Plan::single(2, at, Action::Restart).id());
         assert_eq!(plan.id().len(), 12);
+    }
+
+    #[test]
+    fn kinds_have_no_times() {
+        let outage = Action::Outage {
+            cause: Cause::Webhook,
+            seconds: 3,
+        };
+        assert_eq!(outage.kind(), "Outage(Webhook)");
+        assert_eq!(Action::Fail(404).kind(), "Fail(404)");
+        assert_eq!(Action::HoldPods { seconds: 3 }.kind(), "HoldPods");
     }
 
     #[test]

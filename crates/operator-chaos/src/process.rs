@@ -31,6 +31,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::world::Operator;
 
@@ -79,7 +80,7 @@ pub(crate) fn operator(command: Vec<OsString>) -> Result<Operator, Error> {
 impl Program {
     /// Runs the program until it ends by itself, which is an error.
     async fn run(&self, client: Client) -> Result<(), String> {
-        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let directory = Directory::create().map_err(|error| error.to_string())?;
         let log = directory.path().join("log");
         let started = self.start(directory.path(), &log).await;
         // A crash drops the group, which kills every process in it.

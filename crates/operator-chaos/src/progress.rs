@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,7 @@ pub(crate) struct Monitor {
     started: Instant,
     sinks: Vec<Sink>,
     stops: Vec<Stop>,
+    is_stopped: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -122,6 +124,7 @@ impl Monitor {
             started: Instant::now(),
             sinks,
             stops,
+            is_stopped: AtomicBool::new(false),
             state: Mutex::new(State {
                 progress,
                 reported: None,
@@ -144,9 +147,12 @@ impl Monitor {
         }
     }
 
-    /// Returns true if the campaign must end.
+    /// Returns true if the campaign must end. It stays so.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stops.iter().any(|stop| stop())
+        if !self.is_stopped.load(Ordering::Relaxed) && self.stops.iter().any(|stop| stop()) {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        self.is_stopped.load(Ordering::Relaxed)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Reports of campaigns.
 
+mod align;
 mod html;
 mod junit;
 mod rust;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,8 +30,20 @@ pub struct Report {
     pub single_faults_run: usize,
     /// The number of different sequences of writes that were seen.
     pub traces: usize,
+    /// The number of different states of the cluster that were seen.
+    #[serde(default)]
+    pub states: usize,
     /// The number of different end states that were seen.
     pub end_states: usize,
+    /// The number of plans that ended early, since another plan has shown the rest of them.
+    #[serde(default)]
+    pub pruned: usize,
+    /// The number of changes of the spec that were run.
+    #[serde(default)]
+    pub mutations: usize,
+    /// The single faults by kind.
+    #[serde(default)]
+    pub faults: Vec<FaultCoverage>,
     /// The number of requests of the operator without faults, watches apart.
     pub reference_calls: usize,
     /// The number of fields that differ between runs without faults, and are not compared.
@@ -41,6 +55,18 @@ pub struct Report {
     pub stopped: bool,
     /// The findings.
     pub findings: Vec<Finding>,
+}
+
+/// The single faults of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FaultCoverage {
+    /// The kind, such as `CrashBefore`.
+    pub kind: String,
+    /// The number of faults that were run.
+    pub run: usize,
+    /// The number of faults that the run without faults has.
+    pub total: usize,
 }
 
 /// A plan that leads to violations, after shrinking.
@@ -69,6 +95,12 @@ pub struct Finding {
     /// The first write that differs from the run without faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_divergence: Option<String>,
+    /// The number of its line in the timeline, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergent_line: Option<usize>,
+    /// The differences of the end state from that without faults.
+    #[serde(default)]
+    pub state_diff: Vec<String>,
     /// The run.
     pub timeline: Vec<String>,
     /// The run without faults.
@@ -102,6 +134,26 @@ impl Report {
         if !self.is_clean() {
             panic!("\n{self}");
         }
+    }
+
+    /// Counts a single fault that the run without faults has.
+    pub(crate) fn expect(&mut self, kind: &str) {
+        match self.faults.iter_mut().find(|fault| fault.kind == kind) {
+            Some(fault) => fault.total += 1,
+            None => self.faults.push(FaultCoverage {
+                kind: kind.to_owned(),
+                run: 0,
+                total: 1,
+            }),
+        }
+    }
+
+    /// Sets the number of single faults that were run, by kind.
+    pub(crate) fn cover(&mut self, run: &BTreeMap<String, usize>) {
+        for fault in &mut self.faults {
+            fault.run = run.get(&fault.kind).copied().unwrap_or(0);
+        }
+        self.faults.sort_by(|left, right| left.kind.cmp(&right.kind));
     }
 
     /// Returns the report as JUnit XML.
@@ -156,13 +208,15 @@ impl fmt::Display for Report {
         let seconds = f64::from(u32::try_from(self.elapsed_ms).unwrap_or(u32::MAX)) / 1000.0;
         writeln!(
             formatter,
-            "{} plans in {seconds:.1} s: {} findings. {} of {} single faults, {} traces, {} end states; \
-             {} requests without faults, {} fields masked; seed {}.",
+            "{} plans in {seconds:.1} s: {} findings. {} of {} single faults, {} changes of the spec; {} traces, \
+             {} states, {} end states; {} requests without faults, {} fields masked; seed {}.",
             self.plans,
             self.findings.len(),
             self.single_faults_run,
             self.single_faults,
+            self.mutations,
             self.traces,
+            self.states,
             self.end_states,
             self.reference_calls,
             self.masked_fields,
@@ -215,8 +269,19 @@ impl fmt::Display for Finding {
             writeln!(formatter, "  The first write that differs: {write}")?;
         }
         writeln!(formatter, "  Timeline:")?;
-        for line in &self.timeline {
-            writeln!(formatter, "  {line}")?;
+        for (index, line) in self.timeline.iter().enumerate() {
+            let mark = if self.divergent_line == Some(index) {
+                "→"
+            } else {
+                " "
+            };
+            writeln!(formatter, " {mark}{line}")?;
+        }
+        if !self.state_diff.is_empty() {
+            writeln!(formatter, "  End state, without faults → with the fault:")?;
+        }
+        for line in &self.state_diff {
+            writeln!(formatter, "    {line}")?;
         }
         writeln!(formatter, "  Replay: operator-sdk chaos replay {}", self.id)
     }
@@ -268,7 +333,15 @@ mod tests {
             id: "0123456789ab".to_owned(),
             text: "crash before the 1st `create secrets default/a`".to_owned(),
             violations: vec![violation],
-            timeline: vec!["FAULT <x>".to_owned()],
+            timeline: [
+                "    1.000 s  FAULT <x>",
+                "    2.000 s  operator: delete secrets default/a → 200",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            reference_timeline: vec!["    1.500 s  step 1: apply Secret a".to_owned()],
+            divergent_line: Some(1),
+            state_diff: vec!["secrets default/a: object {} → nothing".to_owned()],
             ..Finding::default()
         };
         Report {
@@ -294,6 +367,23 @@ mod tests {
             assert!(markup.contains("0123456789ab"), "{markup}");
         }
         assert!(report.to_junit().contains("failures=\"1\""));
+        assert!(text.contains(" →    2.000 s  operator: delete"), "{text}");
+        assert!(
+            text.contains("    secrets default/a: object {} → nothing"),
+            "{text}"
+        );
+        let page = report.to_html();
+        let first =
+            "<td class=\"first\" title=\"the first write that differs\">    2.000 s  operator: delete";
+        assert!(page.contains(first), "{page}");
+        assert!(
+            page.contains("<td class=\"fault\">    1.000 s  FAULT &lt;x&gt;</td>"),
+            "{page}"
+        );
+        assert!(
+            page.contains("<code>secrets default/a: object {} → nothing</code>"),
+            "{page}"
+        );
         let test = report.findings[0].rust_test();
         assert!(test.contains("fn replay_0123456789ab()"), "{test}");
     }

@@ -1,23 +1,29 @@
 //! One run of a plan.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use operator_apiserver::Snapshot;
 use tokio::time::Instant;
 
 use crate::call::Names;
+use crate::disturb;
 use crate::error::Error;
 use crate::panic;
 use crate::plan::Plan;
 use crate::predicate::Predicate;
 use crate::progress::Monitor;
 use crate::session::{Objects, Session};
+use crate::single::Times;
 use crate::state::{Mask, State, differences};
 use crate::trace::{Actor, Event, Trace};
 use crate::transport;
-use crate::workload::{Change, Workload};
+use crate::workload::{Change, Step, Upgrade, Workload};
 use crate::world::{Operator, World, WorldOptions};
 
 /// The times of a run.
@@ -41,8 +47,8 @@ pub(crate) struct Pace {
     restart: Duration,
     /// The longest time after which an operator that ended by itself starts again, as with a kubelet.
     restart_max: Duration,
-    /// The time for which a watch is held back, in seconds: longer than several steps of a workload.
-    pub(crate) hold: u32,
+    /// The times of faults that last.
+    pub(crate) times: Times,
 }
 
 /// The times of operators in the process.
@@ -57,7 +63,8 @@ pub(crate) const SIMULATED: Pace = Pace {
     recovery_limit: Duration::from_secs(2400),
     restart: Duration::from_secs(1),
     restart_max: Duration::from_secs(300),
-    hold: 30,
+    // A pod leaves a node that is unreachable after 300 s.
+    times: Times { hold: 30, node: 400 },
 };
 
 /// The times of operators in processes of their own.
@@ -71,13 +78,18 @@ pub(crate) const REAL: Pace = Pace {
     recovery_limit: Duration::from_secs(45),
     restart: Duration::from_millis(200),
     restart_max: Duration::from_secs(10),
-    hold: 10,
+    times: Times { hold: 10, node: 10 },
 };
 
 /// The parts of a run that all plans share.
 pub(crate) struct Setup {
-    pub(crate) operator: Operator,
+    /// The versions of the operator by name; the first one has no name.
+    pub(crate) operators: BTreeMap<String, Operator>,
     pub(crate) objects: Vec<serde_json::Value>,
+    /// The cluster with these objects, with which each run begins.
+    pub(crate) boot: Snapshot,
+    /// The objects of the files of upgrades.
+    pub(crate) upgrades: BTreeMap<PathBuf, Vec<serde_json::Value>>,
     pub(crate) world: WorldOptions,
     pub(crate) predicates: Arc<Vec<Predicate>>,
     pub(crate) call_limit: usize,
@@ -102,17 +114,30 @@ pub(crate) struct Run {
     pub(crate) lost: Vec<String>,
     /// The predicates that were violated.
     pub(crate) violations: Vec<(String, String)>,
+    /// The writes of an instance while another one held the lease.
+    pub(crate) leadership: Vec<(String, String)>,
+    /// The states of the cluster that were reached.
+    pub(crate) coverage: Vec<u64>,
+    /// The steps after which the operator had recovered from all faults, with the states of the cluster.
+    pub(crate) recovered: Vec<Recovered>,
+    /// True if the run ended early because another run has shown the rest of it.
+    pub(crate) is_pruned: bool,
     /// The writes after a restart at rest, if that was checked.
     pub(crate) writes_at_rest: Vec<String>,
     /// The workload step that failed, and the error.
     pub(crate) failed_step: Option<String>,
 }
 
+/// The number of a step at whose end an operator that has started after all faults is at rest, and the state of the cluster.
+pub(crate) type Recovered = (u32, u64);
+
 /// The checks of a run, and the state that it waits for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Expectation<'a> {
     pub(crate) state: Option<(&'a State, &'a Mask)>,
     pub(crate) checks_idempotence: bool,
+    /// States from which an operator that has just started is known to succeed.
+    pub(crate) known: Option<&'a BTreeSet<Recovered>>,
 }
 
 /// Runs a workload under a plan, on this thread.
@@ -122,19 +147,51 @@ pub(crate) fn run(
     plan: &Plan,
     expectation: Expectation<'_>,
 ) -> Result<Run, Error> {
-    let (run, panics) = panic::recorded(|| {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all();
-        #[cfg(feature = "simulation")]
-        builder.start_paused(setup.pace.is_simulated);
-        let runtime = builder
-            .build()
-            .map_err(|error| Error::Server(error.to_string()))?;
-        runtime.block_on(run_on(setup, workload, plan, expectation))
-    });
+    let (run, panics) =
+        panic::recorded(|| runtime(setup.pace)?.block_on(run_on(setup, workload, plan, expectation)));
     let mut run = run?;
     run.panics = panics;
     Ok(run)
+}
+
+/// Starts a cluster with some objects, and returns its state.
+pub(crate) fn boot(
+    world: &WorldOptions,
+    objects: &[serde_json::Value],
+    pace: &Pace,
+) -> Result<Snapshot, Error> {
+    runtime(pace)?.block_on(World::boot(world, objects, pace.settle))
+}
+
+/// Reports for each object if the server would accept it after some steps of a workload.
+pub(crate) fn accepted(
+    setup: &Setup,
+    steps: &[Step],
+    objects: &[serde_json::Value],
+) -> Result<Vec<bool>, Error> {
+    runtime(setup.pace)?.block_on(async {
+        let world = World::start(0, &setup.world, &setup.boot, setup.pace.settle).await?;
+        for step in steps
+            .iter()
+            .filter(|step| matches!(step.change, Change::Apply(_)))
+        {
+            // The run without faults has shown that the steps succeed.
+            let _applied = world.change(&step.change).await;
+        }
+        let mut accepted = Vec::new();
+        for object in objects {
+            accepted.push(world.accepts(object).await);
+        }
+        Ok(accepted)
+    })
+}
+
+fn runtime(pace: &Pace) -> Result<tokio::runtime::Runtime, Error> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all();
+    #[cfg(feature = "simulation")]
+    builder.start_paused(pace.is_simulated);
+    builder.build().map_err(|error| Error::Server(error.to_string()))
 }
 
 async fn run_on(
@@ -143,7 +200,7 @@ async fn run_on(
     plan: &Plan,
     expectation: Expectation<'_>,
 ) -> Result<Run, Error> {
-    let world = World::start(plan.seed, &setup.world, &setup.objects, setup.pace.settle).await?;
+    let world = World::start(plan.seed, &setup.world, &setup.boot, setup.pace.settle).await?;
     let session = Arc::new(Session::new(
         world.server.clone(),
         plan.clone(),
@@ -151,15 +208,18 @@ async fn run_on(
         setup.call_limit,
         !setup.pace.is_simulated,
     ));
-    let driver = drive(&world, &session, workload, expectation, setup.pace);
+    let driver = drive(&world, &session, setup, workload, expectation);
     let driven = tokio::select! {
         biased;
         driven = driver => driven,
-        () = live(&session, &setup.operator, setup.pace) => Driven::default(),
+        () = live(&session, &setup.operators, setup.pace, expectation.state.is_none()) => Driven {
+            is_quiet: true,
+            ..Driven::default()
+        },
         () = stopped(setup) => return Err(Error::Stopped),
     };
-    session.end_life();
-    let outcome = session.outcome();
+    session.end();
+    let outcome = session.outcome(driven.is_pruned);
     Ok(Run {
         trace: outcome.trace,
         names: outcome.names,
@@ -168,10 +228,14 @@ async fn run_on(
         overran: outcome.overran,
         lost: outcome.lost,
         violations: outcome.violations,
+        leadership: outcome.leadership,
+        coverage: outcome.coverage,
         state: driven.state,
         is_quiet: driven.is_quiet,
         writes_at_rest: driven.writes_at_rest,
         failed_step: driven.failed_step,
+        recovered: driven.recovered,
+        is_pruned: driven.is_pruned,
         panics: Vec::new(),
     })
 }
@@ -186,34 +250,107 @@ async fn stopped(setup: &Setup) {
     }
 }
 
-/// The lives of the operator; it never ends.
-async fn live(session: &Arc<Session>, operator: &Operator, pace: &Pace) {
-    let mut ended_by_itself = 0_u32;
-    loop {
+/// An instance of the operator that runs.
+struct Instance {
+    life: u32,
+    running: LocalBoxFuture<'static, std::thread::Result<Result<(), String>>>,
+}
+
+/// An instance that has lost its lease, and the time at which it is killed.
+struct Former {
+    instance: Instance,
+    end: Instant,
+}
+
+/// The end of an instance.
+enum End {
+    Crash,
+    ByItself(String),
+    /// A second instance starts.
+    Overlap(Instant),
+}
+
+impl Instance {
+    fn start(session: &Arc<Session>, operators: &BTreeMap<String, Operator>) -> Self {
         let life = session.begin_life();
         let client = transport::client(session, life);
-        let operator = AssertUnwindSafe(async { operator(client).await }).catch_unwind();
-        let ended = tokio::select! {
-            biased;
-            () = session.crashed() => None,
-            ended = operator => Some(ended),
-        };
-        session.end_life();
-        let reason = match ended {
-            None => {
-                tokio::time::sleep(pace.restart).await;
-                continue;
+        let operator = operators.get(&session.version()).or_else(|| operators.get(""));
+        let running = match operator {
+            Some(operator) => {
+                let operator = operator.clone();
+                async move { operator(client).await }.boxed_local()
             }
-            Some(Ok(Ok(()))) => "without an error".to_owned(),
-            Some(Ok(Err(error))) => error,
-            Some(Err(_)) => "panic".to_owned(),
+            None => std::future::pending().boxed_local(),
         };
-        session.record(Event::Ended { reason });
-        let pause = pace
-            .restart
-            .saturating_mul(2_u32.saturating_pow(ended_by_itself.min(10)));
-        ended_by_itself += 1;
-        tokio::time::sleep(pause.min(pace.restart_max)).await;
+        Self {
+            life,
+            running: AssertUnwindSafe(running).catch_unwind().boxed_local(),
+        }
+    }
+}
+
+/// The lives of the operator. It ends only without faults, after a life that ended by itself: nothing else needs to be known.
+async fn live(
+    session: &Arc<Session>,
+    operators: &BTreeMap<String, Operator>,
+    pace: &Pace,
+    is_reference: bool,
+) {
+    let mut ended_by_itself = 0_u32;
+    let mut former: Option<Former> = None;
+    loop {
+        let mut instance = Instance::start(session, operators);
+        let end = loop {
+            tokio::select! {
+                biased;
+                () = session.crashed() => break End::Crash,
+                end = session.overlaps() => break End::Overlap(end),
+                () = ended(former.as_mut()) => {
+                    if let Some(former) = former.take() {
+                        let life = former.instance.life;
+                        session.end_life(life);
+                        session.record(Event::FormerEnded { life });
+                    }
+                }
+                ended = &mut instance.running => break End::ByItself(match ended {
+                    Ok(Ok(())) => "without an error".to_owned(),
+                    Ok(Err(error)) => error,
+                    Err(_) => "panic".to_owned(),
+                }),
+            }
+        };
+        match end {
+            End::Overlap(end) => former = Some(Former { instance, end }),
+            End::Crash => {
+                session.end_life(instance.life);
+                drop(instance);
+                tokio::time::sleep(pace.restart).await;
+            }
+            End::ByItself(reason) => {
+                session.end_life(instance.life);
+                drop(instance);
+                session.record(Event::Ended { reason });
+                if is_reference {
+                    return;
+                }
+                let pause = pace
+                    .restart
+                    .saturating_mul(2_u32.saturating_pow(ended_by_itself.min(10)));
+                ended_by_itself += 1;
+                tokio::time::sleep(pause.min(pace.restart_max)).await;
+            }
+        }
+    }
+}
+
+/// Waits until an instance that has lost its lease ends, or its time is over.
+async fn ended(former: Option<&mut Former>) {
+    let Some(former) = former else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = &mut former.instance.running => {}
+        () = tokio::time::sleep_until(former.end) => {}
     }
 }
 
@@ -223,43 +360,63 @@ struct Driven {
     is_quiet: bool,
     writes_at_rest: Vec<String>,
     failed_step: Option<String>,
+    recovered: Vec<Recovered>,
+    is_pruned: bool,
 }
 
 /// Returns the user, and the waiting for rest.
 async fn drive(
     world: &World,
     session: &Arc<Session>,
+    setup: &Setup,
     workload: &Workload,
     expectation: Expectation<'_>,
-    pace: &Pace,
 ) -> Driven {
+    let pace = setup.pace;
     let mut driven = Driven::default();
     rest(session, pace.step_rest, pace).await;
+    disturb_after(world, session, 0, pace).await;
     let steps = (1..).zip(&workload.steps);
     for (number, step) in steps {
         session.record(Event::Step {
             number,
             text: step.change.to_string(),
         });
-        let changed = world.change(&step.change).await;
+        let changed = match &step.change {
+            Change::Upgrade(upgrade) => upgraded(world, session, setup, upgrade).await,
+            change => world.change(change).await.map_err(|error| error.to_string()),
+        };
         session.drain(Actor::User, None);
         session.touch();
         if let Err(error) = changed {
             driven.failed_step = Some(format!("step {number} ({}): {error}", step.change));
+            if expectation.state.is_none() {
+                // Nothing can be compared with a workload that fails without faults.
+                driven.is_quiet = true;
+                return driven;
+            }
         }
         if step.wait {
             rest(session, pace.step_rest, pace).await;
-            if matches!(step.change, Change::Delete(_)) {
-                until_gone(world, &step.change, pace).await;
+            if matches!(step.change, Change::Delete(_)) && !until_gone(world, &step.change, pace).await {
+                let seconds = pace.rest_limit.as_secs();
+                let problem = format!("the object still exists after {seconds} s");
+                driven.failed_step = Some(format!("step {number} ({}): {problem}", step.change));
             }
-            if session.end_of_step(number) {
-                session.touch();
-                rest(session, pace.step_rest, pace).await;
+            disturb_after(world, session, number, pace).await;
+            if session.has_recovered() && driven.failed_step.is_none() {
+                let recovered = (number, session.world_hash());
+                if expectation.known.is_some_and(|known| known.contains(&recovered)) {
+                    driven.is_pruned = true;
+                    driven.is_quiet = true;
+                    return driven;
+                }
+                driven.recovered.push(recovered);
             }
         }
     }
     session.record(Event::Rest);
-    while session.holds_watches() {
+    while session.has_lasting_fault() {
         tokio::time::sleep(pace.poll).await;
     }
     session.touch();
@@ -290,12 +447,53 @@ async fn drive(
     driven
 }
 
+/// Carries out the faults at the end of a step.
+async fn disturb_after(world: &World, session: &Arc<Session>, step: u32, pace: &Pace) {
+    let mut is_disturbed = false;
+    while let Some(action) = session.fault_of_step(step) {
+        is_disturbed = true;
+        disturb::carry_out(world, session, action).await;
+    }
+    if is_disturbed {
+        session.touch();
+        rest(session, pace.step_rest, pace).await;
+    }
+}
+
+/// Carries out an upgrade: new definitions first, then the operator.
+async fn upgraded(
+    world: &World,
+    session: &Arc<Session>,
+    setup: &Setup,
+    upgrade: &Upgrade,
+) -> Result<(), String> {
+    let objects = upgrade.crds.as_ref().and_then(|path| setup.upgrades.get(path));
+    for object in objects.into_iter().flatten() {
+        let applied = world.change(&Change::Apply(object.clone())).await;
+        applied.map_err(|error| error.to_string())?;
+    }
+    session.drain(Actor::User, None);
+    if let Some(version) = upgrade.version() {
+        session.set_version(version.clone());
+        session.record(Event::Upgrade { version });
+        session.crash();
+    }
+    Ok(())
+}
+
 /// Waits until the object of a step is gone, as `kubectl delete` does.
-async fn until_gone(world: &World, change: &Change, pace: &Pace) {
+async fn until_gone(world: &World, change: &Change, pace: &Pace) -> bool {
+    let Some(object) = change.object() else {
+        return true;
+    };
     let since = Instant::now();
-    while world.has_object(change).await && since.elapsed() < pace.rest_limit {
+    while world.object(object).await.is_some() {
+        if since.elapsed() >= pace.rest_limit {
+            return false;
+        }
         tokio::time::sleep(pace.poll).await;
     }
+    true
 }
 
 /// Waits until nothing has changed for `time`. Returns false if that never happens.

@@ -1,22 +1,25 @@
 //! The state of one run that the transport and the driver share: the faults that are still to come, the calls that were
 //! counted, and the trace.
 
+mod inner;
+mod record;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use operator_apiserver::ApiServer;
-use operator_apiserver::client::{EventType, Gvr, Patch, Watch};
+use operator_apiserver::client::{DeleteOptions, Gvr, Patch};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::inner::{Inner, Outage, Stale, ThirdParty};
 use crate::call::{Call, Names, Signature, qualified};
-use crate::plan::{Action, Plan, Point};
-use crate::predicate::{Cluster, Predicate, When};
-use crate::state::{self, State, THIRD_PARTY};
-use crate::trace::{Actor, Event, Kind, Trace};
+use crate::plan::{Action, Cause, Fault, Plan, Point};
+use crate::predicate::Predicate;
+use crate::state::{self, THIRD_PARTY};
+use crate::trace::{Actor, Event, Trace};
 
 /// The objects of a cluster, by resource, namespace and name.
 pub(crate) type Objects = BTreeMap<(String, String, String), Arc<Value>>;
@@ -26,56 +29,11 @@ pub(crate) struct Session {
     pub(crate) server: ApiServer,
     inner: Mutex<Inner>,
     crash: Notify,
+    overlap: Notify,
     started: Instant,
     predicates: Arc<Vec<Predicate>>,
     /// True if time passes while the operator works: rest begins after its calls too.
     waits_for_calls: bool,
-}
-
-struct Inner {
-    plan: Plan,
-    fired: BTreeSet<usize>,
-    /// The number of the operator's current life, from 1. Requests of earlier lives are never answered.
-    life: u32,
-    is_alive: bool,
-    crash_at_next_call: bool,
-    calls: BTreeMap<Signature, u32>,
-    deliveries: BTreeMap<Signature, u32>,
-    commits: Watch,
-    /// The revisions of the changes of each resource.
-    revisions: BTreeMap<String, Vec<u64>>,
-    trace: Trace,
-    names: Names,
-    objects: Objects,
-    /// The versions of the objects that were there before the workload.
-    initial: BTreeMap<(String, String, String), String>,
-    /// The number of watches that are held back.
-    held: usize,
-    stale: Option<Stale>,
-    call_count: usize,
-    call_limit: usize,
-    last_change: Instant,
-    /// The time of the last call of the current life.
-    last_call: Option<Instant>,
-    third_party: Vec<ThirdParty>,
-    violations: Vec<(String, String)>,
-    reached: BTreeSet<usize>,
-}
-
-/// A restart against an API server that lags behind.
-#[derive(Clone, Debug)]
-struct Stale {
-    life: u32,
-    resource: String,
-    missing: u32,
-    seconds: u32,
-}
-
-/// An annotation that a third-party write added.
-#[derive(Clone, Debug)]
-struct ThirdParty {
-    key: (String, String, String),
-    uid: String,
 }
 
 /// The fate of a request.
@@ -85,21 +43,25 @@ pub(crate) enum Fate {
     /// The operator has crashed, or is over its budget: no answer is sent.
     Never,
     Fault(Action),
+    /// An outage refuses the request.
+    Refused(Cause),
 }
 
 /// A call that has begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
     pub(crate) fate: Fate,
+    pub(crate) life: u32,
     pub(crate) signature: Signature,
     pub(crate) occurrence: u32,
     pub(crate) latency: Duration,
 }
 
-/// The fate of a watch event.
+/// The fate of a line of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Pass,
+    Omit,
     Cut,
     Expire,
     Hold { delay: Duration, skip: bool },
@@ -113,7 +75,9 @@ pub(crate) struct Outcome {
     pub(crate) overran: bool,
     pub(crate) lost: Vec<String>,
     pub(crate) violations: Vec<(String, String)>,
+    pub(crate) leadership: Vec<(String, String)>,
     pub(crate) objects: Objects,
+    pub(crate) coverage: Vec<u64>,
 }
 
 // === impl Session ===
@@ -127,48 +91,13 @@ impl Session {
         call_limit: usize,
         waits_for_calls: bool,
     ) -> Self {
-        let client = server.client();
-        let (revision, residents) = client.snapshot();
-        let mut names = Names::default();
-        let mut objects = Objects::new();
-        for (gvr, object) in residents {
-            names.learn(&object);
-            objects.insert(object_key(&gvr, &object), object);
-        }
-        let initial = objects
-            .iter()
-            .map(|(key, object)| (key.clone(), version(object).to_owned()))
-            .collect();
-        let now = Instant::now();
-        let inner = Inner {
-            plan,
-            fired: BTreeSet::new(),
-            life: 0,
-            is_alive: false,
-            crash_at_next_call: false,
-            calls: BTreeMap::new(),
-            deliveries: BTreeMap::new(),
-            commits: client.watch(revision),
-            revisions: BTreeMap::new(),
-            trace: Trace::default(),
-            names,
-            objects,
-            initial,
-            held: 0,
-            stale: None,
-            call_count: 0,
-            call_limit,
-            last_change: now,
-            last_call: None,
-            third_party: Vec::new(),
-            violations: Vec::new(),
-            reached: BTreeSet::new(),
-        };
+        let inner = Inner::new(&server.client(), plan, call_limit);
         Self {
             server,
             inner: Mutex::new(inner),
             crash: Notify::new(),
-            started: now,
+            overlap: Notify::new(),
+            started: Instant::now(),
             predicates,
             waits_for_calls,
         }
@@ -189,26 +118,43 @@ impl Session {
         let life = {
             let mut inner = self.inner();
             inner.life += 1;
-            inner.is_alive = true;
+            let life = inner.life;
+            inner.alive.insert(life);
             inner.crash_at_next_call = false;
             inner.last_call = None;
-            inner.life
+            life
         };
         self.record(Event::Start { life });
         life
     }
 
-    /// Ends the life of the operator: its requests are not answered any more.
-    pub(crate) fn end_life(&self) {
-        self.inner().is_alive = false;
+    /// Ends a life of the operator: its requests are not answered any more.
+    pub(crate) fn end_life(&self, life: u32) {
+        self.inner().alive.remove(&life);
     }
 
-    /// Crashes the operator now.
+    /// Ends the run: no request is answered any more.
+    pub(crate) fn end(&self) {
+        self.inner().alive.clear();
+    }
+
+    /// Crashes the newest instance of the operator now.
     pub(crate) fn crash(&self) {
-        let was_alive = std::mem::replace(&mut self.inner().is_alive, false);
+        let life = self.inner().life;
+        self.crash_life(life);
+    }
+
+    /// Crashes an instance of the operator now.
+    pub(crate) fn crash_life(&self, life: u32) {
+        let (was_alive, is_newest) = {
+            let mut inner = self.inner();
+            (inner.alive.remove(&life), inner.life == life)
+        };
         if was_alive {
             self.record(Event::Crash);
-            self.crash.notify_one();
+            if is_newest {
+                self.crash.notify_one();
+            }
         }
     }
 
@@ -219,8 +165,35 @@ impl Session {
 
     /// Returns true if the operator lives its life with this number.
     pub(crate) fn is_alive(&self, life: u32) -> bool {
+        self.inner().alive.contains(&life)
+    }
+
+    /// Sets the version of the operator that starts next.
+    pub(crate) fn set_version(&self, version: String) {
+        self.inner().version = version;
+    }
+
+    /// Returns the version of the operator that starts next.
+    pub(crate) fn version(&self) -> String {
+        self.inner().version.clone()
+    }
+
+    /// Starts a second instance, while the first one cannot reach its lease.
+    pub(crate) fn lose_lease(&self, time: Duration) {
+        {
+            let mut inner = self.inner();
+            let life = inner.life;
+            inner.cut_off.insert(life, Instant::now() + time);
+        }
+        self.overlap.notify_one();
+    }
+
+    /// Waits until a second instance is to start; returns the end of the first one.
+    pub(crate) async fn overlaps(&self) -> Instant {
+        self.overlap.notified().await;
         let inner = self.inner();
-        inner.is_alive && inner.life == life
+        let end = inner.cut_off.get(&inner.life).copied();
+        end.unwrap_or_else(Instant::now)
     }
 
     /// Begins a call: counts it, and finds the fault at it.
@@ -230,16 +203,17 @@ impl Session {
         let mut inner = self.inner();
         let mut begun = Begun {
             fate: Fate::Never,
+            life,
             signature: signature.clone(),
             occurrence: 0,
             latency: Duration::ZERO,
         };
-        if !inner.is_alive || inner.life != life {
+        if !inner.alive.contains(&life) {
             return begun;
         }
-        if inner.crash_at_next_call {
+        if inner.crash_at_next_call && inner.life == life {
             drop(inner);
-            self.crash();
+            self.crash_life(life);
             return begun;
         }
         inner.call_count += 1;
@@ -249,42 +223,43 @@ impl Session {
         if inner.call_count > inner.call_limit {
             return begun;
         }
+        inner.check_leadership(life, &signature);
         let count = inner.calls.entry(signature.clone()).or_default();
         *count += 1;
         begun.occurrence = *count;
-        begun.latency = inner.latency(&signature, begun.occurrence);
+        begun.latency = inner.latency(&signature);
         let at = Point::Call {
             call: signature.clone(),
             occurrence: begun.occurrence,
         };
-        begun.fate = match inner.take_fault(|point| *point == at && signature.verb() != "watch") {
+        let fault = inner.take_fault(|point| *point == at && signature.verb() != "watch");
+        let text = fault.as_ref().map(|action| text_of(&at, action));
+        begun.fate = match fault {
+            Some(Action::Outage { cause, seconds }) => {
+                inner.outages.push(Outage::new(cause, call, seconds));
+                Fate::Refused(cause)
+            }
             Some(action) => Fate::Fault(action),
-            None => Fate::Proceed,
+            None => match inner.refuses(life, call) {
+                Some(cause) => Fate::Refused(cause),
+                None => Fate::Proceed,
+            },
         };
         drop(inner);
-        if let Fate::Fault(action) = &begun.fate {
-            let fault = crate::plan::Fault {
-                at,
-                action: action.clone(),
-            };
-            self.record(Event::Fault {
-                text: fault.to_string(),
-            });
+        if let Some(text) = text {
+            self.record(Event::Fault { text });
         }
         begun
     }
 
-    /// Ends a call that reached the server, and records what it changed.
-    pub(crate) fn finish(&self, call: &Call, begun: &Begun, code: u16) {
+    /// Ends a call, and records what it changed. `refusal` is the answer of a fault in place of that of the server.
+    pub(crate) fn finish(&self, call: &Call, begun: &Begun, code: u16, is_refused: bool) {
         let key = (
             qualified(&call.resource, &call.group),
             call.namespace.clone(),
             call.name.clone(),
         );
-        let at = {
-            let inner = self.inner();
-            inner.trace.events.len()
-        };
+        let at = self.inner().trace.events.len();
         let changed = self.drain(Actor::Operator, Some(&key));
         let event = Event::Call {
             signature: begun.signature.clone(),
@@ -292,25 +267,24 @@ impl Session {
             code,
             effective: changed,
             accepts_any_version: call.accepts_any_version,
+            is_refused,
         };
         let elapsed = self.started.elapsed();
+        let mut inner = self.inner();
         // The call stands before the commits that it caused.
-        self.inner().trace.events.insert(at, (elapsed, event));
+        inner.trace.events.insert(at, (elapsed, event));
+        if changed && call.resource == "leases" {
+            inner.note_leader(begun.life, &key);
+        }
     }
 
-    /// Crashes the operator when it sends its next request, or after a moment.
-    pub(crate) fn crash_soon(self: &Arc<Self>) {
-        let life = {
-            let mut inner = self.inner();
-            inner.crash_at_next_call = true;
-            inner.life
-        };
+    /// Crashes an instance of the operator when it sends its next request, or after a moment.
+    pub(crate) fn crash_soon(self: &Arc<Self>, life: u32) {
+        self.inner().crash_at_next_call = true;
         let session = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            if session.is_alive(life) {
-                session.crash();
-            }
+            session.crash_life(life);
         });
     }
 
@@ -326,10 +300,21 @@ impl Session {
         let patched = client.patch(&gvr, &call.namespace, &call.name, None, patch).await;
         self.drain(Actor::ThirdParty, None);
         if let Ok(object) = patched {
-            let key = object_key(&gvr, &object);
-            let uid = text(&object, "/metadata/uid").to_owned();
+            let key = inner::object_key(&gvr, &object);
+            let uid = inner::text(&object, "/metadata/uid").to_owned();
             self.inner().third_party.push(ThirdParty { key, uid });
         }
+    }
+
+    /// Deletes the object of a call, as a user.
+    pub(crate) async fn third_party_delete(&self, call: &Call) {
+        let gvr = Gvr::new(&call.group, &call.version, &call.resource);
+        let client = self.server.client().with_manager("third-party");
+        // An object that is gone is as the fault wants it.
+        let _gone = client
+            .delete(&gvr, &call.namespace, &call.name, DeleteOptions::default())
+            .await;
+        self.drain(Actor::ThirdParty, None);
     }
 
     /// Returns the fault of an event that a watch is about to deliver.
@@ -353,15 +338,11 @@ impl Session {
             occurrence,
         };
         let action = inner.take_fault(|point| *point == at);
-        let latency = inner.latency(signature, occurrence);
+        let latency = inner.latency(signature);
         drop(inner);
         if let Some(action) = &action {
-            let fault = crate::plan::Fault {
-                at,
-                action: action.clone(),
-            };
             self.record(Event::Fault {
-                text: fault.to_string(),
+                text: text_of(&at, action),
             });
         }
         match action {
@@ -385,7 +366,51 @@ impl Session {
         }
     }
 
-    /// Returns the past revision that a list gets after a restart against a server that lags behind.
+    /// Returns the fault of a bookmark that a watch is about to deliver.
+    pub(crate) fn deliver_bookmark(&self, signature: &Signature, ends_initial: bool) -> Delivery {
+        let mut inner = self.inner();
+        let count = inner.bookmarks.entry(signature.clone()).or_default();
+        *count += 1;
+        let occurrence = *count;
+        let at = Point::Bookmark {
+            bookmark: signature.clone(),
+            occurrence,
+        };
+        let action = inner.take_fault(|point| *point == at);
+        drop(inner);
+        match &action {
+            Some(action) => self.record(Event::Fault {
+                text: text_of(&at, action),
+            }),
+            None => self.record(Event::Bookmark {
+                signature: signature.clone(),
+                occurrence,
+                ends_initial,
+            }),
+        }
+        match action {
+            // The bookmark that ends the initial events must arrive.
+            Some(Action::DropBookmark) if !ends_initial => Delivery::Omit,
+            Some(Action::HoldBookmark { seconds }) => Delivery::Hold {
+                delay: Duration::from_secs(seconds.into()),
+                skip: false,
+            },
+            _ => Delivery::Pass,
+        }
+    }
+
+    /// Lets the next watch of a client that continues from a version be answered with 410.
+    pub(crate) fn expire(&self, life: u32, signature: &Signature) {
+        self.inner().expired.insert((life, signature.clone()));
+    }
+
+    /// Returns true if a watch is to be answered with 410.
+    pub(crate) fn is_expired(&self, life: u32, signature: &Signature, continues: bool) -> bool {
+        let was_expired = self.inner().expired.remove(&(life, signature.clone()));
+        was_expired && continues
+    }
+
+    /// Returns the past revision that a list or a read gets after a restart against a server that lags behind.
     pub(crate) fn stale_revision(&self, life: u32, call: &Call) -> Option<u64> {
         let inner = self.inner();
         let stale = inner.stale.as_ref()?;
@@ -397,23 +422,18 @@ impl Session {
         Some(revisions.get(first_missing)? - 1)
     }
 
-    /// Carries out the faults at the end of a workload step. Returns true if there were any.
-    pub(crate) fn end_of_step(&self, step: u32) -> bool {
+    /// Takes a fault at the end of a workload step.
+    pub(crate) fn fault_of_step(&self, step: u32) -> Option<Action> {
         let at = Point::Step { step };
-        let action = self.inner().take_fault(|point| *point == at);
-        let Some(action) = action else { return false };
-        let fault = crate::plan::Fault {
-            at,
-            action: action.clone(),
-        };
+        let action = self.inner().take_fault(|point| *point == at)?;
         self.record(Event::Fault {
-            text: fault.to_string(),
+            text: text_of(&at, &action),
         });
-        if let Action::RestartStale {
-            resource,
-            missing,
-            seconds,
-        } = action
+        Some(action)
+    }
+
+    /// Restarts the operator against a server that lags behind for a resource.
+    pub(crate) fn restart_stale(&self, resource: String, missing: u32, seconds: u32) {
         {
             let mut inner = self.inner();
             inner.stale = Some(Stale {
@@ -424,10 +444,9 @@ impl Session {
             });
         }
         self.crash();
-        true
     }
 
-    /// Counts a watch that is held back, or one that is not any more.
+    /// Counts a fault that lasts, or one that has ended.
     pub(crate) fn hold(&self, held: bool) {
         let mut inner = self.inner();
         match held {
@@ -445,13 +464,30 @@ impl Session {
             return since_change;
         }
         // An operator that has not called yet still starts.
-        let since_call = inner.last_call.filter(|_| inner.is_alive);
+        let since_call = inner.last_call.filter(|_| inner.alive.contains(&inner.life));
         since_call.map_or(Duration::ZERO, |at| at.elapsed().min(since_change))
     }
 
-    /// Returns true if a watch is held back.
-    pub(crate) fn holds_watches(&self) -> bool {
-        self.inner().held > 0
+    /// Returns true while a watch is held back, or an outage or another lasting fault continues.
+    pub(crate) fn has_lasting_fault(&self) -> bool {
+        let inner = self.inner();
+        let now = Instant::now();
+        inner.held > 0
+            || inner.outages.iter().any(|outage| outage.until > now)
+            || inner.cut_off.values().any(|until| *until > now)
+    }
+
+    /// Returns true if every fault of the plan was injected and has ended, and the operator has started since the last one.
+    pub(crate) fn has_recovered(&self) -> bool {
+        let is_over = !self.has_lasting_fault();
+        let inner = self.inner();
+        let plan = &inner.plan;
+        is_over
+            && plan.schedule.is_none()
+            && inner.fired.len() == plan.faults.len()
+            && inner.stale.is_none()
+            && inner.expired.is_empty()
+            && inner.life_at_fault < inner.life
     }
 
     /// Begins a period of rest now.
@@ -469,223 +505,17 @@ impl Session {
     pub(crate) fn with_names<T>(&self, read: impl FnOnce(&Names) -> T) -> T {
         read(&self.inner().names)
     }
-
-    /// Records the commits since the last time. Those of the object `key` are the actor's; other ones of a user or a third
-    /// party too, and otherwise the cluster's. Returns true if there was one of the actor.
-    pub(crate) fn drain(&self, actor: Actor, key: Option<&(String, String, String)>) -> bool {
-        let elapsed = self.started.elapsed();
-        let mut inner = self.inner();
-        let mut any = false;
-        let mut is_changed = false;
-        while let Some(Some(commit)) = inner.commits.next().now_or_never() {
-            is_changed = true;
-            inner.names.learn(&commit.object);
-            let id = object_key(&commit.gvr, &commit.object);
-            let (resource, _, name) = &id;
-            let is_of_actor = match key {
-                None => actor != Actor::Cluster,
-                Some((wanted, namespace, wanted_name)) => {
-                    let generated = wanted_name.is_empty() && commit.kind == EventType::Added;
-                    wanted == resource && *namespace == id.1 && (wanted_name == name || generated)
-                }
-            };
-            let by = if is_of_actor { actor } else { Actor::Cluster };
-            any |= is_of_actor;
-            if !state::is_derived(resource) {
-                inner.last_change = Instant::now();
-            }
-            inner
-                .revisions
-                .entry(resource.clone())
-                .or_default()
-                .push(commit.revision);
-            let kind = match commit.kind {
-                EventType::Added => Kind::Added,
-                EventType::Modified => Kind::Modified,
-                EventType::Deleted => Kind::Deleted,
-            };
-            let canonical = state::key_of(resource, &commit.object, &inner.names);
-            let is_noise = matches!(
-                resource.as_str(),
-                "events" | "events.events.k8s.io" | "leases.coordination.k8s.io"
-            );
-            match kind {
-                Kind::Deleted => inner.objects.remove(&id),
-                _ => inner.objects.insert(id, commit.object.clone()),
-            };
-            if !is_noise {
-                let event = Event::Commit {
-                    actor: by,
-                    kind,
-                    key: canonical,
-                    object: commit.object,
-                    old: commit.old,
-                };
-                inner.trace.push(elapsed, event);
-            }
-        }
-        if is_changed && !self.predicates.is_empty() {
-            inner.check(&self.predicates);
-        }
-        any
-    }
-
-    /// Returns the normalized objects that matter and that were not there before the workload.
-    pub(crate) fn state(&self) -> State {
-        self.drain(Actor::Cluster, None);
-        let inner = self.inner();
-        let mut state = State::new();
-        for (id, object) in &inner.objects {
-            let is_initial = inner
-                .initial
-                .get(id)
-                .is_some_and(|initial| initial == version(object));
-            // An old ReplicaSet says how a Deployment came to its state.
-            let is_retired =
-                id.0 == "replicasets.apps" && object.pointer("/spec/replicas") == Some(&json!(0));
-            if state::is_derived(&id.0) || is_initial || is_retired {
-                continue;
-            }
-            let key = state::key_of(&id.0, object, &inner.names);
-            let normalized = state::normalize(object, &inner.names);
-            state.entry(key).or_default().push(normalized);
-        }
-        for objects in state.values_mut() {
-            objects.sort_by_key(Value::to_string);
-        }
-        state
-    }
-
-    /// Returns the changes that the operator made after it was restarted at rest.
-    pub(crate) fn writes_since_check(&self) -> Vec<String> {
-        self.drain(Actor::Cluster, None);
-        let inner = self.inner();
-        let events = inner.trace.iter();
-        let after = events.skip_while(|event| !matches!(event, Event::IdempotenceCheck));
-        let own = after.filter(|event| {
-            matches!(
-                event,
-                Event::Commit {
-                    actor: Actor::Operator,
-                    ..
-                }
-            )
-        });
-        own.filter_map(crate::trace::line)
-            .map(|line| line.trim().to_owned())
-            .collect()
-    }
-
-    /// Ends the run.
-    pub(crate) fn outcome(&self) -> Outcome {
-        self.drain(Actor::Cluster, None);
-        let mut inner = self.inner();
-        let lost = inner.lost_updates();
-        inner.check_eventually(&self.predicates);
-        Outcome {
-            lost,
-            overran: inner.call_count > inner.call_limit,
-            fired: inner.fired.len(),
-            violations: std::mem::take(&mut inner.violations),
-            trace: std::mem::take(&mut inner.trace),
-            names: std::mem::take(&mut inner.names),
-            objects: std::mem::take(&mut inner.objects),
-        }
-    }
 }
 
-// === impl Inner ===
-
-impl Inner {
-    /// Takes the first fault of the plan that is at this position and has not been injected.
-    fn take_fault(&mut self, is_here: impl Fn(&Point) -> bool) -> Option<Action> {
-        let mut faults = self.plan.faults.iter().enumerate();
-        let (index, fault) =
-            faults.find(|(index, fault)| !self.fired.contains(index) && is_here(&fault.at))?;
-        self.fired.insert(index);
-        Some(fault.action.clone())
-    }
-
-    /// Returns the delay of a request or a watch event under the plan.
-    fn latency(&self, signature: &Signature, occurrence: u32) -> Duration {
-        let Some(limit) = self.plan.latency_ms else {
-            return Duration::ZERO;
-        };
-        // FNV-1a: the same on every machine.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.plan.seed;
-        let bytes = signature.as_str().bytes().chain(occurrence.to_le_bytes());
-        for byte in bytes {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        hash ^= hash >> 29;
-        Duration::from_millis(hash % (limit + 1))
-    }
-
-    fn lost_updates(&self) -> Vec<String> {
-        let is_lost = |write: &&ThirdParty| {
-            let Some(object) = self.objects.get(&write.key) else {
-                return false;
-            };
-            let found = object
-                .pointer("/metadata/annotations")
-                .and_then(|all| all.get(THIRD_PARTY));
-            let is_same = text(object, "/metadata/uid") == write.uid;
-            is_same && found.is_none()
-        };
-        let lost = self.third_party.iter().filter(is_lost);
-        lost.map(|write| {
-            let object = self.objects.get(&write.key);
-            object.map_or_else(String::new, |object| {
-                state::key_of(&write.key.0, object, &self.names)
-            })
-        })
-        .collect()
-    }
-
-    fn check(&mut self, predicates: &[Predicate]) {
-        let cluster = Cluster::new(&self.objects);
-        for (index, predicate) in predicates.iter().enumerate() {
-            let holds = predicate.holds(&cluster);
-            let message = match (predicate.when, holds) {
-                (When::Always, false) => "it does not hold in every state",
-                (When::Never, true) => "it holds in a state",
-                (When::Eventually, true) => {
-                    self.reached.insert(index);
-                    continue;
-                }
-                _ => continue,
-            };
-            if !self.violations.iter().any(|(name, _)| *name == predicate.name) {
-                self.violations.push((predicate.name.clone(), message.to_owned()));
-            }
-        }
-    }
-
-    fn check_eventually(&mut self, predicates: &[Predicate]) {
-        for (index, predicate) in predicates.iter().enumerate() {
-            if predicate.when == When::Eventually && !self.reached.contains(&index) {
-                let message = "it holds in no state".to_owned();
-                self.violations.push((predicate.name.clone(), message));
-            }
-        }
-    }
+fn text_of(at: &Point, action: &Action) -> String {
+    let fault = Fault {
+        at: at.clone(),
+        action: action.clone(),
+    };
+    fault.to_string()
 }
 
-fn object_key(gvr: &Gvr, object: &Value) -> (String, String, String) {
-    (
-        qualified(&gvr.resource, &gvr.group),
-        text(object, "/metadata/namespace").to_owned(),
-        text(object, "/metadata/name").to_owned(),
-    )
-}
-
-fn version(object: &Value) -> &str {
-    text(object, "/metadata/resourceVersion")
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
+/// The signatures and their numbers.
+type Counts = BTreeMap<Signature, u32>;
+/// The watches that are answered with 410 when a life opens them again.
+type Expired = BTreeSet<(u32, Signature)>;

@@ -1,6 +1,7 @@
 //! World states in a form in which two runs can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value};
 
@@ -8,6 +9,14 @@ use crate::call::Names;
 
 /// The annotation that a third-party write adds.
 pub(crate) const THIRD_PARTY: &str = "chaos.operator-sdk.dev/third-party";
+
+/// The fields that count, and so differ from run to run.
+const VOLATILE: [&str; 4] = [
+    "resourceVersion",
+    "observedGeneration",
+    "restartCount",
+    "lastState",
+];
 
 /// The objects by canonical key, such as `pods default/web-*`. Several objects can have the same key.
 pub(crate) type State = BTreeMap<String, Vec<Value>>;
@@ -62,10 +71,19 @@ pub(crate) fn is_derived(resource: &str) -> bool {
             | "leases.coordination.k8s.io"
             | "endpoints"
             | "endpointslices.discovery.k8s.io"
+            | "ipaddresses.networking.k8s.io"
             | "controllerrevisions.apps"
             | "nodes"
             | "persistentvolumes"
     )
+}
+
+/// Returns true for a resource of a CustomResourceDefinition.
+pub(crate) fn is_custom(resource: &str) -> bool {
+    let Some((_, group)) = resource.split_once('.') else {
+        return false;
+    };
+    group.contains('.') && !group.ends_with(".k8s.io")
 }
 
 /// Returns an object without the parts that differ from run to run: uids, versions, times, addresses, random names.
@@ -94,12 +112,20 @@ pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
     object
 }
 
+/// Returns a hash of an object that is the same in every run.
+pub(crate) fn hash(key: &str, object: &Value, names: &Names) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    normalize(object, names).to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
 fn clean(value: &Value, names: &Names) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields
                 .iter()
-                .filter(|(name, _)| !matches!(name.as_str(), "resourceVersion" | "observedGeneration"));
+                .filter(|(name, _)| !VOLATILE.contains(&name.as_str()));
             let fields: Map<String, Value> = kept
                 .map(|(name, value)| (names.canonical(name).to_owned(), clean(value, names)))
                 .collect();

@@ -48,6 +48,8 @@ pub(crate) enum Event {
         /// True if it changed an object.
         effective: bool,
         accepts_any_version: bool,
+        /// True if a fault answered in place of the server.
+        is_refused: bool,
     },
     /// A watch delivered an event to the operator.
     Delivery {
@@ -55,6 +57,14 @@ pub(crate) enum Event {
         /// The number of the event among those of this signature, from 1.
         occurrence: u32,
         text: String,
+    },
+    /// A watch delivered a bookmark to the operator.
+    Bookmark {
+        signature: Signature,
+        /// The number of the bookmark among those of this signature, from 1.
+        occurrence: u32,
+        /// True if it ends the initial events.
+        ends_initial: bool,
     },
     /// The server committed a change.
     Commit {
@@ -64,6 +74,10 @@ pub(crate) enum Event {
         object: Arc<Value>,
         old: Option<Arc<Value>>,
     },
+    /// The operator is replaced by another version.
+    Upgrade { version: String },
+    /// An instance that had lost its lease ended.
+    FormerEnded { life: u32 },
     /// The operator ended by itself.
     Ended { reason: String },
     /// The operator is restarted at the end, to check that it writes nothing.
@@ -74,6 +88,20 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) events: Vec<(Duration, Event)>,
+}
+
+/// The number of commits of one kind by actor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) operator: u32,
+    pub(crate) third_party: u32,
+    pub(crate) others: u32,
+}
+
+impl Counts {
+    pub(crate) fn all(self) -> u32 {
+        self.operator + self.third_party + self.others
+    }
 }
 
 // === impl Trace ===
@@ -120,23 +148,23 @@ impl Trace {
             .collect()
     }
 
-    /// Returns the number of deletions by object, and for each whether the operator deleted it itself.
-    pub(crate) fn deletions(&self) -> BTreeMap<String, (u32, bool)> {
-        let mut deletions = BTreeMap::new();
+    /// Returns the number of additions or deletions by object.
+    pub(crate) fn counts(&self, wanted: Kind) -> BTreeMap<String, Counts> {
+        let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
         for event in self.iter() {
-            if let Event::Commit {
-                actor,
-                kind: Kind::Deleted,
-                key,
-                ..
-            } = event
-            {
-                let entry: &mut (u32, bool) = deletions.entry(key.clone()).or_default();
-                entry.0 += 1;
-                entry.1 |= *actor == Actor::Operator;
+            match event {
+                Event::Commit { actor, kind, key, .. } if *kind == wanted => {
+                    let count = counts.entry(key.clone()).or_default();
+                    match actor {
+                        Actor::Operator => count.operator += 1,
+                        Actor::ThirdParty => count.third_party += 1,
+                        Actor::User | Actor::Cluster => count.others += 1,
+                    }
+                }
+                _ => {}
             }
         }
-        deletions
+        counts
     }
 
     /// Returns the number of calls of the operator, watches apart.
@@ -146,13 +174,56 @@ impl Trace {
         self.iter().filter(is_call).count()
     }
 
-    /// Returns the lines of a timeline.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.events
-            .iter()
-            .filter_map(|(at, event)| Some(format!("{:>9.3} s  {}", at.as_secs_f64(), line(event)?)))
-            .collect()
+    /// Returns the timeline.
+    pub(crate) fn timeline(&self) -> Timeline {
+        let mut timeline = Timeline::default();
+        for (at, event) in &self.events {
+            let Some(text) = line(event) else { continue };
+            match event {
+                Event::Call { signature, .. } if signature.is_write() => {
+                    timeline
+                        .writes
+                        .push((timeline.lines.len(), signature.to_string()));
+                }
+                Event::Step { text, .. } => timeline.writes.push((timeline.lines.len(), text.clone())),
+                _ => {}
+            }
+            timeline
+                .lines
+                .push(format!("{:>9.3} s  {text}", at.as_secs_f64()));
+        }
+        timeline
     }
+}
+
+/// The lines of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    pub(crate) lines: Vec<String>,
+    /// The writes of the operator and the steps of the user, with the numbers of their lines, from 0.
+    writes: Vec<(usize, String)>,
+}
+
+/// The first write that differs from the run without faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Divergence {
+    /// The write, or `the end`.
+    pub(crate) write: String,
+    /// The number of its line, from 0.
+    pub(crate) line: Option<usize>,
+}
+
+/// Returns the first write of a run that differs from the reference.
+pub(crate) fn first_divergence(reference: &Timeline, found: &Timeline) -> Option<Divergence> {
+    let length = reference.writes.len().max(found.writes.len());
+    (0..length).find_map(|index| {
+        let expected = reference.writes.get(index).map(|(_, write)| write);
+        let write = found.writes.get(index);
+        (write.map(|(_, write)| write) != expected).then(|| Divergence {
+            write: write.map_or_else(|| "the end".to_owned(), |(_, write)| write.clone()),
+            line: write.map(|(line, _)| *line),
+        })
+    })
 }
 
 /// Returns the text of an event in a timeline; `None` for those that say little.
@@ -179,7 +250,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         Event::Call { signature, code, .. } if *code >= 400 || *code == 0 => {
             format!("operator: {signature} → {code}")
         }
-        Event::Call { .. } => return None,
+        Event::Call { .. } | Event::Bookmark { .. } => return None,
         Event::Delivery { signature, text, .. } => format!("operator gets {text} ({signature})"),
         Event::Commit {
             actor,
@@ -213,6 +284,8 @@ pub(crate) fn line(event: &Event) -> Option<String> {
             });
             format!("{actor}: {key} {what}{}", changed.unwrap_or_default())
         }
+        Event::Upgrade { version } => format!("the operator is replaced by version {version}"),
+        Event::FormerEnded { life } => format!("instance {life} of the operator has ended"),
         Event::Ended { reason } => format!("the operator ended: {reason}"),
         Event::IdempotenceCheck => "the operator is restarted at rest".to_owned(),
     })

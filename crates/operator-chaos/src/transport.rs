@@ -1,11 +1,11 @@
 //! The connection of the operator under test: injects the faults of requests and watches.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::stream::{self, Stream};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -13,11 +13,12 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::Value;
 use tower::Service;
 
 use crate::call::{Call, Signature};
-use crate::plan::Action;
+use crate::plan::{Action, Cause};
+use crate::refusal::{self, Refusal};
 use crate::session::{Begun, Delivery, Fate, Session};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -48,11 +49,25 @@ struct LineObject {
 struct LineMetadata {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// The meaning of a line of a watch.
+enum Meaning {
+    /// A change, such as `ADDED web`.
+    Change(String),
+    /// A bookmark, and true if it ends the initial events.
+    Bookmark(bool),
+    /// An error.
+    Other,
 }
 
 /// A watch that is read line by line.
 struct Lines {
     body: operator_apiserver::Body,
+    /// True if the client gets `410 Expired` in place of everything else.
+    is_expired: bool,
     buffer: BytesMut,
     connection: Connection,
     signature: Signature,
@@ -94,6 +109,9 @@ impl Connection {
             self.wait_if_dead().await;
         }
         if let Some(revision) = self.session.stale_revision(self.life, &call) {
+            if call.verb == "get" && begun.fate == Fate::Proceed {
+                return self.read_stale(&call, &begun, revision).await;
+            }
             parts.uri = at_revision(&parts.uri, revision)?;
         }
         let request = Request::from_parts(parts, Body::from(body));
@@ -101,7 +119,58 @@ impl Connection {
             Fate::Never => std::future::pending().await,
             Fate::Proceed => self.carry_out(&call, &begun, request).await,
             Fate::Fault(action) => self.fail(action, &call, &begun, request).await,
+            Fate::Refused(cause) => self.refuse(cause, &call, &begun),
         }
+    }
+
+    /// Answers during an outage.
+    fn refuse(&self, cause: Cause, call: &Call, begun: &Begun) -> Result<Response<ResponseBody>, BoxError> {
+        let refusal = Refusal::during(cause, call);
+        let code = refusal.as_ref().map_or(0, |refusal| refusal.code);
+        self.session.finish(call, begun, code, true);
+        refusal.map(answer).ok_or_else(reset)
+    }
+
+    /// Returns an object as it was at a past revision, from a list.
+    async fn read_stale(
+        &self,
+        call: &Call,
+        begun: &Begun,
+        revision: u64,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let prefix = match call.group.as_str() {
+            "" => format!("/api/{}", call.version),
+            group => format!("/apis/{group}/{}", call.version),
+        };
+        let namespace = match call.namespace.as_str() {
+            "" => String::new(),
+            namespace => format!("/namespaces/{namespace}"),
+        };
+        let uri = format!(
+            "{prefix}{namespace}/{}?fieldSelector=metadata.name%3D{}",
+            call.resource, call.name
+        );
+        let uri = at_revision(&uri.parse()?, revision)?;
+        let response = self.call(Request::get(uri).body(Body::empty())?).await?;
+        let bytes = response.into_body().collect().await?.to_bytes();
+        let list: Value = serde_json::from_slice(&bytes)?;
+        let item = list.pointer("/items/0").filter(|item| item.is_object());
+        let answer = match item {
+            Some(item) => {
+                let mut object = item.clone();
+                let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
+                object["kind"] = kind.trim_end_matches("List").into();
+                object["apiVersion"] = list.get("apiVersion").cloned().unwrap_or_default();
+                (200, object)
+            }
+            None => (404, refusal::not_found(call)),
+        };
+        self.session.finish(call, begun, answer.0, false);
+        let response = Response::builder()
+            .status(answer.0)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(answer.1.to_string())?;
+        Ok(response.map(|text| Full::from(text).map_err(|never| match never {}).boxed_unsync()))
     }
 
     /// Sends a request to the server and records the answer.
@@ -112,11 +181,16 @@ impl Connection {
         request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
         let response = self.call(request).await?;
-        self.session.finish(call, begun, response.status().as_u16());
+        self.session
+            .finish(call, begun, response.status().as_u16(), false);
         self.wait_if_dead().await;
         let is_watch = call.verb == "watch" && response.status() == StatusCode::OK;
+        let is_expired = is_watch
+            && self
+                .session
+                .is_expired(self.life, &begun.signature, call.continues);
         Ok(response.map(|body| match is_watch {
-            true => self.watch(body, begun.signature.clone()),
+            true => self.watch(body, begun.signature.clone(), is_expired),
             false => body.map_err(|never| match never {}).boxed_unsync(),
         }))
     }
@@ -131,29 +205,29 @@ impl Connection {
     ) -> Result<Response<ResponseBody>, BoxError> {
         match action {
             Action::CrashBefore => {
-                self.session.crash();
+                self.session.crash_life(self.life);
                 std::future::pending().await
             }
             Action::CrashAfterCommit => {
                 let _unread = self.carry_out(call, begun, request).await?;
-                self.session.crash();
+                self.session.crash_life(self.life);
                 std::future::pending().await
             }
             Action::CrashAfterResponse => {
                 let response = self.carry_out(call, begun, request).await?;
-                self.session.crash_soon();
+                self.session.crash_soon(self.life);
                 Ok(response)
             }
             Action::Fail(code) => {
-                self.session.finish(call, begun, code);
-                Ok(failure(code))
+                self.session.finish(call, begun, code, true);
+                Ok(answer(Refusal::of(code, call)))
             }
             Action::FailAfterCommit(code) => {
                 let _unread = self.carry_out(call, begun, request).await?;
-                Ok(failure(code))
+                Ok(answer(Refusal::of(code, call)))
             }
             Action::Reset => {
-                self.session.finish(call, begun, 0);
+                self.session.finish(call, begun, 0, true);
                 Err(reset())
             }
             Action::ResetAfterCommit => {
@@ -162,6 +236,10 @@ impl Connection {
             }
             Action::ThirdPartyWrite => {
                 self.session.third_party_write(call).await;
+                self.carry_out(call, begun, request).await
+            }
+            Action::ThirdPartyDelete => {
+                self.session.third_party_delete(call).await;
                 self.carry_out(call, begun, request).await
             }
             // Faults of watches and of steps have other positions.
@@ -186,9 +264,10 @@ impl Connection {
         }
     }
 
-    fn watch(&self, body: operator_apiserver::Body, signature: Signature) -> ResponseBody {
+    fn watch(&self, body: operator_apiserver::Body, signature: Signature, is_expired: bool) -> ResponseBody {
         let lines = Lines {
             body,
+            is_expired,
             buffer: BytesMut::new(),
             connection: self.clone(),
             signature,
@@ -210,40 +289,48 @@ impl Lines {
 
     /// Returns the next event that the operator gets.
     async fn next(&mut self) -> Option<Bytes> {
-        if self.has_ended {
-            return None;
+        if self.is_expired && !self.has_ended {
+            self.has_ended = true;
+            return Some(Bytes::from(format!("{}\n", refusal::expired())));
         }
-        let line = self.read().await;
-        self.connection.wait_if_dead().await;
-        let line = line?;
-        let Some(event) = describe(&line) else {
-            return Some(line);
-        };
-        let (session, life) = (self.connection.session.clone(), self.connection.life);
-        match session.deliver(life, &self.signature, event) {
-            Delivery::Pass => Some(line),
-            Delivery::Cut => {
-                self.has_ended = true;
-                Some(line)
+        loop {
+            if self.has_ended {
+                return None;
             }
-            Delivery::Expire => self.expire(),
-            Delivery::Hold { delay, skip } => {
-                let held = Held::new(session);
-                tokio::time::sleep(delay).await;
-                drop(held);
-                self.connection.wait_if_dead().await;
-                if skip { self.expire() } else { Some(line) }
+            let line = self.read().await?;
+            self.connection.wait_if_dead().await;
+            let (session, life) = (self.connection.session.clone(), self.connection.life);
+            let delivery = match Meaning::of(&line) {
+                Meaning::Change(event) => session.deliver(life, &self.signature, event),
+                Meaning::Bookmark(ends_initial) => session.deliver_bookmark(&self.signature, ends_initial),
+                Meaning::Other => Delivery::Pass,
+            };
+            match delivery {
+                Delivery::Pass => return Some(line),
+                Delivery::Omit => {}
+                Delivery::Cut => {
+                    self.has_ended = true;
+                    return Some(line);
+                }
+                Delivery::Expire => return self.expire(),
+                Delivery::Hold { delay, skip } => {
+                    let held = Held::new(session);
+                    tokio::time::sleep(delay).await;
+                    drop(held);
+                    self.connection.wait_if_dead().await;
+                    return if skip { self.expire() } else { Some(line) };
+                }
             }
         }
     }
 
+    /// Ends the watch; the history does not reach back to the client's version when it continues.
     fn expire(&mut self) -> Option<Bytes> {
         self.has_ended = true;
-        let status = status(410, "Expired", "too old resource version");
-        Some(Bytes::from(format!(
-            "{}\n",
-            json!({"type": "ERROR", "object": status})
-        )))
+        self.connection
+            .session
+            .expire(self.connection.life, &self.signature);
+        None
     }
 
     /// Reads a line with its end.
@@ -266,11 +353,20 @@ impl Lines {
     }
 }
 
-/// Returns `added NAME` and so on; `None` for bookmarks and errors.
-fn describe(line: &[u8]) -> Option<String> {
-    let line: Line = serde_json::from_slice(line).ok()?;
-    let is_change = matches!(line.kind.as_str(), "ADDED" | "MODIFIED" | "DELETED");
-    is_change.then(|| format!("{} {}", line.kind, line.object.metadata.name))
+// === impl Meaning ===
+
+impl Meaning {
+    fn of(line: &[u8]) -> Self {
+        let Ok(line) = serde_json::from_slice::<Line>(line) else {
+            return Self::Other;
+        };
+        let metadata = line.object.metadata;
+        match line.kind.as_str() {
+            "ADDED" | "MODIFIED" | "DELETED" => Self::Change(format!("{} {}", line.kind, metadata.name)),
+            "BOOKMARK" => Self::Bookmark(metadata.annotations.contains_key("k8s.io/initial-events-end")),
+            _ => Self::Other,
+        }
+    }
 }
 
 // === impl Held ===
@@ -300,39 +396,9 @@ fn at_revision(uri: &Uri, revision: u64) -> Result<Uri, http::Error> {
     Ok(format!("{}?{}", uri.path(), query.join("&")).parse::<Uri>()?)
 }
 
-fn failure(code: u16) -> Response<ResponseBody> {
-    let (reason, message) = match code {
-        409 => (
-            "Conflict",
-            "the object has been modified; please apply your changes to the latest version and try again",
-        ),
-        429 => ("TooManyRequests", "too many requests, please try again later"),
-        503 => ("ServiceUnavailable", "apiserver is shutting down"),
-        504 => ("Timeout", "request did not complete within the allotted timeout"),
-        _ => ("InternalError", "etcdserver: leader changed"),
-    };
-    let body = Full::from(status(code, reason, message).to_string());
-    let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    if code == 429 {
-        headers.insert(RETRY_AFTER, http::HeaderValue::from_static("1"));
-    }
-    response
-}
-
-fn status(code: u16, reason: &str, message: &str) -> serde_json::Value {
-    let mut status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code,
-    });
-    if code == 429
-        && let Some(fields) = status.as_object_mut()
-    {
-        fields.insert("details".to_owned(), json!({"retryAfterSeconds": 1}));
-    }
-    status
+fn answer(refusal: Refusal) -> Response<ResponseBody> {
+    let response = refusal.response();
+    response.map(|text| Full::from(text).map_err(|never| match never {}).boxed_unsync())
 }
 
 fn reset() -> BoxError {

@@ -1,21 +1,34 @@
 //! The simulated cluster of one run: an API server, controllers and nodes on one thread with simulated time.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use operator_apiserver::ApiServer;
 use operator_apiserver::client::{Client, DeleteOptions, Gvr, Patch, ServedResource};
 use operator_apiserver::clock::Clock;
-use operator_controlplane::{Clock as ControllerClock, ControlPlane, Delays, Options};
+use operator_apiserver::{ApiServer, Snapshot};
+use operator_controlplane::{Clock as ControllerClock, ControlPlane, Delays, Holds, Options};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::workload::Change;
+use crate::clock::{Scope, SimulatedClock};
+use crate::workload::{Change, Wait};
+
+/// The seed of the cluster that all runs begin with. Another one than those of plans, so that no uid is drawn twice.
+const BOOT_SEED: u64 = 0xb007_5eed;
+/// The simulated time between the start of that cluster and the start of a run.
+const BOOT_TIME: Duration = Duration::from_secs(10);
+/// The interval at which a state that a user waits for is read.
+const WAIT_POLL: Duration = Duration::from_millis(200);
 
 /// The simulated cluster.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
+    pub(crate) holds: Holds,
+    /// The seconds by which the clock was set.
+    clock_offset: Arc<AtomicI64>,
     _control_plane: ControlPlane,
+    _clock: Scope,
     resources: Mutex<Vec<ServedResource>>,
 }
 
@@ -24,6 +37,8 @@ pub(crate) struct World {
 pub(crate) struct WorldOptions {
     pub(crate) nodes: usize,
     pub(crate) delays: Delays,
+    /// The simulated time at the start; `None` is that of the machine.
+    pub(crate) starts_at: Option<SystemTime>,
 }
 
 /// A change could not be carried out.
@@ -32,77 +47,121 @@ pub(crate) enum ChangeError {
     #[error("no resource is served for apiVersion {api_version}, kind {kind}")]
     UnknownKind { api_version: String, kind: String },
     #[error("{0}")]
+    Goal(String),
+    #[error("the state is not reached within {0} s")]
+    NotReached(u64),
+    #[error("{0}")]
     Refused(#[from] operator_apiserver::status::Status),
 }
 
-/// Time of tokio: it starts with the world, and passes when everything waits.
-#[derive(Debug)]
-struct SimulatedClock {
-    base: SystemTime,
-    started: Instant,
-}
-
-impl Clock for SimulatedClock {
-    fn now(&self) -> SystemTime {
-        self.base + self.started.elapsed()
-    }
+/// Returns the time at which runs begin, in whole seconds: times that are rounded in objects must not depend on when a run began.
+fn start_time(options: &WorldOptions) -> SystemTime {
+    let now = options
+        .starts_at
+        .unwrap_or_else(SystemTime::now)
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs())
 }
 
 // === impl World ===
 
 impl World {
-    /// Starts a cluster with CustomResourceDefinitions and other objects. Must be called within a paused runtime.
-    pub(crate) async fn start(
-        seed: u64,
+    /// Starts a cluster with CustomResourceDefinitions and other objects, and returns the state in which its controllers rest.
+    /// Each run begins with it.
+    pub(crate) async fn boot(
         options: &WorldOptions,
         objects: &[Value],
         settle: Duration,
+    ) -> Result<Snapshot, crate::error::Error> {
+        let world = Self::begin(BOOT_SEED, options, None, start_time(options) - BOOT_TIME)?;
+        for object in objects {
+            world.install(object).await?;
+        }
+        // Time passes only when the controllers have nothing left to do.
+        tokio::time::sleep(settle).await;
+        Ok(world.server.snapshot())
+    }
+
+    /// Starts a cluster as it was left by [`World::boot`]: the objects are shared, and the controllers are started anew. Must be
+    /// called within a runtime.
+    pub(crate) async fn start(
+        seed: u64,
+        options: &WorldOptions,
+        boot: &Snapshot,
+        settle: Duration,
     ) -> Result<Self, crate::error::Error> {
-        // Whole seconds: times that are rounded in objects must not depend on when the run began.
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let base = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
+        let world = Self::begin(seed, options, Some(boot), start_time(options))?;
+        tokio::time::sleep(settle).await;
+        Ok(world)
+    }
+
+    fn begin(
+        seed: u64,
+        options: &WorldOptions,
+        boot: Option<&Snapshot>,
+        base: SystemTime,
+    ) -> Result<Self, crate::error::Error> {
         let started = Instant::now();
-        let builder = ApiServer::builder().seed(seed).event_ttl(Duration::ZERO);
+        let clock_offset = Arc::<AtomicI64>::default();
+        let clock = || SimulatedClock {
+            base,
+            started,
+            offset: clock_offset.clone(),
+        };
+        let mut builder = ApiServer::builder().seed(seed).event_ttl(Duration::ZERO);
+        if let Some(boot) = boot {
+            builder = builder.snapshot(boot);
+        }
         let server = builder
-            .clock(SimulatedClock { base, started })
+            .clock(clock())
             .build()
             .map_err(|error| crate::error::Error::Server(error.to_string()))?;
-        let clock = ControllerClock::new(move || {
-            jiff::Timestamp::try_from(base + started.elapsed()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        let controllers = clock();
+        let controllers = ControllerClock::new(move || {
+            jiff::Timestamp::try_from(controllers.now()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
         });
+        let holds = Holds::default();
         let control_plane = ControlPlane::start(
             &server.client(),
             Options {
                 nodes: options.nodes,
                 delays: options.delays,
-                clock,
+                holds: holds.clone(),
+                clock: controllers,
                 ..Options::default()
             },
         );
-        let world = Self {
+        let scope = Scope::enter(clock());
+        Ok(Self {
             server,
+            holds,
+            clock_offset,
             _control_plane: control_plane,
+            _clock: scope,
             resources: Mutex::default(),
-        };
-        for object in objects {
-            let applied = world.change(&Change::Apply(object.clone())).await;
-            applied.map_err(|error| crate::error::Error::Object {
-                object: object
-                    .pointer("/metadata/name")
-                    .map(Value::to_string)
-                    .unwrap_or_default(),
-                problem: error.to_string(),
-            })?;
-        }
-        // Time passes only when the controllers have nothing left to do.
-        tokio::time::sleep(settle).await;
-        Ok(world)
+        })
     }
 
     fn client(&self) -> Client {
         self.server.client().with_manager("user")
+    }
+
+    /// Sets the clock of the API server and of the controllers.
+    pub(crate) fn set_clock(&self, seconds: i32) {
+        self.clock_offset.fetch_add(seconds.into(), Ordering::Relaxed);
+    }
+
+    /// Creates an object that must exist before the operator starts.
+    async fn install(&self, object: &Value) -> Result<(), crate::error::Error> {
+        let applied = self.change(&Change::Apply(object.clone())).await;
+        applied.map_err(|error| crate::error::Error::Object {
+            object: object
+                .pointer("/metadata/name")
+                .map(Value::to_string)
+                .unwrap_or_default(),
+            problem: error.to_string(),
+        })
     }
 
     /// Returns the resource of an object and its namespace.
@@ -137,26 +196,67 @@ impl World {
         ))
     }
 
-    /// Returns true if the object of a change exists.
-    pub(crate) async fn has_object(&self, change: &Change) -> bool {
-        let Some(object) = change.object() else {
-            return false;
-        };
-        let Ok((gvr, namespace)) = self.resource_of(object) else {
-            return false;
-        };
+    /// Returns the present state of an object.
+    pub(crate) async fn object(&self, object: &Value) -> Option<Arc<Value>> {
+        let (gvr, namespace) = self.resource_of(object).ok()?;
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
         let found = self
             .client()
             .get(&gvr, &namespace, name.unwrap_or_default())
             .await;
-        found.is_ok()
+        found.ok()
+    }
+
+    /// Waits until an object has a state.
+    async fn wait(&self, wait: &Wait) -> Result<(), ChangeError> {
+        let goal = wait.goal().map_err(ChangeError::Goal)?;
+        let end = Instant::now() + Duration::from_secs(wait.limit);
+        loop {
+            let object = self.object(&wait.object).await;
+            if goal.is_reached(object.as_deref()) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                return Err(ChangeError::NotReached(wait.limit));
+            }
+            tokio::time::sleep(WAIT_POLL.min(end - Instant::now())).await;
+        }
+    }
+
+    /// Returns true if the server accepts an object that a user applies; nothing is changed.
+    pub(crate) async fn accepts(&self, object: &Value) -> bool {
+        let Ok((gvr, namespace)) = self.resource_of(object) else {
+            return false;
+        };
+        let prefix = match gvr.group.as_str() {
+            "" => format!("/api/{}", gvr.version),
+            group => format!("/apis/{group}/{}", gvr.version),
+        };
+        let namespace = match namespace.as_str() {
+            "" => String::new(),
+            namespace => format!("/namespaces/{namespace}"),
+        };
+        let request = http::Request::post(format!(
+            "{prefix}{namespace}/{}?dryRun=All&fieldValidation=Strict",
+            gvr.resource
+        ));
+        let body = http_body_util::Full::<bytes::Bytes>::from(object.to_string());
+        let Ok(request) = request
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(body)
+        else {
+            return false;
+        };
+        let answer = tower::Service::call(&mut self.server.clone(), request).await;
+        answer.is_ok_and(|answer| answer.status().is_success())
     }
 
     /// Carries out a change of the user.
     pub(crate) async fn change(&self, change: &Change) -> Result<(), ChangeError> {
-        if let Change::Sleep(seconds) = change {
-            tokio::time::sleep(Duration::from_secs(*seconds)).await;
+        match change {
+            Change::Sleep(seconds) => tokio::time::sleep(Duration::from_secs(*seconds)).await,
+            Change::Wait(wait) => return self.wait(wait).await,
+            _ => {}
         }
         let Some(object) = change.object() else {
             return Ok(());

@@ -17,7 +17,7 @@ use kube::core::GroupVersionKind;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
-use operator_chaos::{Chaos, Delays, Violation, Workload};
+use operator_chaos::{Chaos, Delays, Oracle, Violation, Workload};
 use serde_json::{Value, json};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -729,7 +729,8 @@ fn prove(case: &Case) -> Result<String, String> {
     let Some(violation) = finding.violations.iter().find(is_it) else {
         return Err(format!("{}: {report}", case.name));
     };
-    if finding.plan.faults.is_empty() {
+    // Without a fault, only the comparison with a fresh deployment shows a bug.
+    if finding.plan.faults.is_empty() && violation.oracle != Oracle::FreshDeploy {
         return Err(format!("{}: {report}", case.name));
     }
     let corrected = chaos(case, true).workload(finding.workload.clone());

@@ -1,5 +1,7 @@
 //! Sends random requests to a real kube-apiserver and to the embedded one, and prints the causes of different answers.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +13,7 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use operator_conformance::ApiService;
-use operator_conformance::differential::{Family, Options, run};
+use operator_conformance::differential::{Difference, Family, Options, record, run};
 
 /// Compares the answers of two API servers to random requests.
 ///
@@ -40,9 +42,18 @@ struct Args {
     /// The kubeconfig of the real server.
     #[arg(long)]
     real: PathBuf,
-    /// The kubeconfig of the embedded server.
+    /// The kubeconfig of the embedded server; not needed to record.
+    #[arg(long, required_unless_present = "record")]
+    embedded: Option<PathBuf>,
+    /// A file for the sequences whose answers differ, one in each line as JSON.
     #[arg(long)]
-    embedded: PathBuf,
+    log: Option<PathBuf>,
+    /// Writes the answers of the real server to some sequences as a scenario to this file.
+    #[arg(long, requires = "sequences")]
+    record: Option<PathBuf>,
+    /// The numbers of the sequences to record.
+    #[arg(long, value_delimiter = ',')]
+    sequences: Vec<u64>,
 }
 
 #[tokio::main]
@@ -66,9 +77,39 @@ async fn compare(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
         minimise: args.minimise,
         only: args.only,
     };
-    let report = run(client(&args.real).await?, client(&args.embedded).await?, &options).await?;
+    if let Some(file) = &args.record {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        let scenario = record(client(&args.real).await?, &options, &name, &args.sequences).await?;
+        std::fs::write(file, scenario)?;
+        return Ok(true);
+    }
+    let embedded = args.embedded.as_deref().ok_or("--embedded is missing")?;
+    let mut log = args.log.as_ref().map(File::create).transpose()?;
+    let mut unwritten = None;
+    let observe = |difference: &Difference<'_>| {
+        if let Some(log) = &mut log
+            && let Err(error) = write_line(log, difference)
+        {
+            unwritten = Some(error);
+        }
+    };
+    let report = run(
+        client(&args.real).await?,
+        client(embedded).await?,
+        &options,
+        observe,
+    )
+    .await?;
     println!("{report}");
-    Ok(report.differences() == 0)
+    match unwritten {
+        Some(error) => Err(error.into()),
+        None => Ok(report.differences() == 0),
+    }
+}
+
+fn write_line(log: &mut File, difference: &Difference<'_>) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *log, difference)?;
+    log.write_all(b"\n")
 }
 
 async fn client(path: &Path) -> Result<impl ApiService, Box<dyn std::error::Error>> {

@@ -12,6 +12,7 @@ mod individual;
 mod minimise;
 mod mutation;
 mod random;
+mod record;
 mod report;
 mod sequence;
 #[cfg(test)]
@@ -25,7 +26,8 @@ pub use self::family::Family;
 use self::family::Making;
 use self::minimise::{Judge, minimise};
 use self::random::Random;
-pub use self::report::{Group, Report};
+pub use self::record::record;
+pub use self::report::{Difference, Group, Report};
 use self::sequence::{Sequence, patch, request, send};
 use crate::normalise;
 use crate::scenario::{Step, Variables};
@@ -39,6 +41,9 @@ const FAILURES_MAX: usize = 3;
 
 /// The names of the objects of two runs are this far apart.
 const NUMBERS: u64 = 1_000_000;
+
+/// The roles whose rules are those of others.
+const AGGREGATED_ROLES: [&str; 3] = ["admin", "edit", "view"];
 
 /// The options of a run.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +62,30 @@ pub struct Options {
     pub only: Option<u64>,
 }
 
+impl Options {
+    fn families(&self) -> &[Family] {
+        if self.families.is_empty() {
+            &Family::ALL[..]
+        } else {
+            &self.families
+        }
+    }
+
+    /// Makes the sequence with a number.
+    fn sequence(&self, catalog: &Catalog, number: u64, namespace: &str) -> (Family, Sequence) {
+        let mut random = Random::new(self.seed, number);
+        let family = Family::pick(self.families(), &mut random);
+        let mut making = Making {
+            catalog,
+            random,
+            // Runs with other seeds can use the same servers.
+            number: self.seed * NUMBERS + number,
+            namespace,
+        };
+        (family, family.sequence(&mut making))
+    }
+}
+
 /// The error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,7 +102,7 @@ pub enum Error {
     Data(String),
 }
 
-/// Sends random requests to both servers and compares the answers.
+/// Sends random requests to both servers and compares the answers. `observe` gets every sequence whose answers differ.
 ///
 /// # Errors
 /// Fails if a server cannot be reached, or if the first one has no usable discovery and OpenAPI documents.
@@ -81,6 +110,7 @@ pub async fn run<R: ApiService, E: ApiService>(
     real: R,
     embedded: E,
     options: &Options,
+    mut observe: impl FnMut(&Difference<'_>),
 ) -> Result<Report, Error> {
     let catalog = load_catalog(&real, &options.kinds).await?;
     let namespace = format!("diff-{}", options.seed);
@@ -91,11 +121,6 @@ pub async fn run<R: ApiService, E: ApiService>(
         failures: 0,
     };
     pair.prepare().await?;
-    let families = if options.families.is_empty() {
-        &Family::ALL[..]
-    } else {
-        &options.families
-    };
     let kept: Vec<Regex> = KEPT
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -107,16 +132,7 @@ pub async fn run<R: ApiService, E: ApiService>(
     };
     let mut number = options.only.unwrap_or_default();
     while report.requests < options.requests {
-        let mut random = Random::new(options.seed, number);
-        let family = Family::pick(families, &mut random);
-        let mut making = Making {
-            catalog: &catalog,
-            random,
-            // Runs with other seeds can use the same servers.
-            number: options.seed * NUMBERS + number,
-            namespace: &namespace,
-        };
-        let sequence = family.sequence(&mut making);
+        let (family, sequence) = options.sequence(&catalog, number, &namespace);
         let outcome = pair.run(&sequence).await?;
         report.requests += sequence.steps.len();
         for status in &outcome.statuses {
@@ -129,7 +145,17 @@ pub async fn run<R: ApiService, E: ApiService>(
         if let Some(cause) = outcome.cause {
             let subject = format!("{family} {}", sequence.subject);
             let whole = format!("{subject}: {cause}");
-            if kept.iter().any(|pattern| pattern.is_match(&whole)) {
+            let is_kept = kept.iter().any(|pattern| pattern.is_match(&whole));
+            observe(&Difference {
+                sequence: number,
+                subject: &subject,
+                cause: &cause,
+                is_kept,
+                steps: sequence.steps.iter().map(Step::describe).collect(),
+                real: &outcome.real,
+                embedded: &outcome.embedded,
+            });
+            if is_kept {
                 report.kept += 1;
             } else {
                 let minimised = report.groups.len() < options.minimise;
@@ -217,6 +243,14 @@ impl<R: ApiService, E: ApiService> Pair<R, E> {
             reached("real", &real.step(step).await)?;
             reached("embedded", &embedded.step(step).await)?;
         }
+        // A controller gives aggregated roles their rules; the real server may run without.
+        for role in AGGREGATED_ROLES {
+            let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}");
+            let role = embedded.step(&request("GET", path.as_str())).await;
+            reached("embedded", &role)?;
+            let rules = json!({"rules": role["body"]["rules"]});
+            reached("real", &real.step(&patch(path, "merge-patch+json", rules)).await)?;
+        }
         Ok(())
     }
 
@@ -238,6 +272,7 @@ impl<R: ApiService, E: ApiService> Pair<R, E> {
             let answers = answers
                 .into_iter()
                 .map(individual::parse_yaml)
+                .map(individual::parse_status)
                 .map(|answer| individual::without(&answer))
                 .map(without_details)
                 .collect();
@@ -245,7 +280,10 @@ impl<R: ApiService, E: ApiService> Pair<R, E> {
         };
         let real_answers = normalised(real_answers, real.variables());
         let embedded_answers = normalised(embedded_answers, embedded.variables());
-        tokio::join!(clean(&mut real, sequence), clean(&mut embedded, sequence));
+        tokio::join!(
+            clean(&mut real, &sequence.cleanup),
+            clean(&mut embedded, &sequence.cleanup)
+        );
         let cause = real_answers
             .iter()
             .zip(&embedded_answers)
@@ -291,8 +329,8 @@ fn reached(server: &'static str, answer: &Value) -> Result<(), Error> {
 }
 
 /// Deletes the objects of a sequence, finalizers included.
-async fn clean<S: ApiService>(session: &mut Session<S>, sequence: &Sequence) {
-    for path in sequence.cleanup.iter().rev() {
+async fn clean<S: ApiService>(session: &mut Session<S>, cleanup: &[String]) {
+    for path in cleanup.iter().rev() {
         let answer = session
             .step(&request("DELETE", path.as_str()).query("gracePeriodSeconds", "0"))
             .await;

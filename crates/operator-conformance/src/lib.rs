@@ -19,6 +19,7 @@
 mod diff;
 mod normalise;
 mod session;
+mod wire;
 
 pub mod differential;
 pub mod scenario;

@@ -62,6 +62,8 @@ pub struct Step {
     pub count: usize,
     /// The time to wait: for events, or as a pause.
     pub seconds: Option<f64>,
+    /// Ends the reading of events when there was none for this time.
+    pub quiet: Option<f64>,
     /// The answer of the recorded server, normalised.
     pub expect: Value,
 }

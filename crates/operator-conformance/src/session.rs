@@ -18,6 +18,7 @@ use tower::{Service, ServiceExt};
 
 use crate::normalise;
 use crate::scenario::{Ordered, Step, Variables};
+use crate::wire;
 
 /// Headers that are compared.
 const HEADERS: [&str; 6] = [
@@ -167,9 +168,10 @@ impl<S: ApiService> Session<S> {
         // Over the wire an answer to HEAD has no body, whatever the service gave.
         let bytes = if method == "HEAD" { Bytes::new() } else { bytes };
         let mut answer = json!({"status": status, "headers": headers});
-        match serde_json::from_slice::<Value>(&bytes) {
-            Ok(body) => answer["body"] = body,
-            Err(_) => answer["text"] = String::from_utf8_lossy(&bytes).into(),
+        match (serde_json::from_slice::<Value>(&bytes), wire::tree(&bytes)) {
+            (Ok(body), _) => answer["body"] = body,
+            (Err(_), Some(tree)) => answer["protobuf"] = tree,
+            (Err(_), None) => answer["text"] = String::from_utf8_lossy(&bytes).into(),
         }
         answer
     }
@@ -244,7 +246,11 @@ impl<S: ApiService> Session<S> {
         let end = Instant::now() + Duration::from_secs_f64(step.seconds.unwrap_or(5.0));
         if let Some(receiver) = self.watches.get_mut(name) {
             while events.len() < step.count {
-                let Ok(Some(event)) = timeout_at(end, receiver.recv()).await else {
+                let silent = step
+                    .quiet
+                    .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+                let until = silent.map_or(end, |silent| silent.min(end));
+                let Ok(Some(event)) = timeout_at(until, receiver.recv()).await else {
                     break;
                 };
                 let closed = event == "closed";

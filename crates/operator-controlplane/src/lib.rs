@@ -27,6 +27,7 @@ mod cron;
 mod engine;
 mod hash;
 mod history;
+mod hold;
 mod kind;
 mod object;
 mod objects;
@@ -50,6 +51,7 @@ use tokio::task::JoinSet;
 
 pub use crate::clock::Clock;
 pub use crate::controller::node::Delays;
+pub use crate::hold::Holds;
 pub use crate::process::{Processes, ProcessesError, Program, register};
 pub use crate::process_group::ProcessGroup;
 
@@ -79,6 +81,8 @@ pub struct Options {
     pub nodes: usize,
     /// The durations of the stages of a simulated pod's life. Default: no delay.
     pub delays: Delays,
+    /// Stages that a test holds back. Default: none.
+    pub holds: Holds,
     /// The number of pods in the cluster at which controllers stop creating more. It protects the process from a Job or
     /// a Deployment with billions of pods. Owners report it like any refused creation, with a FailedCreate Event, and
     /// retry. Pods that clients create are not limited. Default: 10,000.
@@ -104,6 +108,7 @@ impl Default for Options {
             controllers: Controllers::All,
             nodes: 1,
             delays: Delays::default(),
+            holds: Holds::default(),
             max_pods: 10_000,
             container_events: false,
             root_ca: String::new(),
@@ -138,7 +143,15 @@ impl ControlPlane {
             let agent = Agent::new(processes, client, &recorder, &clock, options.nodes);
             tasks.spawn(agent.run());
         }
-        for controller in controllers(options) {
+        #[cfg(feature = "olm")]
+        let has_olm = options.olm && options.controllers == Controllers::All;
+        #[cfg_attr(not(feature = "olm"), expect(unused_mut, reason = "OLM adds its controllers"))]
+        let mut all = controllers(options);
+        #[cfg(feature = "olm")]
+        if has_olm {
+            all.extend(olm::start(&mut tasks, &cache));
+        }
+        for controller in all {
             let queue = Arc::new(Queue::default());
             controller.initial.iter().cloned().for_each(|key| queue.add(key));
             subscribers.push(Subscriber {
@@ -183,20 +196,17 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::endpoints::controller(),
         controller::endpoint_slice::controller(),
         controller::disruption::controller(),
-        controller::volume::controller(options.nodes > 0),
+        controller::volume::controller(options.nodes > 0, options.holds.clone()),
         controller::quota::controller(),
         controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
     ];
-    #[cfg(feature = "olm")]
-    if options.olm {
-        controllers.extend(olm::controllers());
-    }
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());
         controllers.push(controller::node::controller(
             options.nodes,
             options.delays,
+            options.holds,
             options.container_events,
             match options.processes {
                 Some(processes) => Box::new(move |pod| processes.claims(pod)),

@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager (OLM v0), as far as its API shows it.
+//! Operator Lifecycle Manager as far as its API shows it: OLM v0, and OLM v1 in `v1`.
 //!
 //! Catalogs are read from ConfigMaps; no registry image runs. Each controller is a pure function from the shared index to
 //! a plan, like the others of this crate:
@@ -29,11 +29,15 @@ mod steps;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod v1;
+
+use std::sync::Arc;
 
 use operator_apiserver::client::Client;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use crate::engine::Controller;
+use crate::engine::{Cache, Controller};
 use crate::object::Object;
 use crate::objects::Objects;
 
@@ -66,20 +70,27 @@ pub async fn installed(client: &Client) {
     }
 }
 
-/// Returns the controllers of OLM.
-pub(crate) fn controllers() -> Vec<Controller> {
+/// Starts to serve the content of catalogs, and returns the controllers of OLM.
+pub(crate) fn start(tasks: &mut JoinSet<()>, cache: &Arc<Cache>) -> Vec<Controller> {
     let catalogs = catalog::Catalogs::default();
-    vec![
+    let mut base = None;
+    if let Some((listener, address)) = v1::listen() {
+        base = Some(format!("http://{address}"));
+        tasks.spawn(v1::serve(listener, cache.clone(), catalogs.clone()));
+    }
+    let mut controllers = vec![
         bootstrap::controller(),
         catalog_source::controller(catalogs.clone()),
         packages::controller(catalogs.clone()),
         operator_group::controller(),
-        subscription::controller(catalogs),
+        subscription::controller(catalogs.clone()),
         install_plan::controller(),
         csv::controller(),
         copies::controller(),
         operator_condition::controller(),
-    ]
+    ];
+    controllers.extend(v1::controllers(&catalogs, base));
+    controllers
 }
 
 /// Returns true if a ClusterServiceVersion is a copy in a target namespace.
@@ -121,7 +132,7 @@ pub(crate) fn owner_reference(kind: &crate::kind::Kind, owner: &Value) -> Value 
 pub(crate) fn originals<'a>(
     objects: &'a Objects,
     namespace: &'a str,
-) -> impl Iterator<Item = &'a std::sync::Arc<Value>> {
+) -> impl Iterator<Item = &'a Arc<Value>> {
     objects
         .list(&kinds::CSV, namespace)
         .filter(|csv| !is_copy(csv) && !csv.is_terminating())

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
 /// The leader of a group. It reads the IDs of the programs until its input closes, and then ends the group: at once, or with
-/// SIGTERM first. A group cannot be signalled by name once its leader is gone, so that the leader ignores SIGTERM.
+/// SIGTERM first. Without an ID, this process was killed while it started a program. A group cannot be signalled by name once its leader is gone, so that the leader ignores SIGTERM.
 const GUARD: &str = r#"
 trap '' TERM
 pids=
@@ -20,6 +20,7 @@ if [ "$1" -gt 0 ]; then
     waited=0
     while [ "$waited" -lt "$1" ]; do
         is_alive=
+        [ -n "$pids" ] || is_alive=unknown
         for pid in $pids; do kill -s 0 "$pid" 2>/dev/null && is_alive=1; done
         [ -n "$is_alive" ] || break
         sleep 1

@@ -526,3 +526,46 @@ async fn webhooks_get_certificates_and_an_edited_deployment_is_put_back() {
         .until_gone(&secrets, NAMESPACE, "cache-controller-service-cert")
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owned_api_is_registered_and_removed_with_its_operator() {
+    let stage = Stage::start().await;
+    let mut csv = csv("0.1.0");
+    csv["spec"]["apiservicedefinitions"] = json!({"owned": [{
+        "name": "stats", "group": "stats.example.com", "version": "v1", "kind": "Stats",
+        "deploymentName": "cache-controller", "containerPort": 5443,
+    }]});
+    let bundle = bundle(&csv, &[crd()]);
+    stage
+        .catalog(&[package(), channel(json!([{"name": "cache.v0.1.0"}])), bundle])
+        .await;
+    stage.group(json!({})).await;
+    stage.subscribe(json!({})).await;
+    stage.succeeded("cache.v0.1.0").await;
+    let services = Gvr::new("apiregistration.k8s.io", "v1", "apiservices");
+    let service = stage
+        .client
+        .get(&services, "", "v1.stats.example.com")
+        .await
+        .unwrap();
+    assert_eq!(text(&service, "/spec/service/name"), "cache-controller-service");
+    assert_eq!(service.pointer("/spec/service/port"), Some(&json!(5443)));
+    let secrets = Gvr::new("", "v1", "secrets");
+    let secret = stage
+        .client
+        .get(&secrets, NAMESPACE, "cache-controller-service-cert")
+        .await
+        .unwrap();
+    assert_eq!(text(&service, "/spec/caBundle"), text(&secret, "/data/olmCAKey"));
+    // A deleted APIService is created again.
+    let options = DeleteOptions::default();
+    stage
+        .client
+        .delete(&services, "", "v1.stats.example.com", options)
+        .await
+        .unwrap();
+    stage.until(&services, "", "v1.stats.example.com", |_| true).await;
+    stage.succeeded("cache.v0.1.0").await;
+    stage.delete(&csvs(), "cache.v0.1.0").await;
+    stage.until_gone(&services, "", "v1.stats.example.com").await;
+}

@@ -7,7 +7,7 @@
 //! In the project of an operator the requests of managers are recorded, and `operator-sdk rbac check` compares them
 //! with the operator's role ([`Builder::record_requests`]).
 //!
-//! [`crash_after_each_write`] crashes an operator after each of its writes in turn and compares the results.
+//! The crate `operator-chaos` crashes an operator at each of its writes, and injects many other faults.
 //!
 //! [`Interceptor`] lets requests fail, wait or get lost.
 //!
@@ -45,7 +45,6 @@
 //! ```
 
 mod backend;
-mod crash;
 mod crd;
 mod env;
 mod equal_object;
@@ -58,7 +57,6 @@ mod record;
 mod webhook;
 
 pub use backend::Backend;
-pub use crash::{CrashError, crash_after_each_write};
 pub use crd::CrdError;
 pub use env::{Builder, TestEnv};
 pub use equal_object::{EqualObject, NotEqual};

@@ -1,5 +1,6 @@
 //! File-based catalogs: packages, channels, bundles and deprecations as YAML or JSON streams.
 
+pub mod constraint;
 mod contents;
 mod decode;
 mod diff;
@@ -8,6 +9,8 @@ mod load;
 mod mermaid;
 mod parts;
 mod property;
+pub mod rule;
+mod svg;
 mod tree;
 mod validate;
 pub mod version;
@@ -21,6 +24,7 @@ pub use diff::diff;
 pub(crate) use load::documents as stream;
 pub use mermaid::mermaid;
 pub use parts::parts;
+pub use svg::svg;
 pub use validate::{Index, validate};
 
 /// Returns the package and the version of a bundle.

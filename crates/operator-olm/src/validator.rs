@@ -150,13 +150,18 @@ pub fn validate_objects(bundle: &Bundle) -> Vec<Finding> {
     object::validate(bundle)
 }
 
-/// Runs one of the validators that always run, by its name: `bundle`, `csv` or `crd`.
+/// Runs one validator by its name: `bundle`, `csv`, `crd`, or an optional one with its default options. An unknown validator has no
+/// findings.
 pub fn validate_with(name: &str, bundle: &Bundle) -> Vec<Finding> {
     match name {
         "bundle" => bundle::validate(bundle),
         "csv" => csv::validate(bundle),
         "crd" => crd::validate(bundle),
-        _ => Vec::new(),
+        _ => OPTIONAL
+            .iter()
+            .find(|optional| optional.name == name)
+            .map(|optional| (optional.run)(bundle, &Options::default()))
+            .unwrap_or_default(),
     }
 }
 

@@ -50,7 +50,7 @@ type Change = Box<dyn FnOnce(&mut ManagerOptions)>;
 /// Adds a part of the operator to a manager.
 type Part = Box<dyn FnOnce(&Manager) -> Result<()>>;
 
-/// The command line of every operator.
+/// Runs this operator: its controllers, its webhooks and its servers.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]

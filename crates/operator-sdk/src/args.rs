@@ -3,6 +3,7 @@
 mod build;
 mod bundle;
 mod catalog;
+mod chaos;
 mod cluster;
 mod completion;
 mod crd;
@@ -32,13 +33,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::bundle::{
-    BundleBuildArgs, BundleCommand, BundleOutputArg, BundlePullArgs, BundleValidateArgs, ScoreOutputArg,
-    ScorecardArgs,
+    BundleBuildArgs, BundleCommand, BundleOutputArg, BundlePullArgs, BundlePushArgs, BundleValidateArgs,
+    PodSecurityArg, ScoreOutputArg, ScorecardArgs,
 };
 pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,
     CatalogServeArgs, CatalogValidateArgs,
 };
+pub(crate) use self::chaos::{ChaosCommand, ChaosReplayArgs, ChaosRunArgs, SubjectArgs};
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
@@ -60,8 +62,8 @@ pub(crate) use self::legacy::{
 };
 pub(crate) use self::man::ManArgs;
 pub(crate) use self::olm::{
-    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, ProgramArgs, RegistryArgs,
-    RunBundleArgs, RunBundleUpgradeArgs, SecurityContextArg,
+    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, OlmVersionArg, ProgramArgs,
+    RegistryArgs, RunBundleArgs, RunBundleUpgradeArgs, SecurityContextArg,
 };
 pub(crate) use self::quickstart::QuickstartArgs;
 pub(crate) use self::rbac::{CheckArgs, RbacCommand};
@@ -153,6 +155,8 @@ pub(crate) enum Command {
     Crd(CrdCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Rbac(RbacCommand),
+    #[command(subcommand, arg_required_else_help = true)]
+    Chaos(ChaosCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(BundleCommand),
     Scorecard(ScorecardArgs),

@@ -58,7 +58,10 @@ fn run(report: &Report) -> Result<ExitCode, Failure> {
     ) {
         Ok(cli) => cli,
         Err(answer) => {
-            let code = clap_answer(&answer);
+            let mut code = clap_answer(&answer);
+            if answer.use_stderr() && words.first().is_some_and(|word| word == "chaos") {
+                code = ExitCode::from(run::chaos::UNUSABLE);
+            }
             if let Some(chain) = chain.filter(|_| !answer.use_stderr()) {
                 chain.help(report)?;
             }
@@ -134,6 +137,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Catalog(command) => return run::catalog::run(&command, report),
         Command::Crd(command) => return run::crd::run(&command, report),
         Command::Rbac(command) => return run::rbac::run(&command, report),
+        Command::Chaos(command) => return Ok(run::chaos::run(&command, report)),
         Command::Bundle(command) => return run::bundle::run(&command, report),
         Command::Cleanup(args) => return run::olm::cleanup(&args, report),
         Command::Olm(command) => return run::olm::manage(&command, report),

@@ -5,7 +5,8 @@ pub(crate) mod elf;
 pub(crate) mod reference;
 mod tar;
 
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -33,15 +34,38 @@ pub(crate) struct Blob {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The contents of an operator's image.
+/// The contents of the image of a program.
 pub(crate) struct Contents<'a> {
     /// A static program for Linux.
     pub(crate) program: &'a [u8],
+    /// The absolute path of the program in the image.
+    pub(crate) entrypoint: &'a str,
+    /// More files.
+    pub(crate) files: Vec<AddedFile>,
     /// The architecture, as in `GOARCH`.
     pub(crate) architecture: &'a str,
     /// The creation time in RFC 3339; `None` is the beginning of 1970.
     pub(crate) created: Option<String>,
     pub(crate) labels: Vec<(String, String)>,
+}
+
+/// A file of an image beside its program.
+pub(crate) struct AddedFile {
+    /// The absolute path in the image.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) executable: bool,
+}
+
+/// The contents of an image are not valid.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ContentsError {
+    #[error("{0:?} is not the path of a file in an image")]
+    Path(String),
+    #[error("the image has another file at {0}")]
+    Duplicate(String),
+    #[error("cannot compress the image: {0}")]
+    Compress(#[from] io::Error),
 }
 
 /// An image of one platform.
@@ -87,17 +111,22 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 // === impl Image ===
 
 impl Image {
-    /// Creates an image with the program at `/manager`, the name of its user and `/tmp`.
-    pub(crate) fn new(contents: &Contents<'_>) -> std::io::Result<Self> {
-        let files = layer(contents.program);
+    /// Creates an image with the program, the name of its user, `/tmp`, and the other files.
+    pub(crate) fn new(contents: &Contents<'_>) -> Result<Self, ContentsError> {
+        let files = layer(contents)?;
+        let directory = match contents.entrypoint.rsplit_once('/') {
+            Some((directory, _)) if !directory.is_empty() => directory,
+            _ => "/",
+        };
         let run = json!({
             "User": format!("{USER}:{USER}"),
-            "Entrypoint": ["/manager"],
+            "Entrypoint": [contents.entrypoint],
             "WorkingDir": "/",
-            "Env": ["PATH=/"],
+            "Env": [format!("PATH={directory}")],
         });
         let created = contents.created.as_deref();
-        Self::assemble(&files, contents.architecture, created, &run, &contents.labels)
+        let image = Self::assemble(&files, contents.architecture, created, &run, &contents.labels)?;
+        Ok(image)
     }
 
     /// Creates an image of files, without an entry point.
@@ -175,17 +204,64 @@ impl Image {
 }
 
 /// Returns the file system of the image.
-fn layer(program: &[u8]) -> Vec<u8> {
+fn layer(contents: &Contents<'_>) -> Result<Vec<u8>, ContentsError> {
     let passwd =
         format!("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n");
     let group = format!("root:x:0:\nnonroot:x:{USER}:\n");
+    let mut entries = BTreeMap::from([
+        ("etc/".to_owned(), Entry::folder(0o755)),
+        ("etc/group".to_owned(), Entry::file(group.as_bytes())),
+        ("etc/passwd".to_owned(), Entry::file(passwd.as_bytes())),
+        ("tmp/".to_owned(), Entry::folder(0o1777)),
+    ]);
+    add(
+        &mut entries,
+        contents.entrypoint,
+        Entry::program(contents.program),
+    )?;
+    for file in &contents.files {
+        let entry = if file.executable {
+            Entry::program(&file.bytes)
+        } else {
+            Entry::file(&file.bytes)
+        };
+        add(&mut entries, &file.path, entry)?;
+    }
     let mut archive = Archive::default();
-    archive.add("etc/", &Entry::folder(0o755));
-    archive.add("etc/group", &Entry::file(group.as_bytes()));
-    archive.add("etc/passwd", &Entry::file(passwd.as_bytes()));
-    archive.add("manager", &Entry::program(program));
-    archive.add("tmp/", &Entry::folder(0o1777));
-    archive.finish()
+    for (path, entry) in &entries {
+        archive.add(path, entry);
+    }
+    Ok(archive.finish())
+}
+
+/// Adds a file with an absolute path, and the directories that it is in.
+fn add<'a>(
+    entries: &mut BTreeMap<String, Entry<'a>>,
+    path: &str,
+    entry: Entry<'a>,
+) -> Result<(), ContentsError> {
+    let invalid = || ContentsError::Path(path.to_owned());
+    let relative = path.strip_prefix('/').ok_or_else(invalid)?;
+    let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
+    if relative.len() > tar::LONGEST || !relative.split('/').all(is_part) {
+        return Err(invalid());
+    }
+    let duplicate = |path: &str| ContentsError::Duplicate(format!("/{path}"));
+    for (index, _) in relative.match_indices('/') {
+        if let Some(file) = relative
+            .get(..index)
+            .filter(|parent| entries.contains_key(*parent))
+        {
+            return Err(duplicate(file));
+        }
+        let folder = relative.get(..=index).unwrap_or_default();
+        entries.entry(folder.to_owned()).or_insert(Entry::folder(0o755));
+    }
+    let is_folder = entries.contains_key(&format!("{relative}/"));
+    if is_folder || entries.insert(relative.to_owned(), entry).is_some() {
+        return Err(duplicate(relative));
+    }
+    Ok(())
 }
 
 /// Compresses with gzip, without a name or a timestamp.
@@ -199,14 +275,19 @@ fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn image(program: &[u8]) -> Image {
-        Image::new(&Contents {
+    fn contents(program: &[u8]) -> Contents<'_> {
+        Contents {
             program,
+            entrypoint: "/manager",
+            files: Vec::new(),
             architecture: "amd64",
             created: None,
             labels: vec![("a".to_owned(), "b".to_owned())],
-        })
-        .unwrap()
+        }
+    }
+
+    fn image(program: &[u8]) -> Image {
+        Image::new(&contents(program)).unwrap()
     }
 
     #[test]
@@ -225,6 +306,43 @@ mod tests {
         let config: Value = serde_json::from_slice(&image.config.bytes).unwrap();
         assert_eq!(config["config"]["User"], "65532:65532");
         assert_eq!(config["config"]["Labels"]["a"], "b");
-        assert_eq!(config["rootfs"]["diff_ids"][0], digest(&layer(b"one")));
+        assert_eq!(
+            config["rootfs"]["diff_ids"][0],
+            digest(&layer(&contents(b"one")).unwrap())
+        );
+    }
+
+    #[test]
+    fn paths_of_files_are_absolute_and_distinct() {
+        let with = |entrypoint, paths: &[&str]| {
+            let files = paths.iter().map(|path| AddedFile {
+                path: (*path).to_owned(),
+                bytes: Vec::new(),
+                executable: false,
+            });
+            let contents = Contents {
+                entrypoint,
+                files: files.collect(),
+                ..contents(b"one")
+            };
+            layer(&contents).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(with("/usr/bin/a", &["/usr/bin/b", "/usr/c", "/tmp/d"]), Ok(()));
+        let long = format!("/{}", "a".repeat(101));
+        for path in ["", "/", "a", "/a/", "//a", "/../a", "/a/./b", &long] {
+            let message = format!("{path:?} is not the path of a file in an image");
+            assert_eq!(with("/m", &[path]), Err(message.clone()));
+            assert_eq!(with(path, &[]), Err(message));
+        }
+        for (entrypoint, path, at) in [
+            ("/m", "/m", "/m"),
+            ("/m", "/m/a", "/m"),
+            ("/m/a", "/m", "/m"),
+            ("/m", "/etc/passwd", "/etc/passwd"),
+            ("/tmp", "/a", "/tmp"),
+        ] {
+            let message = format!("the image has another file at {at}");
+            assert_eq!(with(entrypoint, &[path]), Err(message));
+        }
     }
 }

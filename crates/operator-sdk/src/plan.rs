@@ -1,6 +1,7 @@
 //! The files that a command writes, as values: pure functions from project and arguments to a [`Plan`]; one file per
 //! command.
 
+mod chaos;
 pub(crate) mod config;
 pub(crate) mod create_api;
 pub(crate) mod create_webhook;

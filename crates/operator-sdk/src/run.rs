@@ -3,6 +3,7 @@
 pub(crate) mod build;
 pub(crate) mod bundle;
 pub(crate) mod catalog;
+pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod deploy;

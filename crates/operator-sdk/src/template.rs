@@ -37,6 +37,9 @@ templates!(
     "api/types.rs",
     "api/controller.rs",
     "api/test.rs",
+    "api/chaos.rs",
+    "api/chaos.yaml",
+    "api/chaos_steps.yaml",
     "further/controller.rs",
     "further/test.rs",
     "webhook/webhook.rs",
@@ -132,6 +135,8 @@ pub(crate) struct ProjectValues {
     pub(crate) header: String,
     /// The requirement on the SDK's crates in Cargo.toml.
     pub(crate) sdk: String,
+    /// The same for a crate that only a feature needs.
+    pub(crate) optional_sdk: String,
     pub(crate) rust_version: &'static str,
 }
 
@@ -179,7 +184,7 @@ pub(crate) struct ConversionValues {
 }
 
 /// The container of a complete controller.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ImageValues {
     pub(crate) image: String,
     /// The words of the command, separated by commas.

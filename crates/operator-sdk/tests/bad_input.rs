@@ -71,7 +71,7 @@ fn a_group_with_the_domain_of_the_project() {
         &said,
         &[
             "warning: the API group is g.example.com.example.com",
-            "`--group g`",
+            "hint: if you want g.example.com, use `--group g`",
         ],
     );
     let arguments = [

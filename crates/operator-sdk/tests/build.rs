@@ -130,8 +130,65 @@ fn an_image_is_built_without_an_engine_and_the_same_twice() {
     let output = Command::new(&manager).env_clear().output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "I am static\n");
 
+    without_project(&manager);
     pushed(&one, &manager);
     refused(&one);
+}
+
+/// Any static program is put into an image, at any path, with more files.
+#[track_caller]
+fn without_project(program: &Path) {
+    let dir = Dir::named("elsewhere");
+    dir.write("roots.pem", "certificates\n");
+    let arguments = [
+        "build",
+        "example.com/team/tool:v1",
+        "--binary",
+        program.to_str().unwrap(),
+        "--entrypoint",
+        "/usr/bin/tool",
+        "--add",
+        "roots.pem:/etc/ssl/certs/ca-certificates.crt",
+    ];
+    let said = ok(&dir, &arguments);
+    assert!(
+        said.contains("wrote tool.tar with example.com/team/tool:v1"),
+        "{said}"
+    );
+    let layout = dir.path.join("layout");
+    unpack(&dir.path.join("tool.tar"), &layout);
+    let docker = json(&layout.join("manifest.json"));
+    let config = json(&layout.join(docker[0]["Config"].as_str().unwrap()));
+    assert_eq!(
+        config["config"]["Entrypoint"],
+        serde_json::json!(["/usr/bin/tool"])
+    );
+    assert_eq!(config["config"]["Env"], serde_json::json!(["PATH=/usr/bin"]));
+    let root = dir.path.join("root");
+    unpack(&layout.join(docker[0]["Layers"][0].as_str().unwrap()), &root);
+    let roots = std::fs::read_to_string(root.join("etc/ssl/certs/ca-certificates.crt")).unwrap();
+    assert_eq!(roots, "certificates\n");
+    let output = Command::new(root.join("usr/bin/tool"))
+        .env_clear()
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "I am static\n");
+
+    let errors = fails(&dir, &[&arguments[..], &["--add", "roots.pem"]].concat());
+    assert!(
+        errors.contains("\"roots.pem\" is not of the form FILE:PATH"),
+        "{errors}"
+    );
+    let errors = fails(&dir, &[&arguments[..], &["--add", "gone:/a"]].concat());
+    assert!(errors.contains("gone: "), "{errors}");
+    let errors = fails(
+        &dir,
+        &[&arguments[..], &["--add", "roots.pem:/etc/passwd"]].concat(),
+    );
+    assert!(
+        errors.contains("the image has another file at /etc/passwd"),
+        "{errors}"
+    );
 }
 
 /// The program of the image, pushed to a registry that wants a token.
@@ -289,4 +346,47 @@ fn an_engine_gets_the_dockerfile() {
         errors.contains("`podman build -t op -f Dockerfile .` failed"),
         "{errors}"
     );
+}
+
+/// `ring` has C code: the standard library of the target alone is not enough.
+#[test]
+fn the_musl_target_needs_a_c_compiler() {
+    let dir = project();
+    let bin = dir.path.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let program = |name: &str, text: &str| {
+        dir.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{text}\n"));
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    program(
+        "rustc",
+        "[ \"$1\" = -vV ] && echo 'host: x86_64-unknown-linux-gnu' || echo /",
+    );
+    program("cargo", "echo \"$@\" >> calls; exit 1");
+    let target = |variables: &[(&str, &str)]| {
+        dir.write("calls", "");
+        let mut command = sdk();
+        for name in ["CC", "TARGET_CC", "IMG"] {
+            command.env_remove(name);
+        }
+        command
+            .args(["build", "op", "--builder", "oci"])
+            .env("PATH", &bin)
+            .env("CARGO", bin.join("cargo"))
+            .envs(variables.iter().copied())
+            .current_dir(&dir.path);
+        assert_eq!(command.output().unwrap().status.code(), Some(1));
+        let calls = dir.read("calls");
+        let mut words = calls.split_whitespace().skip_while(|word| *word != "--target");
+        words.nth(1).unwrap().to_owned()
+    };
+    let architecture = std::env::consts::ARCH;
+    let (musl, gnu) = (
+        format!("{architecture}-unknown-linux-musl"),
+        format!("{architecture}-unknown-linux-gnu"),
+    );
+    assert_eq!(target(&[]), gnu);
+    assert_eq!(target(&[("TARGET_CC", "clang")]), musl);
+    program("musl-gcc", "");
+    assert_eq!(target(&[]), musl);
 }

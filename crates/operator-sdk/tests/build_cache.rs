@@ -88,6 +88,19 @@ fn a_new_project_starts_with_compiled_dependencies() {
     assert!(!compiles(&fourth, &cache, "fourth two made\n"));
     assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1);
 
+    // Dependencies that cargo alone compiled are kept too, if no others are kept.
+    let other = caches.path.join("other");
+    let fifth = project(&shared.path, "fifth");
+    let mut cargo = common::cargo();
+    cargo
+        .args(["build", "--quiet"])
+        .env_remove("CARGO_TARGET_DIR")
+        .current_dir(&fifth.path);
+    assert!(cargo.status().unwrap().success());
+    assert!(!compiles(&fifth, &other, "fifth two made\n"));
+    let sixth = project(&shared.path, "sixth");
+    assert!(!compiles(&sixth, &other, "sixth two made\n"));
+
     // A build needs nothing of the cache.
     let entry = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
     std::fs::remove_dir_all(entry.join("deps")).unwrap();

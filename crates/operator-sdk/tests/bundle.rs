@@ -74,7 +74,7 @@ fn wrong_arguments_are_errors_with_hints() {
     let dir = bundle();
     let text = dir.fails(&["bundle", "validate", "bundle", "--select-optional", "name=none"]);
     assert!(text.contains("does not match any validator labels"), "{text}");
-    let text = dir.fails(&["bundle", "validate", "example.com/bundle:v1"]);
+    let text = dir.fails(&["bundle", "validate", "example.com/bundle:v1", "--fix"]);
     assert!(text.contains("operator-sdk bundle pull "), "{text}");
     let text = dir.fails(&["bundle", "validate", "nope"]);
     assert!(text.contains("directory nope does not exist"), "{text}");
@@ -98,6 +98,96 @@ fn the_scorecard_runs_the_tests_that_are_selected() {
     let json: Value = serde_json::from_str(&printed(&dir, &arguments).1).unwrap();
     assert_eq!(json["items"][0]["status"]["results"][0]["state"], "pass");
     assert_eq!(json["items"].as_array().unwrap().len(), 1);
+}
+
+/// A configuration with a built-in test, two tests in parallel, and one after them.
+const CUSTOM: &str = "\
+apiVersion: scorecard.operatorframework.io/v1alpha3
+kind: Configuration
+metadata: {name: config}
+stages:
+- parallel: true
+  tests:
+  - {image: example.com/tests:v1, entrypoint: [custom, lists-files], labels: {suite: custom, test: lists-files-test}}
+  - {image: example.com/tests:v1, entrypoint: [custom, fails], labels: {suite: custom, test: fails-test}}
+- tests:
+  - {image: example.com/tests:v1, entrypoint: [custom, silent], labels: {suite: custom, test: silent-test}}
+  - {image: example.com/tests:v1, entrypoint: [scorecard-test, basic-check-spec], labels: {suite: basic, test: basic-check-spec-test}}
+";
+
+/// A program that stands for the image of the tests.
+const PROGRAM: &str = r#"#!/bin/sh
+case "$1" in
+lists-files)
+  names=$(cd "$SCORECARD_BUNDLE" && ls manifests metadata tests | tr '\n' ' ')
+  printf '{"results":[{"name":"lists-files","state":"pass","log":"%s in %s"}]}' "$names" "$SCORECARD_NAMESPACE" ;;
+fails)
+  printf '{"results":[{"name":"one","state":"pass"},{"name":"two","state":"fail","errors":["no luck"],"suggestions":["try"]}]}' ;;
+silent)
+  echo "nothing to see"; exit 3 ;;
+esac
+"#;
+
+#[test]
+fn tests_with_an_image_run_as_pods() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = bundle();
+    dir.write("bundle/tests/scorecard/config.yaml", CUSTOM);
+    dir.write("tests.sh", PROGRAM);
+    let program = dir.path.join("tests.sh");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = [
+        "scorecard",
+        "bundle",
+        "--embedded",
+        "--test-program",
+        "example.com/tests:v1=tests.sh",
+        "--wait-time",
+        "60s",
+        "-o",
+        "json",
+    ];
+    let (code, text) = printed(&dir, &arguments);
+    let json: Value = serde_json::from_str(&text).expect(&text);
+    assert_eq!(code, 1, "{text}");
+    let result = |test: usize, index: usize| &json["items"][test]["status"]["results"][index];
+    assert_eq!(result(0, 0)["state"], "pass", "{text}");
+    let log = result(0, 0)["log"].as_str().unwrap();
+    assert!(
+        log.contains("memcached-operator.clusterserviceversion.yaml"),
+        "{log}"
+    );
+    assert!(
+        log.contains("annotations.yaml") && log.ends_with("in default"),
+        "{log}"
+    );
+    assert_eq!(
+        (&result(1, 0)["name"], &result(1, 0)["state"]),
+        (&"one".into(), &"pass".into())
+    );
+    assert_eq!(
+        (&result(1, 1)["state"], &result(1, 1)["errors"][0]),
+        (&"fail".into(), &"no luck".into())
+    );
+    assert_eq!(result(2, 0)["state"], "error");
+    assert_eq!(result(2, 0)["log"], "nothing to see\n");
+    assert_eq!(result(3, 0)["state"], "pass");
+
+    let wrong = dir.fails(&["scorecard", "bundle", "--embedded", "--test-program", "tests.sh"]);
+    assert!(wrong.contains("it must be IMAGE=PATH"), "{wrong}");
+    // Without a program, the pod of the simulated node prints nothing and does not end.
+    let arguments = [
+        "scorecard",
+        "bundle",
+        "--embedded",
+        "-l",
+        "test=fails-test",
+        "--wait-time",
+        "1s",
+    ];
+    let (code, text) = printed(&dir, &arguments);
+    assert_eq!(code, 1);
+    assert!(text.contains("has not finished after 1 s"), "{text}");
 }
 
 #[test]
@@ -343,6 +433,16 @@ fn a_pulled_image_has_the_files_that_were_pushed() {
     assert_eq!(again.status.code(), Some(1));
     let errors = String::from_utf8(again.stderr).unwrap();
     assert!(errors.contains("the directory pulled is not empty"), "{errors}");
+    // The other commands pull an image themselves.
+    let validate = ["bundle", "validate", &image, "-o", "json-alpha1"];
+    let found: Value = serde_json::from_str(&succeeded(&validate, run(&validate))).unwrap();
+    assert_eq!(found["passed"], true);
+    let score = ["scorecard", &image, "-l", "suite=basic", "-o", "json"];
+    let scored: Value = serde_json::from_str(&succeeded(&score, run(&score))).unwrap();
+    assert_eq!(scored["items"][0]["status"]["results"][0]["state"], "pass");
+    let push = ["bundle", "push", &image.replace(":v1", ":v3"), "bundle"];
+    let pushed = succeeded(&push, run(&push));
+    assert_eq!(pushed.lines().last(), said.lines().last());
     // The last line names the image by its digest.
     let by_digest = said.lines().last().unwrap();
     let pull = ["bundle", "pull", by_digest, "pulled", "--overwrite"];

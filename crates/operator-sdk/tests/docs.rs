@@ -16,7 +16,8 @@ const HEAD: &str = "\
 This page is made from the program's own help: `UPDATE_DOCS=1 cargo test -p operator-sdk --test docs` writes it anew.
 
 Every command exits with 0 if it succeeded, and with 1 if it failed. A failure prints one line with the error and one line with
-a hint. A command that Ctrl-C ended exits with 130. Colours are used on terminals only, and not if `NO_COLOR` is set.
+a hint. `chaos` exits with 1 if it has findings, and with 2 if it failed. A command that Ctrl-C ended exits with 130. Colours are
+used on terminals only, and not if `NO_COLOR` is set.
 ";
 
 const LEGACY: &str = "\

@@ -282,7 +282,6 @@ async fn known_by_a_token_of_the_given_key(environment: &Environment, url: &str,
 
 /// Flags that suites append to those of the test environment.
 const APPENDED: &[&str] = &[
-    "--admission-control-config-file=admission.yaml",
     "--advertise-address=127.0.0.1",
     "--enable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook",
     "--enable-priority-and-fairness=false",
@@ -312,18 +311,18 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
     let path = |name: &str| environment.dir.path.join(name).display().to_string();
     arguments.push(format!("--audit-policy-file={}", path("audit.yaml")));
     arguments.push(format!("--audit-log-path={}", path("audit.log")));
+    let admission = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: PodSecurity, path: standards.yaml}, {name: EventRateLimit, path: limits.yaml}]\n";
+    environment.dir.write("admission.yaml", admission);
+    environment.dir.write("standards.yaml", "");
+    arguments.push(format!(
+        "--admission-control-config-file={}",
+        path("admission.yaml")
+    ));
     let mut seen = String::new();
     let mut program = Program::start(&environment.assets.join("kube-apiserver"), &arguments);
     let url = program.after("serving on ", &mut seen);
-    for (flag, why) in [
-        ("--admission-control-config-file is ignored", "no configuration"),
-        (
-            "no service gets an address from fd00::/108",
-            "IPv6 is not supported",
-        ),
-    ] {
-        assert!(seen.contains(flag) && seen.contains(why), "{flag}: {seen}");
-    }
+    let warning = "the configuration of the admission plug-in EventRateLimit in --admission-control-config-file is ignored";
+    assert!(seen.contains(warning), "{warning}: {seen}");
     let anonymous = environment.client(&url, None).await;
     let refused = get(&anonymous, "/healthz").await.unwrap_err().to_string();
     assert!(refused.contains("Unauthorized"), "{refused}");
@@ -343,6 +342,67 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
         .await
         .unwrap();
     assert!(service.contains("\"clusterIP\":\"10.1.0.1\""), "{service}");
+    let ranges = get(&jane, "/apis/networking.k8s.io/v1/servicecidrs/kubernetes")
+        .await
+        .unwrap();
+    let both = "[\"10.1.0.0/16\",\"fd00::/108\"]";
+    assert!(ranges.contains(both), "{ranges}");
+    assert!(program.terminate().success());
+}
+
+#[tokio::test]
+async fn the_files_of_access_are_read_again_when_they_change() {
+    let environment = Environment::new();
+    // The server reads the file at any time, and must not see half of it.
+    let write = |name: &str, text: &str| {
+        environment.dir.write("new.yaml", text);
+        let path = |name: &str| environment.dir.path.join(name);
+        std::fs::rename(path("new.yaml"), path(name)).unwrap();
+    };
+    let authorizer = |kind: &str| {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: [{{type: {kind}, name: a}}]\n"
+        );
+        write("authorization.yaml", &text);
+    };
+    let anonymous = |path: &str| {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {{enabled: true, conditions: [{{path: {path}}}]}}\n"
+        );
+        write("authentication.yaml", &text);
+    };
+    authorizer("AlwaysDeny");
+    anonymous("/livez");
+    let path = |name: &str| environment.dir.path.join(name).display().to_string();
+    let mut arguments = environment.arguments();
+    arguments.retain(|argument| !argument.starts_with("--authorization-mode"));
+    arguments.push(format!("--authorization-config={}", path("authorization.yaml")));
+    arguments.push(format!("--authentication-config={}", path("authentication.yaml")));
+    let mut seen = String::new();
+    let mut program = Program::start(&environment.assets.join("kube-apiserver"), &arguments);
+    let url = program.after("serving on ", &mut seen);
+    let client = environment.client(&url, None).await;
+    let code = |refused: Result<String, kube::Error>| match refused {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(_) => 0,
+    };
+    assert_eq!(code(get(&client, "/livez").await), 403);
+    assert_eq!(code(get(&client, "/version").await), 401);
+    authorizer("Nonsense");
+    let why = program.after("file of --authorization-config is ignored: ", &mut seen);
+    assert!(
+        why.starts_with("authorizers[0].type: Unsupported value: \"Nonsense\""),
+        "{why}"
+    );
+    assert_eq!(code(get(&client, "/livez").await), 403);
+    authorizer("AlwaysAllow");
+    program.after("reloaded the file of --authorization-config", &mut seen);
+    assert_eq!(code(get(&client, "/livez").await), 200);
+    anonymous("/version");
+    program.after("reloaded the file of --authentication-config", &mut seen);
+    assert_eq!(code(get(&client, "/livez").await), 401);
+    assert_eq!(code(get(&client, "/version").await), 200);
     assert!(program.terminate().success());
 }
 
@@ -454,17 +514,46 @@ fn unusable_settings_are_named() {
     bad("--of-another-version=1", "unknown flag: --of-another-version");
     bad("--allow-privileged=perhaps", "\"--allow-privileged\"");
     bad("--authorization-mode=Nobody", "it is not a valid mode");
-    bad("--authorization-mode=Webhook", "this mode is not supported");
+    bad(
+        "--authorization-mode=Webhook",
+        "it needs --authorization-webhook-config-file",
+    );
+    bad(
+        "--authorization-config=missing.yaml",
+        "it cannot be specified together with --authorization-mode",
+    );
+    bad(
+        "--authorization-policy-file=missing.jsonl",
+        "cannot read missing.jsonl of --authorization-policy-file",
+    );
+    bad(
+        "--authentication-token-webhook-config-file=missing.yaml",
+        "cannot read missing.yaml of --authentication-token-webhook-config-file",
+    );
+    let own = environment.dir.path.join("client-cert-auth-ca.crt");
+    bad(
+        &format!("--requestheader-client-ca-file={}", own.display()),
+        "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates",
+    );
+    bad(
+        "--authentication-config=missing.yaml --oidc-client-id=a",
+        "authentication-config file and oidc-* flags are mutually exclusive",
+    );
     bad(
         "--service-cluster-ip-range=10.0.0.0/30",
         "at least 8 IP addresses",
     );
     bad("--service-cluster-ip-range=10.0.0.0", "not a range");
-    bad("--feature-gates=WatchList", "--feature-gates: NAME=true");
+    bad("--feature-gates=WatchList", "missing bool value for WatchList");
+    bad(
+        "--feature-gates=Nothing=true",
+        "unrecognized feature gate: Nothing",
+    );
+    bad("--runtime-config=apps/v9=true", "has not been registered");
     bad("--disable-admission-plugins=Nothing", "unknown admission plug-in");
     bad(
         "--oidc-issuer-url=https://a",
-        "--oidc-issuer-url is not supported",
+        "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set",
     );
     environment.dir.write("client-cert-auth-ca.crt", "no certificate");
     bad("", "client authorities");

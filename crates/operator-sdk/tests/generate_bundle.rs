@@ -219,6 +219,11 @@ fn a_catalog_grows_by_bundles() {
         ],
     );
     ok(&dir, &["catalog", "add", "catalog", "bundle"]);
+    let image = ok(&dir, &["catalog", "render", "catalog", "-o", "svg"]);
+    assert!(
+        image.starts_with("<svg ") && image.contains("<path class=\"replace\""),
+        "{image}"
+    );
     let graph = ok(&dir, &["catalog", "render", "catalog", "-o", "mermaid"]);
     assert!(
         graph.contains("-- replace --> memcached-operator-alpha-memcached-operator.v0.2.0"),

@@ -158,6 +158,7 @@ fn check(dir: &Dir, line: &str, outcome: &Outcome) {
                 "has no PROJECT file",
                 "is not a bundle directory",
                 "no cluster is configured",
+                "cannot reach the registry",
             ];
             assert!(
                 reasons.iter().any(|reason| errors.contains(reason)),

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use common::registry::{AUTH, Registry};
 use common::running::{PATIENCE, Running};
 use common::{Dir, kubectl, sdk, succeeded};
 use serde_json::Value;
@@ -250,8 +251,11 @@ fn a_failed_installation_says_why_and_leaves_nothing() {
     scene.until_nothing_is_left();
     let definitions = scene.kubectl(&["get", "crd", "-o", "name"]);
     assert!(!definitions.contains(CRD), "{definitions}");
-    let image = scene.fails(&["run", "bundle", "registry.example.com/bundle:v1"]);
-    assert!(image.contains("is not a bundle directory"), "{image}");
+    let nothing = scene.fails(&["run", "bundle", "nothing"]);
+    assert!(
+        nothing.contains("is neither a bundle directory nor the name of an image"),
+        "{nothing}"
+    );
 }
 
 #[test]
@@ -381,4 +385,161 @@ fn a_bundle_runs_on_a_control_plane_of_its_own() {
     let table = in_cluster(&dir.path, &["get", "csv"]);
     assert!(table.contains("Succeeded"), "{table}");
     assert_eq!(running.stop().code(), Some(0));
+}
+
+const EXTENSION: &str = "clusterextension/memcached-operator";
+
+#[test]
+fn a_bundle_is_run_with_olm_v1_and_cleaned_up() {
+    let scene = Scene::new();
+    let run = ["run", "bundle", "bundle", "--olm-version", "v1"];
+    assert_eq!(
+        scene.ok(&run),
+        "OLM has successfully installed \"memcached-operator.v0.0.1\"\n"
+    );
+    let table = scene.kubectl(&["get", EXTENSION]);
+    assert!(
+        table.contains("memcached-operator.v0.0.1") && table.contains("True"),
+        "{table}"
+    );
+    let serving = "jsonpath={.status.conditions[?(@.type=='Serving')].reason}";
+    let catalog = scene.kubectl(&["get", "clustercatalog/memcached-operator-catalog", "-o", serving]);
+    assert_eq!(catalog, "Available");
+    assert_eq!(
+        scene.kubectl(&[
+            "get",
+            "csv,subscriptions,operatorgroups",
+            "-n",
+            "default",
+            "-o",
+            "name"
+        ]),
+        ""
+    );
+    let deployment = "deployment/memcached-operator-controller-manager";
+    scene.kubectl(&["wait", "--for=condition=Available", "--timeout=180s", deployment]);
+    let again = scene.fails(&run);
+    assert!(
+        again.contains("clusterextension \"memcached-operator\" exists"),
+        "{again}"
+    );
+
+    scene.dir.write(
+        "memcached.yaml",
+        "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: m, namespace: default}\nspec: {size: 1}\n",
+    );
+    scene.kubectl(&["apply", "-f", "memcached.yaml"]);
+    let package = "memcached-operator";
+    let kept = scene.fails(&["cleanup", package, "--delete-all=false"]);
+    assert!(
+        kept.contains("OLM v1 deletes the CRDs of an operator together with it"),
+        "{kept}"
+    );
+    let planned = scene.ok(&["cleanup", package, "--dry-run"]);
+    let expected = "\
+memcached \"m\" deleted (dry run)
+clusterextension \"memcached-operator\" deleted (dry run)
+customresourcedefinition \"memcacheds.cache.example.com\" deleted (dry run)
+clustercatalog \"memcached-operator-catalog\" deleted (dry run)
+";
+    assert_eq!(planned, expected);
+    let deleted = scene.ok(&["cleanup", package]);
+    let expected = format!(
+        "{}Operator \"memcached-operator\" uninstalled\n",
+        expected.replace(" (dry run)", "")
+    );
+    assert_eq!(deleted, expected);
+    scene.until_nothing_is_left();
+    let left = scene.kubectl(&["get", "clusterextensions,clustercatalogs", "-o", "name"]);
+    assert_eq!(left, "");
+}
+
+#[test]
+fn a_bundle_that_olm_v1_refuses_leaves_nothing() {
+    let scene = Scene::new();
+    scene.dir.replace(
+        CSV,
+        "  apiservicedefinitions: {}\n",
+        "  apiservicedefinitions:\n    owned:\n    - {name: s, group: s.example.com, version: v1, kind: S, deploymentName: d}\n",
+    );
+    let refused = scene.fails(&[
+        "run",
+        "bundle",
+        "bundle",
+        "--olm-version",
+        "v1",
+        "--timeout",
+        "5s",
+    ]);
+    assert!(
+        refused.contains("unsupported bundle: apiServiceDefintions are not supported"),
+        "{refused}"
+    );
+    scene.until_nothing_is_left();
+    let left = scene.kubectl(&["get", "clusterextensions,clustercatalogs", "-o", "name"]);
+    assert_eq!(left, "");
+    let mode = [
+        "run",
+        "bundle",
+        "bundle",
+        "--olm-version",
+        "v1",
+        "--install-mode",
+        "MultiNamespace=a,b",
+    ];
+    let multi = scene.fails(&mode);
+    assert!(multi.contains("\"MultiNamespace\" not supported"), "{multi}");
+}
+
+#[test]
+fn olm_v1_gets_pushed_images_from_a_registry() {
+    let scene = Scene::new();
+    let registry = Registry::start();
+    let repository = format!("{}/team/op", registry.host);
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    scene.dir.write("docker/config.json", &credentials);
+    // The embedded control plane pulls nothing: the catalog does not become available.
+    let output = sdk()
+        .args([
+            "run",
+            "bundle",
+            "bundle",
+            "--olm-version",
+            "v1",
+            "--timeout",
+            "3s",
+            "--push-to",
+            &repository,
+        ])
+        .env("KUBECONFIG", scene.dir.path.join("kubeconfig"))
+        .env("DOCKER_CONFIG", scene.dir.path.join("docker"))
+        .current_dir(&scene.dir.path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("condition Serving of the ClusterCatalog"),
+        "{errors}"
+    );
+    let stored = registry.stored.lock().unwrap();
+    let tags: Vec<&str> = stored.manifests.keys().map(String::as_str).collect();
+    assert!(
+        tags.contains(&"memcached-operator.v0.0.1") && tags.contains(&"memcached-operator.v0.0.1-catalog"),
+        "{tags:?}"
+    );
+    let manifest: Value =
+        serde_json::from_slice(&stored.manifests["memcached-operator.v0.0.1-catalog"]).unwrap();
+    let blob = |digest: &Value| stored.blobs[digest.as_str().unwrap()].clone();
+    let config: Value = serde_json::from_slice(&blob(&manifest["config"]["digest"])).unwrap();
+    assert_eq!(
+        config["config"]["Labels"]["operators.operatorframework.io.index.configs.v1"],
+        "/configs"
+    );
+    let layer = blob(&manifest["layers"][0]["digest"]).to_vec();
+    let mut files = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(layer.as_slice()), &mut files).unwrap();
+    assert!(files.contains("configs/memcached-operator/catalog.json"));
+    assert!(files.contains(&format!("{repository}@sha256:")));
+    drop(stored);
+    scene.until_nothing_is_left();
 }

@@ -246,6 +246,36 @@ fn tests_of_the_edited_samples_pass() {
     }
 }
 
+/// The number of plans for each sample in `chaos_tests_find_nothing`.
+const PLANS: &str = "60";
+
+#[test]
+#[ignore = "slow: builds the samples with operator-chaos, and explores them"]
+fn chaos_tests_find_nothing() {
+    for sample in &SAMPLES {
+        let mut command = common::cargo();
+        command
+            .args([
+                "test",
+                "--offline",
+                "--locked",
+                "--quiet",
+                "--features=chaos",
+                "--test=chaos",
+            ])
+            .args(["--", "--ignored", "--nocapture"])
+            .env("CARGO_TARGET_DIR", common::target_dir())
+            .env("OPERATOR_CHAOS_PLANS", PLANS)
+            .env("OPERATOR_CHAOS_BUDGET", "3600")
+            .current_dir(sample.directory());
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", sample.name);
+        assert!(said.contains("1 passed"), "{}: {said}", sample.name);
+    }
+}
+
 /// The lock follows the workspace's, which changes more often than the templates; what counts is that no dependency
 /// has a version of its own.
 #[test]

@@ -145,7 +145,13 @@ fn the_source_of_the_sdk_can_be_changed() {
 fn a_checkout_of_the_sdk_that_is_gone_is_named() {
     let dir = Dir::project();
     dir.replace(".cargo/config.toml", &crates(), "/gone");
-    let output = dir.run(&["generate", "manifests"]);
+    let caches = Dir::named("caches");
+    let mut generate = common::sdk();
+    generate
+        .args(["generate", "manifests"])
+        .env(common::BUILD_CACHE, &caches.path)
+        .env_remove("CARGO_TARGET_DIR");
+    let output = generate.current_dir(&dir.path).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
@@ -153,6 +159,10 @@ fn a_checkout_of_the_sdk_that_is_gone_is_named() {
         "{errors}"
     );
     assert!(errors.contains("operator-sdk edit --sdk-path DIR"), "{errors}");
+    assert!(
+        !errors.contains("The first build"),
+        "nothing is compiled: {errors}"
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod keyword;
 pub mod lint;
 mod structural;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -227,15 +227,19 @@ fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
         return;
     }
     errors.extend(
-        name_problems(crd, name)
+        name_problems(crd, name, false)
             .into_iter()
             .map(|problem| Error::invalid(path.clone(), name.into(), problem)),
     );
 }
 
 /// Returns the errors of the name of a definition, which consists of the plural and the group.
-pub fn name_problems(crd: &Value, name: &str) -> Vec<String> {
-    let mut problems = names::dns1123_subdomain(name);
+/// A prefix, which other names begin with, may end with a dash.
+pub fn name_problems(crd: &Value, name: &str, is_prefix: bool) -> Vec<String> {
+    let stem = name
+        .strip_suffix('-')
+        .filter(|stem| is_prefix && !stem.is_empty());
+    let mut problems = names::dns1123_subdomain(stem.unwrap_or(name));
     let plural = text_at(crd, "/spec/names/plural");
     if name != format!("{plural}.{}", text_at(crd, "/spec/group")) {
         problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
@@ -386,7 +390,9 @@ fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, er
         column::validate_columns(version, path, errors);
     }
     if hoisted.selectable_fields {
-        let schema = schema_of(version).filter(|_| hoisted.schema);
+        // A schema without content counts as one here.
+        let schema = schema_of(version).or_else(|| version.get("schema").filter(|schema| schema.is_object()));
+        let schema = schema.filter(|_| hoisted.schema);
         let missing = "may only be set when validations.schema is included";
         column::validate_selectable_fields(version, schema, missing, path, errors);
     }
@@ -627,9 +633,11 @@ fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
         .iter()
         .map(|version| text_at(version, "/name"))
         .collect();
+    // A stored version belongs to the first version of its name.
+    let mut unclaimed: BTreeSet<&str> = list.iter().copied().collect();
     for version in versions(crd) {
         let name = text_at(version, "/name");
-        if flag(version, "storage") && !list.contains(&name) {
+        if !unclaimed.remove(name) && flag(version, "storage") {
             let detail = format!("must have the storage version {name}");
             errors.push(Error::invalid(path.clone(), stored.clone(), detail));
         }

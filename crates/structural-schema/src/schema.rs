@@ -120,20 +120,32 @@ impl Schema {
     /// Validates an object: the schema's keywords, embedded resources, sets and maps. With `old`, errors of unchanged
     /// values are tolerated.
     pub fn check(&self, object: &Value, old: Option<&Value>) -> Outcome {
-        let errors = validate::validate(object, old, self.root(), &Path::default());
+        self.check_with(object, old, Vec::new())
+    }
+
+    /// Like [`Schema::check`], with errors of other validators that follow those of the schema's keywords.
+    pub fn check_with(&self, object: &Value, old: Option<&Value>, others: Vec<Error>) -> Outcome {
+        let mut errors = validate::validate(object, old, self.root(), &Path::default());
+        errors.extend(others);
         self.check_rest(object, old, errors)
     }
 
     /// Validates a write to the status subresource: the schema of `status` first, then as in [`Schema::check`].
     pub fn check_status(&self, object: &Value, old: Option<&Value>) -> Outcome {
+        self.check_status_with(object, old, Vec::new())
+    }
+
+    /// Like [`Schema::check_status`], with errors of other validators as in [`Schema::check_with`].
+    pub fn check_status_with(&self, object: &Value, old: Option<&Value>, others: Vec<Error>) -> Outcome {
         let status = self.root().properties.get("status");
-        let errors = match (object.get("status"), status) {
+        let mut errors = match (object.get("status"), status) {
             (Some(value), Some(schema)) => {
                 let old = old.and_then(|old| old.get("status"));
                 validate::validate(value, old, schema, &Path::new("status"))
             }
             _ => Vec::new(),
         };
+        errors.extend(others);
         self.check_rest(object, old, errors)
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use apimachinery::time::{self, TimeForm};
 use serde_json::{Value, json};
 
 use crate::builtin;
@@ -364,11 +365,16 @@ impl FieldManager {
         force: bool,
     ) -> Result<(Option<Value>, Managed), Refusal> {
         if managed.owners.is_empty() {
+            let context = "failed to create manager for existing fields";
+            self.validate(apply.live).map_err(|error| {
+                let object = identify(apply.live);
+                internal(format!(
+                    "{context}: failed to convert new object ({object}) to smd typed: {error}"
+                ))
+            })?;
             managed = self
                 .tracked_update(&self.empty, apply.live, managed, "before-first-apply", apply.now)
-                .map_err(|error| {
-                    internal(format!("failed to create manager for existing fields: {error}"))
-                })?;
+                .map_err(|error| internal(format!("{context}: {error}")))?;
         }
         self.check_types(apply)?;
         let name = if apply.manager.is_empty() {
@@ -403,7 +409,8 @@ impl FieldManager {
     }
 
     fn check_types(&self, apply: &Apply<'_>) -> Result<(), Refusal> {
-        if apply.config["metadata"]["managedFields"].is_array() {
+        let managers = apply.config["metadata"]["managedFields"].as_array();
+        if managers.is_some_and(|managers| managers.iter().all(is_manager)) {
             let error = ApplyError::BadRequest("metadata.managedFields must be nil".to_owned());
             return Err(Refusal::Error(error));
         }
@@ -524,6 +531,18 @@ fn identify(object: &Value) -> String {
 #[derive(Debug)]
 struct Renaming {
     known: Vec<String>,
+}
+
+/// Returns true for an entry of `managedFields` that can be read. The API server takes a list with others for none.
+fn is_manager(entry: &Value) -> bool {
+    let texts = ["manager", "operation", "apiVersion", "fieldsType", "subresource"];
+    let is_text = |name: &&str| matches!(entry[name], Value::Null | Value::String(_));
+    let is_time = match &entry["time"] {
+        Value::Null => true,
+        Value::String(text) => time::canonical(text, TimeForm::Seconds).is_ok(),
+        _ => false,
+    };
+    entry.is_object() && texts.iter().all(is_text) && is_time
 }
 
 impl Converter for Renaming {

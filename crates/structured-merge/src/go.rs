@@ -83,7 +83,7 @@ fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
 }
 
 /// `%T`: the type's name.
-pub(crate) fn type_name(value: &Value) -> &'static str {
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",

@@ -35,7 +35,7 @@ pub(crate) enum UpdateError {
     #[error("{0}")]
     Convert(String),
     #[error("{context}: {message}")]
-    ConvertWhile { context: &'static str, message: String },
+    ConvertWhile { context: String, message: String },
 }
 
 /// The properties of a kind that the updater needs.
@@ -234,13 +234,16 @@ impl Updater<'_> {
         &self,
         from: Versioned<'v>,
         to: &str,
-        context: &'static str,
+        context: &str,
     ) -> Result<Option<Cow<'v, Value>>, UpdateError> {
         let failed = |message| {
             if context.is_empty() {
                 UpdateError::Convert(message)
             } else {
-                UpdateError::ConvertWhile { context, message }
+                UpdateError::ConvertWhile {
+                    context: context.to_owned(),
+                    message,
+                }
             }
         };
         if from.version == to {
@@ -332,15 +335,18 @@ impl Updater<'_> {
         // The pruned version comes first: a later conversion might need fields that were pruned.
         let first = by_version.remove_entry(version);
         for (to, owned) in first.into_iter().chain(by_version) {
-            let context =
-                "failed to prune fields: failed add back owned items: failed to convert merged object";
+            let context = |part: &str| {
+                format!(
+                    "failed to prune fields: failed add back owned items: failed to convert {part} object at version {to}"
+                )
+            };
             let Some(merged) = self.convert(
                 Versioned {
                     object: &at.0,
                     version: &at.2,
                 },
                 to,
-                context,
+                &context("merged"),
             )?
             else {
                 continue;
@@ -351,7 +357,7 @@ impl Updater<'_> {
                     version: &at.2,
                 },
                 to,
-                context,
+                &context("pruned"),
             )?
             else {
                 continue;

@@ -117,11 +117,15 @@ fn template_generation(daemon_set: &mut Object) {
 
 fn daemon_set_strategy(strategy: &mut Object) {
     set_if_zero(strategy, "type", "RollingUpdate");
-    if kind_of(strategy) != "RollingUpdate" {
-        return;
-    }
-    if let Some(rolling) = object_in(strategy, "rollingUpdate") {
-        set_if_nil(rolling, "maxUnavailable", 1);
+    let is_rolling = kind_of(strategy) == "RollingUpdate";
+    let rolling = if is_rolling {
+        object_in(strategy, "rollingUpdate")
+    } else {
+        existing_object_in(strategy, "rollingUpdate")
+    };
+    if let Some(rolling) = rolling {
+        // The internal form of another strategy has zeros for missing numbers.
+        set_if_nil(rolling, "maxUnavailable", i32::from(is_rolling));
         set_if_nil(rolling, "maxSurge", 0);
     }
 }

@@ -18,7 +18,10 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Value) {
         copy_field(metadata, at(old, &["metadata"]), "deletionTimestamp");
     }
     if let Some(status) = object_in(pod, "status") {
-        copy_field(status, at(old, &["status"]), "qosClass");
+        // Validation rejects another class.
+        if status.get("qosClass").is_none_or(is_zero) {
+            copy_field(status, at(old, &["status"]), "qosClass");
+        }
     }
 }
 

@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
 
-/// `clusterIP` is the first of `clusterIPs`. Services that are names have no policy for internal traffic.
+/// `clusterIP` is the first of `clusterIPs`. Services that are names have no policy for internal traffic; validation
+/// rejects an unknown one.
 pub(super) fn prepare_for_create(service: &mut Object) {
     let Some(Value::Object(spec)) = service.get_mut("spec") else {
         return;
     };
-    if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+    let policy = spec.get("internalTrafficPolicy").and_then(Value::as_str);
+    if spec.get("type").is_some_and(|kind| kind == "ExternalName")
+        && matches!(policy, Some("Cluster" | "Local"))
+    {
         spec.remove("internalTrafficPolicy");
     }
     let single = spec.get("clusterIP").filter(|ip| !is_zero(ip)).cloned();
@@ -86,9 +90,16 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
     let had = needs(before);
     if had.cluster_ip && after.cluster_ip {
         for field in CLUSTER_IP_FIELDS {
-            if is_missing(spec, field) {
+            // The addresses belong to the first one.
+            let belongs = *field != "clusterIPs"
+                || spec.get("clusterIP").unwrap_or(&Value::Null) == at(before, &["clusterIP"]);
+            if belongs && is_missing(spec, field) {
                 copy_field(spec, before, field);
             }
+        }
+        let single = spec.get("clusterIP").filter(|ip| !is_zero(ip)).cloned();
+        if let Some(single) = single {
+            set_if_zero(spec, "clusterIPs", json!([single]));
         }
     }
     if had.node_ports && after.node_ports {

@@ -71,7 +71,10 @@ pub(super) fn event(row: &Row<'_>) -> Vec<Value> {
     let first = when("firstTimestamp", "deprecatedFirstTimestamp");
     let observed = row.text(&["series", "lastObservedTime"]);
     let last = if observed.is_empty() {
-        when("lastTimestamp", "deprecatedLastTimestamp")
+        match either("lastTimestamp", "deprecatedLastTimestamp").as_str() {
+            Some(time) => row.since(time),
+            None => first.clone(),
+        }
     } else {
         row.since(observed)
     };

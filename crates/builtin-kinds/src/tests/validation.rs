@@ -129,6 +129,14 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
         set_if_nil(metadata, "uid", "some-uid");
         set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
         set_if_nil(metadata, "namespace", "NS");
+        if gvk.kind == "Pod" {
+            // Admission adds it.
+            set_if_nil(
+                object_in(object.as_object_mut()?, "spec")?,
+                "serviceAccountName",
+                "default",
+            );
+        }
         prepare_for_create(gvk, &mut object);
         // The recorder writes NS for a namespace's name, which is not a valid name.
         let name = text(&object, &["metadata", "name"]).replace("NS", "ns");

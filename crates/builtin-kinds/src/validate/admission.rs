@@ -80,7 +80,7 @@ fn client_config(check: &mut Check, config: &Value, path: &Path) {
             // The API server confuses the two (kubernetes/kubernetes#141353).
             for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
                 if text(service, &[field]).is_empty() {
-                    check.required(path.child(shown), &format!("service {shown} is required"));
+                    check.required(path.child(shown), "");
                 }
             }
             let port = at(service, &["port"]);
@@ -170,10 +170,11 @@ fn review_versions(check: &mut Check, webhook: &Value, path: &Path) {
     for (index, version) in versions.iter().enumerate() {
         let version = version.as_str().unwrap_or_default();
         let path = path.index(index);
-        if !seen.insert(version) {
-            check.invalid(path.clone(), &version.into(), "duplicate version");
+        if seen.insert(version) {
+            check.faults(&path, version, names::dns1035_label(version));
+        } else {
+            check.invalid(path, &version.into(), "duplicate version");
         }
-        check.faults(&path, version, names::dns1035_label(version));
     }
     if !seen.contains("v1") && !seen.contains("v1beta1") {
         check.invalid(
@@ -264,10 +265,12 @@ fn resources(check: &mut Check, rule: &Value, path: &Path) {
             "if '*/*' is present, must not specify other resources",
         );
     }
-    let plain = resources
+    // The API server looks at the last name without a subresource only.
+    let last = resources
         .iter()
-        .filter(|name| !name.as_str().unwrap_or_default().contains('/'));
-    if has("*") && plain.count() > 1 {
+        .filter_map(Value::as_str)
+        .rfind(|name| !name.is_empty() && !name.contains('/'));
+    if has("*") && last != Some("*") {
         check.invalid(
             path.clone(),
             at(rule, &["resources"]),

@@ -64,7 +64,7 @@ fn validation(
     } else {
         trimmed
             .contains(['\n', '\r'])
-            .then_some("message must not contain line breaks")
+            .then_some("must not contain line breaks")
     };
     if let Some(problem) = problem {
         check.invalid(path.child("message"), &message.into(), problem);
@@ -177,7 +177,7 @@ fn mutation(check: &mut Check, one: &Value, environment: &Environment, path: &Pa
 
 /// The common parts of validating and mutating policies, and the variables of their expressions.
 fn policy(check: &mut Check, spec: &Value, path: &Path, mutating: bool) -> Environment {
-    if text(spec, &["failurePolicy"]).is_empty() {
+    if at(spec, &["failurePolicy"]).is_null() {
         check.required(path.child("failurePolicy"), "");
     } else {
         check.one_of(spec, path, "failurePolicy", &["Fail", "Ignore"]);
@@ -206,7 +206,11 @@ fn policy(check: &mut Check, spec: &Value, path: &Path, mutating: bool) -> Envir
         authorizer: true,
         patches: mutating,
     });
-    for (index, one) in list(spec, &["variables"]).iter().enumerate() {
+    let variables = list(spec, &["variables"]);
+    if mutating || !variables.is_empty() {
+        environment = environment.composed();
+    }
+    for (index, one) in variables.iter().enumerate() {
         variable(
             check,
             one,
@@ -342,16 +346,16 @@ pub(super) fn policy_binding(check: &mut Check, object: &Value, validating: bool
 fn parameter_reference(check: &mut Check, reference: &Value, path: &Path) {
     let (name, selector) = (text(reference, &["name"]), at(reference, &["selector"]));
     let (has_name, has_selector) = (!name.is_empty(), !selector.is_null());
+    const EXCLUSIVE: &str = "name and selector are mutually exclusive";
     if has_name {
         check.faults(&path.child("name"), name, names::path_segment(name));
     }
+    if has_name && has_selector {
+        check.forbidden(path.child("name"), EXCLUSIVE);
+    }
     check.label_selector(selector, &path.child("selector"));
     match (has_name, has_selector) {
-        (true, true) => {
-            for field in ["name", "selector"] {
-                check.forbidden(path.child(field), "name and selector are mutually exclusive");
-            }
-        }
+        (true, true) => check.forbidden(path.child("selector"), EXCLUSIVE),
         (false, false) => check.required(path.clone(), "one of name or selector must be specified"),
         _ => {}
     }

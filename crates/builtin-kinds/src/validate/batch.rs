@@ -3,7 +3,7 @@
 use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
 
-use super::check::{Check, selector_is_valid, selects};
+use super::check::{Check, render_selector, selector_is_valid, selects};
 use super::workload::NO_MATCH;
 use super::{job_policy, pod};
 use crate::tree::{at, text};
@@ -95,9 +95,9 @@ fn job_spec(check: &mut Check, spec: &Value, path: &Path) {
     }
     job_policy::managed_by(check, spec, path);
     check.optional_one_of(spec, path, "completionMode", &["NonIndexed", "Indexed"]);
-    match text(spec, &["completionMode"]) {
-        "Indexed" => indexed(check, spec, path),
-        "" | "NonIndexed" => {
+    match at(spec, &["completionMode"]).as_str() {
+        Some("Indexed") => indexed(check, spec, path),
+        None | Some("NonIndexed") => {
             for (field, value) in [("backoffLimitPerIndex", per_index), ("maxFailedIndexes", failed)] {
                 if !value.is_null() {
                     check.invalid(path.child(field), value, "requires indexed completion mode");
@@ -210,8 +210,8 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
             check.invalid(path.child("schedule"), &schedule.into(), why);
         }
     }
-    time_zone(check, at(spec, &["timeZone"]), &path.child("timeZone"));
     check.non_negative(spec, &path, "startingDeadlineSeconds");
+    time_zone(check, at(spec, &["timeZone"]), &path.child("timeZone"));
     if text(spec, &["concurrencyPolicy"]).is_empty() {
         check.required(path.child("concurrencyPolicy"), "");
     } else {
@@ -219,6 +219,16 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
     }
     let template = path.child("jobTemplate").child("spec");
     let job = at(spec, &["jobTemplate", "spec"]);
+    job_spec(check, job, &template);
+    let selector = at(job, &["selector"]);
+    if !selector.is_null() {
+        let shown = render_selector(selector);
+        check.invalid_text(
+            template.child("selector"),
+            shown,
+            "`selector` will be auto-generated",
+        );
+    }
     if at(job, &["manualSelector"]) == &Value::Bool(true) {
         check.errors.push(Error::not_supported(
             template.child("manualSelector"),
@@ -226,7 +236,6 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
             &["nil", "false"],
         ));
     }
-    job_spec(check, job, &template);
     check.non_negative(spec, &path, "successfulJobsHistoryLimit");
     check.non_negative(spec, &path, "failedJobsHistoryLimit");
 }

@@ -7,9 +7,8 @@ use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::check::Check;
+use super::check::{Check, no_backsteps};
 use super::container_resources::resources;
-use super::volume::file_path;
 use super::{container_restart, mount, security};
 use crate::tree::{at, by_name, is_zero, list, text};
 
@@ -65,7 +64,7 @@ pub(super) fn containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
             check.duplicate(path.child("name"), &name.into());
         }
         hooks(check, container, &path, pod.grace_seconds());
-        container_restart::restart_policy(check, container, &path);
+        container_restart::restart_policy(check, container, &path, false);
     }
     host_port_conflicts(check, items, &path);
 }
@@ -75,12 +74,14 @@ pub(super) fn init_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
     let regular = list(spec, &["containers"]).iter();
     let mut seen: HashSet<&str> = regular.map(|c| text(c, &["name"])).collect();
     seen.remove("");
+    let of_all = path.clone();
     for (index, container) in list(spec, &["initContainers"]).iter().enumerate() {
         let path = path.index(index);
         common(check, container, &path, pod);
         unique(check, &mut seen, container, &path);
-        host_port_conflicts(check, std::slice::from_ref(container), &path);
-        container_restart::restart_policy(check, container, &path);
+        // The API server shows the index in a list of one.
+        host_port_conflicts(check, std::slice::from_ref(container), &of_all);
+        container_restart::restart_policy(check, container, &path, true);
         if text(container, &["restartPolicy"]) == "Always" {
             hooks(check, container, &path, pod.grace_seconds());
             continue;
@@ -93,8 +94,18 @@ pub(super) fn init_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
                 );
             }
         }
+        for (index, policy) in list(container, &["resizePolicy"]).iter().enumerate() {
+            let policy = at(policy, &["restartPolicy"]);
+            if policy == "RestartContainer" {
+                let path = path.child("resizePolicy").index(index).child("restartPolicy");
+                let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+                check.invalid(path, policy, why);
+            }
+        }
     }
 }
+
+const NOT_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
 
 pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
     let spec = pod.spec;
@@ -106,7 +117,12 @@ pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path
     for (index, container) in list(spec, &["ephemeralContainers"]).iter().enumerate() {
         let path = path.index(index);
         common(check, container, &path, pod);
+        trimmed_image(check, container, &path);
         unique(check, &mut seen, container, &path);
+        let target = text(container, &["targetContainerName"]);
+        if !target.is_empty() && !others.contains(target) {
+            check.not_found(path.child("targetContainerName"), &target.into());
+        }
         for field in [
             "ports",
             "resources",
@@ -119,14 +135,18 @@ pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path
             "lifecycle",
         ] {
             let value = at(container, &[field]);
-            let is_list = matches!(field, "ports" | "resizePolicy" | "restartPolicyRules");
-            if !is_zero(value) || is_list && !value.is_null() {
-                check.forbidden(path.child(field), "cannot be set for an Ephemeral Container");
+            // The others are lists and pointers: those with an empty value are set.
+            if !is_zero(value) || field != "resources" && !value.is_null() {
+                check.forbidden(path.child(field), NOT_EPHEMERAL);
             }
         }
-        let target = text(container, &["targetContainerName"]);
-        if !target.is_empty() && !others.contains(target) {
-            check.not_found(path.child("targetContainerName"), &target.into());
+        for (index, mount) in list(container, &["volumeMounts"]).iter().enumerate() {
+            for field in ["subPath", "subPathExpr"] {
+                if !text(mount, &[field]).is_empty() {
+                    let path = path.child("volumeMounts").index(index).child(field);
+                    check.forbidden(path, NOT_EPHEMERAL);
+                }
+            }
         }
     }
 }
@@ -160,11 +180,12 @@ fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     );
     let of_container = at(container, &["resources"]);
     resources(check, of_container, &path.child("resources"), pod.claims());
-    container_restart::resize_policy(check, container, path);
+    container_restart::resize_policy(check, container, path, text(pod.spec, &["restartPolicy"]));
     security::container(
         check,
         at(container, &["securityContext"]),
         &path.child("securityContext"),
+        at(pod.spec, &["hostUsers"]) != &Value::Bool(false),
     );
 }
 
@@ -412,13 +433,14 @@ fn divisor(check: &mut Check, reference: &Value, resource: &str, path: &Path) {
 fn file_reference(check: &mut Check, reference: &Value, path: &Path) {
     check.required_form(reference, path, "key", names::environment_name);
     check.required_form(reference, path, "volumeName", names::dns1123_label);
-    file_path(check, reference, path);
+    check.required_text(reference, path, "path");
+    no_backsteps(check, text(reference, &["path"]), &path.child("path"));
 }
 
 /// Checks that the files of environment variables are in volumes of the pod.
 pub(super) fn file_volumes(check: &mut Check, spec: &Value, path: &Path) {
     let volumes = by_name(list(spec, &["volumes"]));
-    for field in ["containers", "initContainers"] {
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
         for (index, container) in list(spec, &[field]).iter().enumerate() {
             let path = path.child(field).index(index).child("env");
             for (index, variable) in list(container, &["env"]).iter().enumerate() {

@@ -145,6 +145,8 @@ fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     let amount = Quantity::from_json(quantity).ok();
     let is_whole = match (amount.clone().and_then(bytes), size) {
         (Some(amount), Some(size)) => size > 0 && amount % size == 0,
+        // The API server takes an amount that is too large for zero.
+        (None, Some(size)) => amount.is_some() && size > 0,
         _ => false,
     };
     if let Some(amount) = amount.filter(|_| !is_whole) {

@@ -101,12 +101,14 @@ pub(super) fn template(check: &mut Check, template: &Value) {
         "creationTimestamp",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
+        "ownerReferences",
         "finalizers",
         "managedFields",
-        "ownerReferences",
     ];
     for field in OTHERS {
-        if !crate::tree::is_zero(at(metadata, &[field])) {
+        let value = at(metadata, &[field]);
+        let is_pointer = field == "deletionGracePeriodSeconds" && !value.is_null();
+        if is_pointer || !crate::tree::is_zero(value) {
             // The path has the spelling of the rule in the API server.
             let shown = if field == "uid" { "uID" } else { field };
             check.forbidden(of_metadata.child(shown), "cannot be set");
@@ -490,6 +492,9 @@ fn allocation_result(check: &mut Check, allocation: &Value, path: &Path, names: 
             pool_name(check, result, &path, "pool");
             device_name(check, result, &path, "device");
             super::device_slice::binding_conditions(check, result, &path);
+            if let Some(share) = at(result, &["shareID"]).as_str() {
+                super::device_slice::share_id(check, share, &path.child("shareID"));
+            }
             for (index, item) in list(result, &["tolerations"]).iter().enumerate() {
                 toleration(check, item, &path.child("tolerations").index(index));
             }

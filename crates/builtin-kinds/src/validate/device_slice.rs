@@ -398,6 +398,14 @@ pub(super) fn statuses(check: &mut Check, status: &Value, path: &Path) {
             let why = "must be a valid JSON object";
             check.invalid(path.child("data"), &"<value omitted>".into(), why);
         }
+        let ips = list(device, &["networkData", "ips"]);
+        for (index, ip) in ips.iter().enumerate() {
+            let (ip, path) = (text(ip, &[]), path.child("networkData").child("ips").index(index));
+            if !is_interface_address(ip) {
+                let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+                check.invalid(path, &ip.into(), why);
+            }
+        }
     }
     let mut seen = BTreeSet::new();
     for (index, device) in devices.iter().enumerate() {
@@ -410,7 +418,15 @@ pub(super) fn statuses(check: &mut Check, status: &Value, path: &Path) {
     }
 }
 
-fn share_id(check: &mut Check, id: &str, path: &Path) {
+fn is_interface_address(address: &str) -> bool {
+    let Some((ip, bits)) = address.split_once('/') else {
+        return false;
+    };
+    let max = if ip.contains(':') { 128 } else { 32 };
+    names::ip_address(ip).is_empty() && bits.parse::<u8>().is_ok_and(|bits| bits <= max)
+}
+
+pub(super) fn share_id(check: &mut Check, id: &str, path: &Path) {
     let is_canonical = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
     let why = match id.len() {
         32 | 38 | 45 => "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters".to_owned(),

@@ -66,10 +66,13 @@ fn ingress_rule(check: &mut Check, rule: &Value, path: &Path) {
     if !host.is_empty() {
         let path = path.child("host");
         if names::ip_address(host).is_empty() {
-            check.invalid(path, &host.into(), "must be a DNS name, not an IP address");
-        } else {
-            check.faults(&path, host, host_faults(host));
+            check.invalid(
+                path.clone(),
+                &host.into(),
+                "must be a DNS name, not an IP address",
+            );
         }
+        check.faults(&path, host, host_faults(host));
     }
     let http = at(rule, &["http"]);
     if http.is_null() {
@@ -396,6 +399,7 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
     } else {
         check.one_of(object, &root, "addressType", &["FQDN", "IPv4", "IPv6"]);
     }
+    slice_ports(check, object);
     for (position, endpoint) in list(object, &["endpoints"]).iter().enumerate() {
         let path = Path::new("endpoints").index(position).child("addresses");
         let addresses = list(endpoint, &["addresses"]);
@@ -414,20 +418,20 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
         check.pointer_form(endpoint, &path, "hostname", names::dns1123_label);
         slice_hints(check, at(endpoint, &["hints"]), &path.child("hints"));
     }
-    slice_ports(check, object);
 }
 
 /// The maximum number of zone and node hints of one endpoint.
 const HINTS_MAX: usize = 8;
 
+/// A check of the form of a name.
+type Form = fn(&str) -> Vec<String>;
+
 fn slice_hints(check: &mut Check, hints: &Value, path: &Path) {
-    for (field, form) in [
-        ("forZones", None),
-        (
-            "forNodes",
-            Some(names::dns1123_subdomain as fn(&str) -> Vec<String>),
-        ),
-    ] {
+    let forms: [(&str, Form); 2] = [
+        ("forZones", names::label_value),
+        ("forNodes", names::dns1123_subdomain),
+    ];
+    for (field, form) in forms {
         let items = list(hints, &[field]);
         let path = path.child(field);
         if items.len() > HINTS_MAX {
@@ -441,9 +445,7 @@ fn slice_hints(check: &mut Check, hints: &Value, path: &Path) {
             if !seen.insert(name) {
                 check.duplicate(path.clone(), &name.into());
             }
-            if let Some(form) = form {
-                check.faults(&path, name, form(name));
-            }
+            check.faults(&path, name, form(name));
         }
     }
 }

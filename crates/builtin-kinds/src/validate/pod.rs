@@ -33,7 +33,10 @@ pub(super) fn validate_create(check: &mut Check, pod: &Value) {
 /// Validates the spec of a pod or a template; some checks of a template are done by its controller.
 pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
     spec_rules(check, spec, path);
-    for field in ["containers", "initContainers", "ephemeralContainers"] {
+    if text(spec, &["serviceAccountName"]).is_empty() {
+        volume::no_tokens(check, spec, &path.child("volumes"));
+    }
+    for field in ["containers", "initContainers"] {
         for (index, container) in list(spec, &[field]).iter().enumerate() {
             container::trimmed_image(check, container, &path.child(field).index(index));
         }
@@ -42,6 +45,19 @@ pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
 
 /// Validates a pod template: the labels, the annotations and the spec.
 pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
+    template_metadata(check, template, path);
+    let spec = at(template, &["spec"]);
+    spec_rules(check, spec, &path.child("spec"));
+    if !list(spec, &["ephemeralContainers"]).is_empty() {
+        check.forbidden(
+            path.child("spec").child("ephemeralContainers"),
+            "ephemeral containers not allowed in pod template",
+        );
+    }
+}
+
+/// Validates the labels and the annotations of a pod template.
+pub(super) fn template_metadata(check: &mut Check, template: &Value, path: &Path) {
     // The API server's paths omit `metadata` here.
     check.labels(at(template, &["metadata", "labels"]), &path.child("labels"));
     annotations(
@@ -56,13 +72,6 @@ pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
         spec,
         &path.child("annotations"),
     );
-    spec_rules(check, spec, &path.child("spec"));
-    if !list(spec, &["ephemeralContainers"]).is_empty() {
-        check.forbidden(
-            path.child("spec").child("ephemeralContainers"),
-            "ephemeral containers not allowed in pod template",
-        );
-    }
 }
 
 /// Keys of annotations have the format of label keys, but are case-insensitive.
@@ -103,23 +112,11 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     scheduling_gates(check, spec, &path.child("schedulingGates"));
     topology_spread(check, spec, &path.child("topologySpreadConstraints"));
     security::host_processes(check, spec, path);
+    host_users(check, spec, path);
+    hostname_override(check, spec, path);
     check.optional_form(spec, path, "serviceAccountName", names::dns1123_subdomain);
     check.optional_form(spec, path, "nodeName", names::dns1123_subdomain);
     active_deadline(check, spec, path);
-    check.pointer_form(spec, path, "hostnameOverride", names::dns1123_subdomain);
-    if text(spec, &["hostnameOverride"]).len() > HOSTNAME_LENGTH_MAX {
-        let error = Error::too_long(path.child("hostnameOverride"), HOSTNAME_LENGTH_MAX);
-        check.errors.push(error);
-    }
-    if !at(spec, &["hostnameOverride"]).is_null() {
-        for field in ["setHostnameAsFQDN", "hostNetwork"] {
-            if at(spec, &[field]) == &Value::Bool(true) {
-                let why = format!("may not be specified when {field} is true");
-                check.forbidden(path.child("hostnameOverride"), why);
-            }
-        }
-    }
-    host_users(check, spec, path);
     check.optional_form(spec, path, "hostname", names::dns1123_label);
     check.optional_form(spec, path, "subdomain", names::dns1123_label);
     tolerations(check, spec, &path.child("tolerations"));
@@ -133,9 +130,26 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     }
     overhead(check, at(spec, &["overhead"]), &path.child("overhead"));
     os(check, at(spec, &["os"]), &path.child("os"));
-    security::proc_mounts(check, spec, path);
     operating_system::fields(check, spec, path);
     container::file_volumes(check, spec, path);
+}
+
+fn hostname_override(check: &mut Check, spec: &Value, path: &Path) {
+    let Some(name) = at(spec, &["hostnameOverride"]).as_str() else {
+        return;
+    };
+    let of_name = path.child("hostnameOverride");
+    for field in ["setHostnameAsFQDN", "hostNetwork"] {
+        if at(spec, &[field]) == &Value::Bool(true) {
+            let why = format!("may not be specified when {field} is true");
+            check.forbidden(of_name.clone(), why);
+        }
+    }
+    if name.len() > HOSTNAME_LENGTH_MAX {
+        let error = Error::too_long(of_name.clone(), HOSTNAME_LENGTH_MAX);
+        check.errors.push(error);
+    }
+    check.faults(&of_name, name, names::dns1123_subdomain(name));
 }
 
 /// A pod in its own user namespace shares no other namespace with the host.
@@ -151,6 +165,14 @@ fn host_users(check: &mut Check, spec: &Value, path: &Path) {
     ] {
         if is_true(field) {
             check.forbidden(path.child(shown), "when `hostUsers` is false");
+        }
+    }
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
+        for (index, container) in list(spec, &[field]).iter().enumerate() {
+            if !list(container, &["volumeDevices"]).is_empty() {
+                let path = path.child(field).index(index).child("volumeDevices");
+                check.forbidden(path, "when `hostUsers` is false");
+            }
         }
     }
 }

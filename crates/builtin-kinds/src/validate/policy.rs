@@ -1,6 +1,6 @@
 //! Policies: disruption budgets, autoscalers and leases.
 
-use apimachinery::field::{Path, render};
+use apimachinery::field::{Error, Path, render};
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::check::{Check, NEGATIVE, render_selector};
 use super::container_resources;
 use crate::horizontal_pod_autoscaler;
-use crate::tree::{at, entries, list, text};
+use crate::tree::{at, list, text};
 
 pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -32,13 +32,13 @@ pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
         check.int_or_percent(value, &path);
         check.at_most_all(value, &path);
     }
+    check.label_selector(at(spec, &["selector"]), &path.child("selector"));
     check.optional_one_of(
         spec,
         &path,
         "unhealthyPodEvictionPolicy",
         &["AlwaysAllow", "IfHealthyBudget"],
     );
-    check.label_selector(at(spec, &["selector"]), &path.child("selector"));
 }
 
 // === autoscalers ===
@@ -78,8 +78,11 @@ pub(super) fn autoscaler(check: &mut Check, object: &Value) {
         &path.child("scaleTargetRef"),
     );
     metrics(check, spec, lower, &path.child("metrics"));
-    for (field, rules) in entries(spec, &["behavior"]) {
-        scaling_rules(check, rules, &path.child("behavior").child(field));
+    for field in ["scaleUp", "scaleDown"] {
+        let rules = at(spec, &["behavior", field]);
+        if rules.is_object() {
+            scaling_rules(check, rules, &path.child("behavior").child(field));
+        }
     }
 }
 
@@ -203,10 +206,21 @@ fn metric_source(check: &mut Check, field: &str, source: &Value, path: &Path) {
             path.child("averageValue"),
             "must specify a positive target averageValue",
         ),
-        "object" | "external" if !given("value") && !given("averageValue") => check.required(
+        "object" if !given("value") && !given("averageValue") => check.required(
             path.child("averageValue"),
-            "must set either a target value for metric or a per-pod target",
+            "must set either a target value or averageValue",
         ),
+        "external" => match (given("value"), given("averageValue")) {
+            (false, false) => check.required(
+                path.child("averageValue"),
+                "must set either a target value for metric or a per-pod target",
+            ),
+            (true, true) => check.forbidden(
+                path.child("value"),
+                "may not set both a target value for metric and a per-pod target",
+            ),
+            _ => {}
+        },
         _ => {}
     }
 }
@@ -240,6 +254,11 @@ fn metric_target(check: &mut Check, target: &Value, path: &Path) {
 }
 
 fn scaling_rules(check: &mut Check, rules: &Value, path: &Path) {
+    scaling_policies(check, rules, path);
+    check.non_negative_quantity(at(rules, &["tolerance"]), &path.child("tolerance"));
+}
+
+fn scaling_policies(check: &mut Check, rules: &Value, path: &Path) {
     let window = at(rules, &["stabilizationWindowSeconds"]);
     let window_path = path.child("stabilizationWindowSeconds");
     match window.as_i64() {
@@ -299,12 +318,16 @@ pub(super) fn priority_class(check: &mut Check, object: &Value) {
             "maximum allowed value of a user defined priority is 1000000000",
         );
     }
-    check.optional_one_of(
-        object,
-        &Path::default(),
-        "preemptionPolicy",
-        &["Never", "PreemptLowerPriority"],
-    );
+    let policy = at(object, &["preemptionPolicy"]);
+    let of_policy = Path::new("preemptionPolicy");
+    match policy.as_str() {
+        None | Some("Never" | "PreemptLowerPriority") => {}
+        Some("") => check.required(of_policy, ""),
+        Some(_) => {
+            let known = ["PreemptLowerPriority", "Never"];
+            check.errors.push(Error::not_supported(of_policy, policy, &known));
+        }
+    }
 }
 
 pub(super) fn priority_class_update(check: &mut Check, object: &Value, old: &Value) {

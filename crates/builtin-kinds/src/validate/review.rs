@@ -1,6 +1,7 @@
 //! Access reviews.
 
 use apimachinery::field::{Path, render};
+use apimachinery::names;
 use serde_json::{Map, Value};
 
 use super::check::{Check, GoPrint, render_go};
@@ -76,20 +77,14 @@ fn spec(check: &mut Check, object: &Value, names_a_user: bool) {
         );
     }
     let path = path.child("resourceAttributes");
-    selector(
-        check,
-        at(resource, &["fieldSelector"]),
-        &path.child("fieldSelector"),
-    );
-    selector(
-        check,
-        at(resource, &["labelSelector"]),
-        &path.child("labelSelector"),
-    );
+    for field in ["fieldSelector", "labelSelector"] {
+        let is_of_labels = field == "labelSelector";
+        selector(check, at(resource, &[field]), &path.child(field), is_of_labels);
+    }
 }
 
 /// Checks a selector, given as a string or as requirements. Unknown operators are accepted.
-fn selector(check: &mut Check, selector: &Value, path: &Path) {
+fn selector(check: &mut Check, selector: &Value, path: &Path, is_of_labels: bool) {
     if selector.is_null() {
         return;
     }
@@ -110,6 +105,10 @@ fn selector(check: &mut Check, selector: &Value, path: &Path) {
     }
     for (index, requirement) in requirements.iter().enumerate() {
         let path = path.child("requirements").index(index);
+        let key = text(requirement, &["key"]);
+        if !is_of_labels && key.is_empty() {
+            check.required(path.child("key"), "must be specified");
+        }
         let has_values = !list(requirement, &["values"]).is_empty();
         match text(requirement, &["operator"]) {
             "In" | "NotIn" if !has_values => check.required(
@@ -122,8 +121,12 @@ fn selector(check: &mut Check, selector: &Value, path: &Path) {
             ),
             _ => {}
         }
-        if text(requirement, &["key"]).is_empty() {
-            check.required(path.child("key"), "must be specified");
+        if is_of_labels {
+            check.faults(&path.child("key"), key, names::qualified_name(key));
+            for (index, value) in list(requirement, &["values"]).iter().enumerate() {
+                let (value, path) = (text(value, &[]), path.child("values").index(index));
+                check.faults(&path, value, names::label_value(value));
+            }
         }
     }
 }

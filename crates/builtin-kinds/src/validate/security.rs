@@ -37,15 +37,16 @@ pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
         "fsGroupChangePolicy",
         &["Always", "OnRootMismatch"],
     );
-    check.optional_one_of(context, &path, "supplementalGroupsPolicy", &["Merge", "Strict"]);
-    // Mounting with labels is a feature that is off by default.
-    check.optional_one_of(context, &path, "seLinuxChangePolicy", &["Recursive"]);
-    profiles(check, context, &path);
+    seccomp_profile(check, context, &path);
     windows_options(
         check,
         at(context, &["windowsOptions"]),
         &path.child("windowsOptions"),
     );
+    app_armor_profile(check, context, &path);
+    check.optional_one_of(context, &path, "supplementalGroupsPolicy", &["Merge", "Strict"]);
+    // Mounting with labels is a feature that is off by default.
+    check.optional_one_of(context, &path, "seLinuxChangePolicy", &["Recursive"]);
 }
 
 /// On the host's network, container and host ports are equal.
@@ -123,59 +124,61 @@ fn is_sysctl_part(part: &str) -> bool {
         && bytes.iter().all(|byte| is_word(*byte) || b"-_".contains(byte))
 }
 
-/// Seccomp and AppArmor.
-fn profiles(check: &mut Check, context: &Value, path: &Path) {
-    for (field, name) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
-        let profile = at(context, &[field]);
-        if profile.is_null() {
-            continue;
+fn seccomp_profile(check: &mut Check, context: &Value, path: &Path) {
+    let profile = at(context, &["seccompProfile"]);
+    if profile.is_null() {
+        return;
+    }
+    let path = path.child("seccompProfile");
+    let kind = text(profile, &["type"]);
+    if kind.is_empty() {
+        let why = "type is required when seccompProfile is set";
+        check.required(path.child("type"), why);
+    } else {
+        check.one_of(profile, &path, "type", PROFILE_TYPES);
+    }
+    let of_local = path.child("localhostProfile");
+    match (kind, at(profile, &["localhostProfile"]).as_str()) {
+        ("Localhost", None) => check.required(of_local, "must be set when seccomp type is Localhost"),
+        ("Localhost", Some(local)) => descending_path(check, local, &of_local),
+        (_, Some(_)) => {
+            // The API server shows the whole profile.
+            let shown = render_go(profile, SECCOMP);
+            check.invalid_text(of_local, shown, "can only be set when seccomp type is Localhost");
         }
-        let path = path.child(field);
-        let kind = text(profile, &["type"]);
-        let local = at(profile, &["localhostProfile"]);
-        match (kind, local.as_str()) {
-            ("", _) => check.required(
-                path.child("type"),
-                &format!("type is required when {field} is set"),
-            ),
-            ("Localhost", None) => check.required(
-                path.child("localhostProfile"),
-                &format!("must be set when {name} type is Localhost"),
-            ),
-            ("Localhost", Some(local)) if field == "appArmorProfile" => {
-                app_armor_profile(check, local, &path.child("localhostProfile"));
-            }
-            ("Localhost", Some(local)) => {
-                descending_path(check, local, &path.child("localhostProfile"));
-            }
-            (_, Some(_)) if field == "seccompProfile" => {
-                // The API server shows the whole profile.
-                let shown = render_go(profile, SECCOMP);
-                let why = "can only be set when seccomp type is Localhost";
-                check.invalid_text(path.child("localhostProfile"), shown, why);
-            }
-            (_, Some(_)) => check.invalid(
-                path.child("localhostProfile"),
-                local,
-                format!("can only be set when {name} type is Localhost"),
-            ),
-            (_, None) => {}
-        }
-        if !kind.is_empty() {
-            check.one_of(
-                profile,
-                &path,
-                "type",
-                &["Localhost", "RuntimeDefault", "Unconfined"],
-            );
-        }
+        (_, None) => {}
     }
 }
+
+fn app_armor_profile(check: &mut Check, context: &Value, path: &Path) {
+    let profile = at(context, &["appArmorProfile"]);
+    if profile.is_null() {
+        return;
+    }
+    let path = path.child("appArmorProfile");
+    let local = at(profile, &["localhostProfile"]);
+    let of_local = path.child("localhostProfile");
+    match (text(profile, &["type"]), local.as_str()) {
+        ("Localhost", None) => check.required(of_local, "must be set when AppArmor type is Localhost"),
+        ("Localhost", Some(name)) => app_armor_name(check, name, &of_local),
+        ("RuntimeDefault" | "Unconfined", Some(_)) => {
+            check.invalid(of_local, local, "can only be set when AppArmor type is Localhost");
+        }
+        ("RuntimeDefault" | "Unconfined", None) => {}
+        ("", _) => {
+            let why = "type is required when appArmorProfile is set";
+            check.required(path.child("type"), why);
+        }
+        _ => check.one_of(profile, &path, "type", PROFILE_TYPES),
+    }
+}
+
+const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// The maximum length of the name of an AppArmor profile.
 const APP_ARMOR_MAX: usize = 4095;
 
-fn app_armor_profile(check: &mut Check, name: &str, path: &Path) {
+fn app_armor_name(check: &mut Check, name: &str, path: &Path) {
     if name.trim() != name {
         check.invalid(path.clone(), &name.into(), "must not be padded with whitespace");
     } else if name.trim().is_empty() {
@@ -324,24 +327,7 @@ pub(super) fn host_processes(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Checks that the `procMount` of the containers is compatible with the pod's user namespace.
-pub(super) fn proc_mounts(check: &mut Check, spec: &Value, path: &Path) {
-    if at(spec, &["hostUsers"]) == &Value::Bool(false) {
-        return;
-    }
-    for field in ["containers", "initContainers", "ephemeralContainers"] {
-        for (index, container) in list(spec, &[field]).iter().enumerate() {
-            let mount = at(container, &["securityContext", "procMount"]);
-            if mount == "Unmasked" {
-                let path = path.child(field).index(index).child("securityContext");
-                let why = "`hostUsers` must be false to use `Unmasked`";
-                check.invalid(path.child("procMount"), mount, why);
-            }
-        }
-    }
-}
-
-pub(super) fn container(check: &mut Check, context: &Value, path: &Path) {
+pub(super) fn container(check: &mut Check, context: &Value, path: &Path, has_host_users: bool) {
     if context.is_null() {
         return;
     }
@@ -349,12 +335,23 @@ pub(super) fn container(check: &mut Check, context: &Value, path: &Path) {
         identity(check, at(context, &[field]), &path.child(field));
     }
     check.optional_one_of(context, path, "procMount", &["Default", "Unmasked"]);
-    profiles(check, context, path);
+    let mount = at(context, &["procMount"]);
+    if has_host_users && mount == "Unmasked" {
+        let why = "`hostUsers` must be false to use `Unmasked`";
+        check.invalid(path.child("procMount"), mount, why);
+    }
+    seccomp_profile(check, context, path);
+    no_escalation(check, context, path);
     windows_options(
         check,
         at(context, &["windowsOptions"]),
         &path.child("windowsOptions"),
     );
+    app_armor_profile(check, context, path);
+}
+
+/// Checks that a container that must not gain privileges does not have them.
+fn no_escalation(check: &mut Check, context: &Value, path: &Path) {
     if at(context, &["allowPrivilegeEscalation"]) != &Value::Bool(false) {
         return;
     }

@@ -66,7 +66,8 @@ fn by_type(check: &mut Check, spec: &Value, path: &Path) {
         ),
         "ExternalName" => {
             for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                if !is_zero(at(spec, &[field])) {
+                let value = at(spec, &[field]);
+                if !is_zero(value) || field == "ipFamilyPolicy" && !value.is_null() {
                     check.forbidden(path.child(field), "may not be set for ExternalName services");
                 }
             }
@@ -141,15 +142,71 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
     if text(spec, &["type"]) == "ExternalName" {
         return;
     }
+    let single = text(spec, &["clusterIP"]);
+    let all = list(spec, &["clusterIPs"]);
+    let shown = at(spec, &["clusterIPs"]);
+    let of_all = path.child("clusterIPs");
+    if single.is_empty() && !all.is_empty() {
+        let why = "must be empty when `clusterIP` is not specified";
+        check.invalid(of_all.clone(), shown, why);
+    }
+    if !single.is_empty() && all.first().is_some_and(|first| first != single) {
+        check.invalid(of_all.clone(), shown, "first value must match `clusterIP`");
+    }
     let families = list(spec, &["ipFamilies"]);
+    address_families(check, spec, families, path);
+    let given: Vec<&str> = match all {
+        [] if !single.is_empty() => vec![single],
+        all => all.iter().filter_map(Value::as_str).collect(),
+    };
+    let mut all_valid = true;
+    for (index, ip) in given.iter().enumerate() {
+        if *ip == "None" && index == 0 {
+            if given.len() > 1 {
+                all_valid = false;
+                let why = "'None' must be the first and only value";
+                check.invalid(of_all.clone(), shown, why);
+            }
+            continue;
+        }
+        let faults = names::canonical_ip_address(ip);
+        all_valid &= faults.is_empty();
+        check.faults(&of_all.index(index), ip, faults);
+    }
+    if given.len() > 2 {
+        check.invalid(of_all.clone(), shown, "may only hold up to 2 values");
+    }
+    if !all_valid {
+        return;
+    }
+    if given.len() > 1 && (given.len() > 2 || given.iter().filter(|ip| names::is_ipv4(ip)).count() != 1) {
+        let why = "may specify no more than one IP for each IP family";
+        check.invalid(of_all.clone(), shown, why);
+    }
+    for (index, ip) in given.iter().enumerate().filter(|(_, ip)| **ip != "None") {
+        let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
+        let expected = families.get(index).and_then(Value::as_str);
+        if let Some(expected @ ("IPv4" | "IPv6")) = expected
+            && expected != family
+        {
+            check.invalid(
+                of_all.index(index),
+                &(*ip).into(),
+                format!("expected an {expected} value as indicated by `ipFamilies[{index}]`"),
+            );
+        }
+    }
+}
+
+fn address_families(check: &mut Check, spec: &Value, families: &[Value], path: &Path) {
     let mut seen = HashSet::new();
     for (index, family) in families.iter().enumerate() {
         let path = path.child("ipFamilies").index(index);
         if ![Value::from("IPv4"), "IPv6".into()].contains(family) {
-            check
-                .errors
-                .push(Error::not_supported(path, family, &["IPv4", "IPv6"]));
-        } else if !seen.insert(family) {
+            let error = Error::not_supported(path.clone(), family, &["IPv4", "IPv6"]);
+            check.errors.push(error);
+        }
+        if !seen.insert(family) {
             check.duplicate(path, family);
         }
     }
@@ -159,58 +216,6 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
         "ipFamilyPolicy",
         &["PreferDualStack", "RequireDualStack", "SingleStack"],
     );
-    let single = text(spec, &["clusterIP"]);
-    let all = list(spec, &["clusterIPs"]);
-    let path = path.child("clusterIPs");
-    if single.is_empty() && !all.is_empty() {
-        check.invalid(
-            path.clone(),
-            at(spec, &["clusterIPs"]),
-            "must be empty when `clusterIP` is not specified",
-        );
-    }
-    if !single.is_empty() && all.first().is_some_and(|first| first != single) {
-        check.invalid(
-            path.clone(),
-            at(spec, &["clusterIPs"]),
-            "first value must match `clusterIP`",
-        );
-    }
-    let given: Vec<&str> = match all {
-        [] if !single.is_empty() => vec![single],
-        all => all.iter().filter_map(Value::as_str).collect(),
-    };
-    if given.len() > 2 {
-        let detail = "may only hold up to 2 values";
-        check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
-    }
-    let all_addresses = given.iter().all(|ip| names::ip_address(ip).is_empty());
-    if all_addresses && given.len() == 2 && given.iter().filter(|ip| names::is_ipv4(ip)).count() != 1 {
-        let detail = "may specify no more than one IP for each IP family";
-        check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
-    }
-    if given.len() > 1 && given.first() == Some(&"None") {
-        let detail = "'None' must be the first and only value";
-        check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
-    }
-    for (index, ip) in given.iter().enumerate() {
-        let path = path.index(index);
-        if *ip == "None" && index == 0 {
-            continue;
-        }
-        check.faults(&path, ip, names::canonical_ip_address(ip));
-        let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
-        let expected = families.get(index).and_then(Value::as_str);
-        if let Some(expected) = expected.filter(|expected| *expected != family)
-            && names::ip_address(ip).is_empty()
-        {
-            check.invalid(
-                path,
-                &(*ip).into(),
-                format!("expected an {expected} value as indicated by `ipFamilies[{index}]`"),
-            );
-        }
-    }
 }
 
 fn unique_ports(check: &mut Check, spec: &Value, path: &Path) {
@@ -264,13 +269,18 @@ fn load_balancer(check: &mut Check, spec: &Value, path: &Path) {
         if at(spec, &["allocateLoadBalancerNodePorts"]).is_null() {
             check.required(path.child("allocateLoadBalancerNodePorts"), "");
         }
-        check.pointer_form(spec, path, "loadBalancerClass", names::qualified_name);
-        return;
+    } else if !at(spec, &["allocateLoadBalancerNodePorts"]).is_null() {
+        check.forbidden(path.child("allocateLoadBalancerNodePorts"), LB_ONLY);
     }
-    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-        if !at(spec, &[field]).is_null() {
-            check.forbidden(path.child(field), LB_ONLY);
-        }
+    load_balancer_class(check, spec, path);
+}
+
+fn load_balancer_class(check: &mut Check, spec: &Value, path: &Path) {
+    let field = "loadBalancerClass";
+    if text(spec, &["type"]) == "LoadBalancer" {
+        check.pointer_form(spec, path, field, names::qualified_name);
+    } else if !at(spec, &[field]).is_null() {
+        check.forbidden(path.child(field), LB_ONLY);
     }
 }
 
@@ -354,6 +364,8 @@ pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
     if both && at(spec, &[class]) != at(before, &[class]) {
         check.invalid(path.child(class), at(spec, &[class]), "may not change once set");
     }
+    // The API server checks the class twice.
+    load_balancer_class(check, spec, &path);
     let port = "healthCheckNodePort";
     let needs_port =
         |spec| text(spec, &["type"]) == "LoadBalancer" && text(spec, &["externalTrafficPolicy"]) == "Local";

@@ -1,13 +1,16 @@
 //! Validation of statuses and their changes.
 
-use apimachinery::field::{Error, Path};
+use std::collections::HashSet;
+
+use apimachinery::field::{Error, Path, render};
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
 use super::container_resources::is_native;
-use crate::tree::{at, entries, is_zero, list, text};
+use super::container_status;
+use crate::tree::{at, by_name, entries, is_zero, list, text};
 
 /// The system's own conditions; the names of others have a format.
 const SYSTEM_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];
@@ -45,7 +48,27 @@ pub(super) fn pod(check: &mut Check, object: &Value, old: &Value) {
         "Never",
         &path.child("ephemeralContainerStatuses"),
     );
+    claim_statuses(check, object, &path.child("resourceClaimStatuses"));
+    container_status::extended_claim(check, object, &path.child("extendedResourceClaimStatus"));
     addresses(check, status, &path);
+    container_status::containers(check, object, &path);
+}
+
+/// The claims of a pod are those of its spec.
+fn claim_statuses(check: &mut Check, pod: &Value, path: &Path) {
+    let claims = by_name(list(pod, &["spec", "resourceClaims"]));
+    let mut seen = HashSet::new();
+    for (index, status) in list(pod, &["status", "resourceClaimStatuses"]).iter().enumerate() {
+        let (name, path) = (text(status, &["name"]), path.index(index));
+        if !claims.contains_key(name) {
+            let why = "must match the name of an entry in `spec.resourceClaims`";
+            check.invalid(path.child("name"), &name.into(), why);
+        }
+        if !seen.insert(name) {
+            check.duplicate(path.child("name"), &name.into());
+        }
+        check.pointer_form(status, &path, "resourceClaimName", names::dns1123_subdomain);
+    }
 }
 
 fn observed(check: &mut Check, of: &Value, path: &Path) {
@@ -100,10 +123,16 @@ fn addresses(check: &mut Check, status: &Value, path: &Path) {
         for (index, ip) in all.iter().enumerate() {
             check.faults(&path.child(field).index(index), ip, names::ip_address(ip));
         }
-        let families = all.iter().filter(|ip| names::is_ipv4(ip)).count();
-        if all.len() > 2 || all.len() == 2 && families != 1 {
-            let detail = "may specify no more than one IP for each IP family";
-            check.invalid(path.child(field), at(status, &[field]), detail);
+        container_status::unknown_family(check, &all, &path.child(field));
+        let is_family = |is_kind: fn(&str) -> bool| all.iter().filter(|ip| is_kind(ip)).count() == 1;
+        let is_dual = all.len() == 2 && is_family(names::is_ipv4) && is_family(names::is_ipv6);
+        if all.len() > 1 && !is_dual {
+            let shown: Vec<String> = all
+                .iter()
+                .map(|ip| format!("{{\"IP\":{}}}", render(&(*ip).into())))
+                .collect();
+            let why = "may specify no more than one IP for each IP family";
+            check.invalid_text(path.child(field), format!("[{}]", shown.join(",")), why);
         }
     }
 }
@@ -124,11 +153,21 @@ pub(super) fn namespace(check: &mut Check, object: &Value) {
     }
 }
 
-/// Checks the names of namespace conditions.
+/// Checks the finalizers of a new namespace; their errors do not have the index.
+pub(super) fn new_namespace(check: &mut Check, object: &Value) {
+    let path = Path::new("spec").child("finalizers");
+    finalizers(check, object, |_| path.clone());
+}
+
+/// Checks the changed finalizers of a namespace.
 pub(super) fn namespace_finalizers(check: &mut Check, object: &Value) {
     let path = Path::new("spec").child("finalizers");
+    finalizers(check, object, |index| path.index(index));
+}
+
+fn finalizers(check: &mut Check, object: &Value, path: impl Fn(usize) -> Path) {
     for (index, name) in list(object, &["spec", "finalizers"]).iter().enumerate() {
-        let (name, path) = (name.as_str().unwrap_or_default(), path.index(index));
+        let (name, path) = (name.as_str().unwrap_or_default(), path(index));
         check.faults(&path, name, names::qualified_name(name));
         if !name.contains('/') && !["kubernetes", "orphan", "foregroundDeletion"].contains(&name) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
@@ -197,16 +236,6 @@ pub(super) fn collisions(check: &mut Check, object: &Value, old: &Value) {
     }
 }
 
-/// Checks the uncounted pods of a job.
-pub(super) fn job(check: &mut Check, object: &Value, old: &Value) {
-    counts(
-        check,
-        object,
-        old,
-        &["active", "succeeded", "failed", "ready", "terminating"],
-    );
-}
-
 /// Checks the capacity of a bound claim.
 pub(super) fn claim(check: &mut Check, object: &Value) {
     let status = at(object, &["status"]);
@@ -227,7 +256,11 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
     }
     let allocated = path.child("allocatedResources");
     for (name, quantity) in entries(status, &["allocatedResources"]) {
+        let before = check.errors.len();
         claim_resource(check, name, &allocated);
+        if check.errors.len() > before {
+            continue;
+        }
         basic_amount(check, quantity, &allocated.key(name));
     }
 }

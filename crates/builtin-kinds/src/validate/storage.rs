@@ -1,4 +1,4 @@
-//! Volumes, claims, storage classes and CSI objects.
+//! Volumes, claims, storage classes and attachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::affinity;
 use super::check::{Check, GoPrint, render_go};
 use super::volume_source::{self, Owner};
-use crate::tree::{at, by_name, entries, is_zero, list, text};
+use crate::tree::{at, entries, is_zero, list, text};
 
 const ACCESS_MODES: &[&str] = &[
     "ReadOnlyMany",
@@ -25,10 +25,15 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
 
 /// Validates the spec of a claim, also in templates.
 pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
-    check.label_selector(at(spec, &["selector"]), &path.child("selector"));
+    claim_rules(check, spec, path, true);
+}
+
+/// `checks_group` is false for a claim that has an API group already: older versions accepted any.
+fn claim_rules(check: &mut Check, spec: &Value, path: &Path, checks_group: bool) {
     if list(spec, &["accessModes"]).is_empty() {
         check.required(path.child("accessModes"), "at least 1 access mode is required");
     }
+    check.label_selector(at(spec, &["selector"]), &path.child("selector"));
     access_modes(check, spec, path);
     let storage = at(spec, &["resources", "requests", "storage"]);
     let resources = path.child("resources");
@@ -39,22 +44,29 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     }
     check.optional_form(spec, path, "storageClassName", names::dns1123_subdomain);
     check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
-    let class = "volumeAttributesClassName";
-    check.optional_form(spec, path, class, names::dns1123_subdomain);
-    data_source(check, at(spec, &["dataSource"]), &path.child("dataSource"));
-    data_source(check, at(spec, &["dataSourceRef"]), &path.child("dataSourceRef"));
+    let source = at(spec, &["dataSource"]);
+    data_source(check, source, &path.child("dataSource"), checks_group);
+    let (reference, of_reference) = (at(spec, &["dataSourceRef"]), path.child("dataSourceRef"));
+    data_source(check, reference, &of_reference, checks_group);
+    check.optional_form(reference, &of_reference, "namespace", names::dns1123_label);
     let source = |field: &str| ["apiGroup", "kind", "name"].map(|part| text(spec, &[field, part]));
     let both = ["dataSource", "dataSourceRef"]
         .iter()
         .all(|field| !at(spec, &[field]).is_null());
-    if both && source("dataSource") != source("dataSourceRef") {
+    let is_elsewhere = !text(spec, &["dataSourceRef", "namespace"]).is_empty();
+    if both && is_elsewhere {
+        let why = "may not be specified when dataSourceRef.namespace is specified";
+        check.invalid_text(path.clone(), "{}".to_owned(), why);
+    } else if both && source("dataSource") != source("dataSourceRef") {
         // The API server shows the path of the field, a struct without public fields.
         check.invalid_text(path.clone(), "{}".to_owned(), "must match dataSourceRef");
     }
+    let class = "volumeAttributesClassName";
+    check.optional_form(spec, path, class, names::dns1123_subdomain);
 }
 
 /// Checks the data source of a volume.
-fn data_source(check: &mut Check, source: &Value, path: &Path) {
+fn data_source(check: &mut Check, source: &Value, path: &Path, checks_group: bool) {
     if source.is_null() {
         return;
     }
@@ -68,7 +80,7 @@ fn data_source(check: &mut Check, source: &Value, path: &Path) {
             "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         );
     }
-    if !group.is_empty() {
+    if !group.is_empty() && checks_group {
         check.faults(&path.child("apiGroup"), group, names::dns1123_subdomain(group));
     }
 }
@@ -103,8 +115,11 @@ fn positive(check: &mut Check, quantity: &Value, path: &Path) {
 const CLAIM_IMMUTABLE: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
-    claim(check, object);
     let path = Path::new("spec");
+    let had_group = ["dataSource", "dataSourceRef"]
+        .iter()
+        .any(|field| !at(old, &["spec", field, "apiGroup"]).is_null());
+    claim_rules(check, at(object, &["spec"]), &path, !had_group);
     let bound = text(old, &["status", "phase"]) == "Bound";
     let fixed = |object: &Value| {
         let mut spec = at(object, &["spec"]).clone();
@@ -128,6 +143,11 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
     if fixed(object) != fixed(old) {
         check.forbidden(path.clone(), CLAIM_IMMUTABLE);
     }
+    let (mode, before) = (
+        at(object, &["spec", "volumeMode"]),
+        at(old, &["spec", "volumeMode"]),
+    );
+    check.immutable(mode, before, Path::new("volumeMode"));
     let storage = ["spec", "resources", "requests", "storage"];
     let amount =
         |of: &Value, path: &[&str]| Quantity::from_json(at(of, path)).unwrap_or_else(|_| Quantity::from(0));
@@ -238,7 +258,9 @@ fn volume_spec(check: &mut Check, spec: &Value, path: &Path, used: Use) {
     } else {
         check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
     }
-    attributes_class(check, spec, path);
+    if !inline {
+        attributes_class(check, spec, path);
+    }
 }
 
 fn attributes_class(check: &mut Check, spec: &Value, path: &Path) {
@@ -290,10 +312,13 @@ fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
         check.required(path.child("nodeAffinity"), "Local volume requires node affinity");
     }
     for other in given {
-        check.forbidden(
-            path.child(volume_source::additional(other)),
-            "may not specify more than 1 volume type",
-        );
+        let path = path.child(volume_source::additional(other));
+        // The only one that the API server does not count.
+        if *other == "flexVolume" {
+            volume_source::rules(check, other, at(spec, &[other]), &path, Owner::PersistentVolume);
+        } else {
+            check.forbidden(path, "may not specify more than 1 volume type");
+        }
     }
 }
 
@@ -317,7 +342,8 @@ pub(super) fn persistent_volume_update(check: &mut Check, object: &Value, old: &
     let new = at(object, &["spec", "nodeAffinity"]);
     if !affinity.is_null() && new != affinity {
         let shown = render_go(new, NODE_AFFINITY);
-        check.invalid_text(Path::new("nodeAffinity"), shown, "field is immutable");
+        let why = "field is immutable, except for updating from beta label to GA";
+        check.invalid_text(Path::new("nodeAffinity"), shown, why);
     }
 }
 
@@ -424,77 +450,6 @@ pub(super) fn storage_class_update(check: &mut Check, object: &Value, old: &Valu
     }
 }
 
-pub(super) fn csi_driver(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    for field in ["attachRequired", "podInfoOnMount", "storageCapacity"] {
-        if at(spec, &[field]).is_null() {
-            check.required(path.child(field), "");
-        }
-    }
-    let period = at(spec, &["nodeAllocatableUpdatePeriodSeconds"]);
-    if period.as_i64().is_some_and(|seconds| seconds < 10) {
-        let why = "must be greater than or equal to 10 seconds";
-        check.invalid(path.child("nodeAllocatableUpdatePeriodSeconds"), period, why);
-    }
-    check.optional_one_of(
-        spec,
-        &path,
-        "fsGroupPolicy",
-        &["File", "None", "ReadWriteOnceWithFSType"],
-    );
-    token_requests(check, spec, &path);
-    for mode in list(spec, &["volumeLifecycleModes"]) {
-        if !["Ephemeral", "Persistent"].contains(&mode.as_str().unwrap_or_default()) {
-            let path = path.child("volumeLifecycleModes");
-            let error = Error::not_supported(path, mode, &["Persistent", "Ephemeral"]);
-            check.errors.push(error);
-        }
-    }
-}
-
-/// The minimum and maximum lifetime of a token.
-const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
-
-fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
-    let requests = list(spec, &["tokenRequests"]);
-    let mut seen = BTreeSet::new();
-    for (index, request) in requests.iter().enumerate() {
-        let path = path.child("tokenRequests").index(index);
-        let audience = text(request, &["audience"]);
-        if !seen.insert(audience) {
-            check.duplicate(path.child("audience"), &audience.into());
-            continue;
-        }
-        let seconds = at(request, &["expirationSeconds"]);
-        let (min, max) = TOKEN_SECONDS;
-        let why = match seconds.as_i64() {
-            Some(value) if value < min => "may not specify a duration less than 10 minutes",
-            Some(value) if value > max => "may not specify a duration larger than 2^32 seconds",
-            _ => continue,
-        };
-        check.invalid(path.child("expirationSeconds"), seconds, why);
-    }
-    let field = "serviceAccountTokenInSecrets";
-    let value = at(spec, &[field]);
-    if !value.is_null() && requests.is_empty() {
-        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
-        check.invalid(path.child(field), value, why);
-    }
-}
-
-/// The attachment and life-cycle modes of a driver are immutable.
-pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) {
-    csi_driver(check, object);
-    let spec = Path::new("spec");
-    for (field, shown) in [
-        ("attachRequired", "attachedRequired"),
-        ("volumeLifecycleModes", "volumeLifecycleModes"),
-    ] {
-        let path = spec.child(shown);
-        check.immutable(at(object, &["spec", field]), at(old, &["spec", field]), path);
-    }
-}
-
 /// An attachment is for one volume and one node.
 pub(super) fn volume_attachment_update(check: &mut Check, object: &Value, old: &Value) {
     volume_attachment_spec(check, object);
@@ -533,9 +488,11 @@ const ATTACHMENT: &[GoPrint] = &[
 ];
 
 pub(super) fn volume_attachment(check: &mut Check, object: &Value) {
-    volume_attachment_spec(check, object);
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    volume_source::csi_driver(check, spec, &path, "attacher");
+    if !text(spec, &["attacher"]).is_empty() {
+        volume_source::csi_driver(check, spec, &path, "attacher");
+    }
+    volume_attachment_spec(check, object);
     check.pointer_form(
         at(spec, &["source"]),
         &path.child("source"),
@@ -578,72 +535,3 @@ fn volume_attachment_status(check: &mut Check, object: &Value) {
 }
 
 const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-
-/// The maximum length of a node ID of a CSI driver.
-const NODE_ID_MAX: usize = 192;
-
-pub(super) fn csi_node(check: &mut Check, object: &Value) {
-    let path = Path::new("spec").child("drivers");
-    let mut seen = BTreeSet::new();
-    for (index, driver) in list(object, &["spec", "drivers"]).iter().enumerate() {
-        let path = path.index(index);
-        volume_source::csi_driver(check, driver, &path, "name");
-        let id = text(driver, &["nodeID"]);
-        if id.is_empty() {
-            check.required(path.child("nodeID"), "");
-        }
-        if id.len() > NODE_ID_MAX {
-            let why = format!("must be {NODE_ID_MAX} characters or less");
-            check.invalid(path.child("nodeID"), &id.into(), why);
-        }
-        check.non_negative(at(driver, &["allocatable"]), &path.child("allocatable"), "count");
-        if !seen.insert(text(driver, &["name"])) {
-            check.duplicate(path.child("name"), at(driver, &["name"]));
-        }
-        topology_keys(check, driver, &path);
-    }
-}
-
-fn topology_keys(check: &mut Check, driver: &Value, path: &Path) {
-    let mut seen = BTreeSet::new();
-    for key in list(driver, &["topologyKeys"]) {
-        let key = key.as_str().unwrap_or_default();
-        if key.is_empty() {
-            check.required(path.clone(), "");
-        }
-        if !seen.insert(key) {
-            check.duplicate(path.clone(), &key.into());
-        }
-        for fault in names::qualified_name(key) {
-            check.invalid(path.clone(), &key.into(), fault);
-        }
-    }
-}
-
-const CSI_NODE_DRIVER: &[GoPrint] = &[
-    GoPrint("Name", "name", &[]),
-    GoPrint("NodeID", "nodeID", &[]),
-    GoPrint("TopologyKeys", "topologyKeys", &[]),
-    GoPrint("Allocatable", "allocatable", &[]),
-];
-
-/// The properties of a driver on a node are immutable.
-pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
-    csi_node(check, object);
-    let known = by_name(list(old, &["spec", "drivers"]));
-    for driver in list(object, &["spec", "drivers"]) {
-        let before = known.get(text(driver, &["name"]));
-        // The number of allocatable volumes of a driver may change.
-        let fixed = |driver: &Value| {
-            let mut driver = driver.clone();
-            if let Some(fields) = driver.as_object_mut() {
-                fields.remove("allocatable");
-            }
-            driver
-        };
-        if before.is_some_and(|before| fixed(before) != fixed(driver)) {
-            let shown = render_go(&fixed(driver), CSI_NODE_DRIVER);
-            check.invalid_text(Path::new("spec").child("drivers"), shown, "field is immutable");
-        }
-    }
-}

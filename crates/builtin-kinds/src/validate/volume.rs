@@ -32,8 +32,8 @@ const SOURCES: &[&str] = &[
     "downwardAPI",
     "fc",
     "flexVolume",
-    "azureFile",
     "configMap",
+    "azureFile",
     "vsphereVolume",
     "photonPersistentDisk",
     "portworxVolume",
@@ -92,7 +92,10 @@ fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
     match name {
         "persistentVolumeClaim" => check.required_text(source, path, "claimName"),
         "image" => {
-            check.required_text(source, path, "reference");
+            // Controllers may complete the templates of pods.
+            if path.to_string().starts_with("spec.volumes") {
+                check.required_text(source, path, "reference");
+            }
             let policies = ["Always", "IfNotPresent", "Never"];
             check.optional_one_of(source, path, "pullPolicy", &policies);
         }
@@ -208,7 +211,7 @@ fn projected(check: &mut Check, source: &Value, path: &Path) {
             .iter()
             .filter(|name| !at(projection, &[name]).is_null());
         for (position, name) in given.enumerate() {
-            if position > 0 {
+            if position > 0 && *name != "serviceAccountToken" {
                 check.forbidden(item.clone(), "may not specify more than 1 volume type per source");
                 continue;
             }
@@ -236,6 +239,21 @@ fn projected(check: &mut Check, source: &Value, path: &Path) {
                     };
                     check.invalid(path.clone(), &shown.into(), "conflicting duplicate paths");
                 }
+            }
+        }
+    }
+}
+
+/// A pod without a service account cannot have its tokens.
+pub(super) fn no_tokens(check: &mut Check, spec: &Value, path: &Path) {
+    for (index, volume) in list(spec, &["volumes"]).iter().enumerate() {
+        let path = path.index(index).child("projected").child("sources");
+        for (index, source) in list(volume, &["projected", "sources"]).iter().enumerate() {
+            if !at(source, &["serviceAccountToken"]).is_null() {
+                check.forbidden(
+                    path.index(index).child("serviceAccountToken"),
+                    "must not be specified when serviceAccountName is not set",
+                );
             }
         }
     }

@@ -29,6 +29,7 @@ pub(super) fn shown(name: &str) -> &str {
 pub(super) fn additional(name: &str) -> &str {
     match name {
         "cephfs" => "cephFS",
+        "downwardAPI" => "downwarAPI",
         name => name,
     }
 }
@@ -43,7 +44,10 @@ pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, 
     match name {
         "gcePersistentDisk" => disk(check, source, path, "pdName"),
         "awsElasticBlockStore" => disk(check, source, path, "volumeID"),
-        "glusterfs" => required(&["endpoints", "path"]),
+        "glusterfs" => {
+            required(&["endpoints", "path"]);
+            endpoints_namespace(check, source, path);
+        }
         "portworxVolume" => required(&["volumeID"]),
         "azureFile" => required(&["secretName", "shareName"]),
         "vsphereVolume" => required(&["volumePath"]),
@@ -54,6 +58,7 @@ pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, 
         "cinder" => {
             required(&["volumeID"]);
             secret(check, source, path, "secretRef");
+            secret_namespace(check, source, path, owner);
         }
         "csi" => csi(check, source, path, owner),
         "fc" => fibre_channel(check, source, path),
@@ -71,7 +76,7 @@ pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, 
             monitors(check, source, path);
             check.required_text(source, path, "image");
         }
-        "storageos" => storage_os(check, source, path),
+        "storageos" => storage_os(check, source, path, owner),
         _ => {}
     }
 }
@@ -100,6 +105,16 @@ fn monitors(check: &mut Check, source: &Value, path: &Path) {
 }
 
 /// Checks that the secret of a source has a name.
+fn endpoints_namespace(check: &mut Check, source: &Value, path: &Path) {
+    let namespace = at(source, &["endpointsNamespace"]);
+    if namespace == "" {
+        let why = "if the endpointnamespace is set, it must be a valid namespace name";
+        check.invalid(path.child("endpointsNamespace"), namespace, why);
+    } else {
+        check.pointer_form(source, path, "endpointsNamespace", names::dns1123_label);
+    }
+}
+
 fn secret(check: &mut Check, source: &Value, path: &Path, field: &str) {
     let reference = at(source, &[field]);
     if !reference.is_null() {
@@ -234,7 +249,9 @@ fn flocker(check: &mut Check, source: &Value, path: &Path) {
 }
 
 fn host_path(check: &mut Check, source: &Value, path: &Path) {
-    check.required_text(source, path, "path");
+    if text(source, &["path"]).is_empty() {
+        return check.required(path.child("path"), "");
+    }
     no_backsteps(check, text(source, &["path"]), &path.child("path"));
     check.optional_one_of(
         source,
@@ -332,8 +349,17 @@ fn quobyte(check: &mut Check, source: &Value, path: &Path) {
     check.required_text(source, path, "volume");
 }
 
-fn storage_os(check: &mut Check, source: &Value, path: &Path) {
+fn storage_os(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
     check.required_form(source, path, "volumeName", names::dns1123_label);
     check.optional_form(source, path, "volumeNamespace", names::dns1123_label);
     secret(check, source, path, "secretRef");
+    secret_namespace(check, source, path, owner);
+}
+
+/// A persistent volume has no namespace: its reference to a secret names one.
+fn secret_namespace(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
+    let reference = at(source, &["secretRef"]);
+    if owner == Owner::PersistentVolume && !reference.is_null() {
+        check.required_text(reference, &path.child("secretRef"), "namespace");
+    }
 }

@@ -1,13 +1,14 @@
 //! Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::{Value, json};
 
 use super::check::{
     Check, GoPrint, is_empty_selector, number_of, render_go, render_selector, selector_is_valid, selects,
 };
-use super::pod;
-use crate::tree::{at, is_zero, list, text};
+use super::{pod, storage};
+use crate::tree::{at, is_zero, list, set_if_nil, text};
 
 pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
 
@@ -22,6 +23,17 @@ const STRATEGY: &[GoPrint] = &[
         ],
     ),
 ];
+
+/// Returns the text of a strategy, whose counts are 0 if they are missing.
+fn render_strategy(strategy: &Value) -> String {
+    let mut strategy = strategy.clone();
+    if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
+        for field in ["maxUnavailable", "maxSurge"] {
+            set_if_nil(rolling, field, 0);
+        }
+    }
+    render_go(&strategy, STRATEGY)
+}
 
 pub(super) fn deployment(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -117,7 +129,7 @@ fn deployment_strategy(check: &mut Check, strategy: &Value, path: &Path) {
         "RollingUpdate" => rolling_update(check, rolling, &path_of_rolling),
         _ => check.unsupported_text(
             path.clone(),
-            render_go(strategy, STRATEGY),
+            render_strategy(strategy),
             &["Recreate", "RollingUpdate"],
         ),
     }
@@ -177,6 +189,8 @@ fn daemon_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
             let surge_path = path_of_rolling.child("maxSurge");
             check.int_or_percent(unavailable, &unavailable_path);
             check.int_or_percent(surge, &surge_path);
+            check.at_most_all(unavailable, &unavailable_path);
+            check.at_most_all(surge, &surge_path);
             match (number_of(unavailable) != 0, number_of(surge) != 0) {
                 (true, true) => check.invalid(
                     surge_path.clone(),
@@ -186,18 +200,25 @@ fn daemon_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
                 (false, false) => check.required(unavailable_path.clone(), "cannot be 0 when maxSurge is 0"),
                 _ => {}
             }
-            check.at_most_all(unavailable, &unavailable_path);
-            check.at_most_all(surge, &surge_path);
         }
         _ => check.unsupported_text(
             path.clone(),
-            render_go(strategy, STRATEGY),
+            render_strategy(strategy),
             &["RollingUpdate", "OnDelete"],
         ),
     }
 }
 
+/// The values that only a new StatefulSet is checked for.
+pub(super) fn new_stateful_set(check: &mut Check, object: &Value) {
+    stateful_set_rules(check, object, true);
+}
+
 pub(super) fn stateful_set(check: &mut Check, object: &Value) {
+    stateful_set_rules(check, object, false);
+}
+
+fn stateful_set_rules(check: &mut Check, object: &Value, is_new: bool) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     let policy = text(spec, &["podManagementPolicy"]);
     match policy {
@@ -221,9 +242,18 @@ pub(super) fn stateful_set(check: &mut Check, object: &Value) {
             check.one_of(policy, &retention, field, &["Retain", "Delete"]);
         }
     }
+    if is_new {
+        let path = path.child("volumeClaimTemplates");
+        for (index, claim) in list(spec, &["volumeClaimTemplates"]).iter().enumerate() {
+            storage::claim_spec(check, at(claim, &["spec"]), &path.index(index).child("spec"));
+        }
+    }
     check.non_negative(spec, &path, "replicas");
     check.non_negative(spec, &path, "minReadySeconds");
     check.non_negative(at(spec, &["ordinals"]), &path.child("ordinals"), "start");
+    if is_new {
+        check.optional_form(spec, &path, "serviceName", names::dns1123_label);
+    }
     let selector = at(spec, &["selector"]);
     if selector.is_null() {
         check.required(path.child("selector"), "");
@@ -240,6 +270,8 @@ pub(super) fn stateful_set(check: &mut Check, object: &Value) {
     let template = path.child("template");
     if selector_is_valid(selector) {
         matching_labels(check, spec, &template);
+        // The API server checks the metadata of the template twice.
+        pod::template_metadata(check, at(spec, &["template"]), &template);
         pod::template(check, &template_of_pods(spec), &template);
     } else {
         check.invalid_text(path.child("selector"), render_selector(selector), "");
@@ -328,18 +360,36 @@ pub(super) fn replication_controller(check: &mut Check, object: &Value) {
 /// The counts in the status of a controller.
 pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
     let (status, path) = (at(object, &["status"]), Path::new("status"));
-    for field in [
-        "observedGeneration",
-        "replicas",
-        "fullyLabeledReplicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "currentReplicas",
-        "availableReplicas",
-        "unavailableReplicas",
-        "terminatingReplicas",
-        "collisionCount",
-    ] {
+    let fields: &[&str] = match kind {
+        "Deployment" => &[
+            "observedGeneration",
+            "replicas",
+            "updatedReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "unavailableReplicas",
+            "terminatingReplicas",
+            "collisionCount",
+        ],
+        "StatefulSet" => &[
+            "replicas",
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+            "observedGeneration",
+            "collisionCount",
+        ],
+        _ => &[
+            "replicas",
+            "fullyLabeledReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "observedGeneration",
+            "terminatingReplicas",
+        ],
+    };
+    for field in fields {
         check.non_negative(status, &path, field);
     }
     let count = |field: &str| at(status, &[field]).as_i64().unwrap_or(0);

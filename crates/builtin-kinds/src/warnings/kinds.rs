@@ -9,11 +9,21 @@ const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 pub(super) fn service(warnings: &mut Vec<String>, service: &Value) {
     let spec = at(service, &["spec"]);
+    if text(spec, &["clusterIP"]) == "None" {
+        for (field, is_used) in [
+            ("loadBalancerIP", !text(spec, &["loadBalancerIP"]).is_empty()),
+            ("externalIPs", !is_zero(at(spec, &["externalIPs"]))),
+            ("SessionAffinity", text(spec, &["sessionAffinity"]) != "None"),
+        ] {
+            if is_used {
+                warnings.push(format!("spec.{field} is ignored for headless services"));
+            }
+        }
+    }
+    load_balancer_ip(warnings, text(spec, &["loadBalancerIP"]));
     if text(spec, &["type"]) == "ExternalName" && !is_zero(at(spec, &["externalIPs"])) {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
-    } else if text(spec, &["clusterIP"]) == "None" && !is_zero(at(spec, &["externalIPs"])) {
-        warnings.push("spec.externalIPs is ignored for headless services".to_owned());
-    } else if !is_zero(at(spec, &["externalIPs"])) {
+    } else if text(spec, &["clusterIP"]) != "None" && !is_zero(at(spec, &["externalIPs"])) {
         warnings.push(
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned(),
         );
@@ -25,6 +35,19 @@ pub(super) fn service(warnings: &mut Vec<String>, service: &Value) {
         warnings.push(
             "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned(),
         );
+    }
+}
+
+/// Warns about an address with leading zeros, which older versions accepted.
+fn load_balancer_ip(warnings: &mut Vec<String>, address: &str) {
+    let parts: Option<Vec<u8>> = address.split('.').map(|part| part.parse().ok()).collect();
+    if let Some([a, b, c, d]) = parts.as_deref() {
+        let standard = format!("{a}.{b}.{c}.{d}");
+        if address != standard {
+            warnings.push(format!(
+                "spec.loadBalancerIP: non-standard IP address {address:?} is invalid: use {standard:?}"
+            ));
+        }
     }
 }
 

@@ -224,6 +224,17 @@ fn pod_affinity(warnings: &mut Vec<String>, affinity: &Value, path: &Path) {
     }
 }
 
+/// Warns about the deprecated sources of a persistent volume.
+pub(super) fn old_volumes_of(warnings: &mut Vec<String>, volume: &Value) {
+    let path = Path::new("spec");
+    for (field, name, since) in OLD_VOLUMES {
+        let is_of_pods = matches!(field, "gitRepo" | "flocker" | "quobyte");
+        if !is_of_pods && !at(volume, &["spec", field]).is_null() {
+            warnings.push(format!("{}: {since}", path.child(name)));
+        }
+    }
+}
+
 fn volumes(warnings: &mut Vec<String>, volumes: &[Value], path: &Path) {
     for (index, volume) in volumes.iter().enumerate() {
         let path = path.index(index);

@@ -7,12 +7,13 @@ use kubernetes_cel::value::Value;
 
 use super::attributes::Attributes;
 use crate::identity::authn::{self, User};
-use crate::identity::authz::{self, Authorizer, Decision};
+use crate::identity::authz::{self, Authorizer, Decision, DecisionMemo};
 
 /// `authorizer`, and `authorizer.requestResource`.
 pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'a>); 2] {
     let authorizer = UserAuthorizer {
         authorizer: attributes.admission.authorizer.clone(),
+        decisions: attributes.write.decisions.clone(),
         user: attributes.write.user.clone(),
     };
     let definition = &attributes.write.definition;
@@ -34,6 +35,8 @@ pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'
 #[derive(Clone, Debug)]
 struct UserAuthorizer {
     authorizer: Arc<Authorizer>,
+    /// The decisions of webhooks.
+    decisions: Arc<DecisionMemo>,
     user: User,
 }
 
@@ -118,6 +121,7 @@ impl UserAuthorizer {
         self.decide(&authz::Attributes {
             is_resource: true,
             group: &resource.group,
+            version: "*",
             resource: &resource.resource,
             subresource: &resource.subresource,
             namespace: &resource.namespace,
@@ -134,22 +138,11 @@ impl UserAuthorizer {
     }
 
     fn nothing<'a>(&'a self, verb: &'a str) -> authz::Attributes<'a> {
-        authz::Attributes {
-            user: &self.user,
-            verb,
-            is_resource: false,
-            group: "",
-            resource: "",
-            subresource: "",
-            namespace: "",
-            name: "",
-            path: "",
-            selected_node: "",
-        }
+        authz::Attributes::path(&self.user, verb)
     }
 
     fn decide(&self, attributes: &authz::Attributes<'_>) -> Decision {
-        self.authorizer.authorize(attributes)
+        self.authorizer.authorize_with(&self.decisions, attributes)
     }
 }
 
@@ -169,8 +162,8 @@ impl Host for Check {
             return match (function, args) {
                 ("allowed", []) => Some(Ok(Value::Bool(decision.allowed))),
                 ("reason", []) => Some(Ok(Value::String(decision.reason.clone().into()))),
-                ("errored", []) => Some(Ok(Value::Bool(false))),
-                ("error", []) => Some(Ok(Value::String("".into()))),
+                ("errored", []) => Some(Ok(Value::Bool(!decision.error.is_empty()))),
+                ("error", []) => Some(Ok(Value::String(decision.error.clone().into()))),
                 _ => None,
             };
         }

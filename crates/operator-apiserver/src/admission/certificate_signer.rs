@@ -12,7 +12,7 @@ use crate::write::Write;
 const GROUP: &str = "certificates.k8s.io";
 
 /// Checks a change of `approval` or `status`; other changes are accepted.
-pub(super) fn check(
+pub(super) async fn check(
     admission: &Admission,
     write: &Write,
     request: &Value,
@@ -31,30 +31,18 @@ pub(super) fn check(
     }
     let signer = object::text(old, &["spec", "signerName"]);
     let domain = signer.split('/').next().unwrap_or_default();
-    if [signer, &format!("{domain}/*")]
-        .iter()
-        .any(|name| admission.authorizer.authorize(&about(write, verb, name)).allowed)
-    {
-        return Ok(());
+    for name in [signer, &format!("{domain}/*")] {
+        let asked = Attributes {
+            name,
+            ..Attributes::resource(&write.user, verb, GROUP, "signers")
+        };
+        if admission.authorizer.authorize(&asked).await.allowed {
+            return Ok(());
+        }
     }
     let why = format!(
         "user not permitted to {verb} requests with signerName {}",
         quote(signer)
     );
     Err(status::forbidden(&write.definition.subject, &write.name, &why))
-}
-
-fn about<'a>(write: &'a Write, verb: &'a str, signer: &'a str) -> Attributes<'a> {
-    Attributes {
-        user: &write.user,
-        verb,
-        is_resource: true,
-        group: GROUP,
-        resource: "signers",
-        subresource: "",
-        namespace: "",
-        name: signer,
-        path: "",
-        selected_node: "",
-    }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Operation;
 use super::attributes::Attributes;
 use crate::admission::Admission;
+use crate::identity::authz::Authorizer;
 use crate::resource::Definition;
 use crate::resource::scale;
 use crate::status::Status;
@@ -15,7 +16,7 @@ use crate::write::Write;
 use crate::write::object_body::{self, StrictFaults};
 
 /// An object in the mutating plug-ins.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MutatedObject<'a> {
     admission: &'a Admission,
     write: &'a Write,
@@ -41,6 +42,11 @@ impl<'a> MutatedObject<'a> {
             object: body(object),
             old: body(old),
         }
+    }
+
+    /// Returns the authorizer and the write.
+    pub(super) fn parts(&self) -> (&'a Authorizer, &'a Write) {
+        (&self.admission.authorizer, self.write)
     }
 
     pub(super) fn object(&self) -> Option<&Value> {
@@ -124,7 +130,7 @@ pub(super) fn body_of(write: &Write, object: &Value) -> Value {
 }
 
 /// The hooks that were called, and those that must be called again because of later changes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reinvocation {
     second: bool,
     /// Hooks with a reinvocation policy that were called since the last change.

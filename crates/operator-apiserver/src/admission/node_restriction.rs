@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
+use super::token_audience;
 use crate::admission::Admission;
 use crate::identity::authn;
 use crate::identity::authz::refers_to_any;
@@ -239,7 +240,7 @@ fn may_set(label: &str) -> bool {
 }
 
 /// Checks the body of an eviction or of a token request.
-pub(super) fn check_body(admission: &Admission, write: &Write, body: &Value) -> Result<(), Status> {
+pub(super) async fn check_body(admission: &Admission, write: &Write, body: &Value) -> Result<(), Status> {
     let Some(node) = authn::node_name(&write.user) else {
         return Ok(());
     };
@@ -290,5 +291,8 @@ pub(super) fn check_body(admission: &Admission, write: &Write, body: &Value) -> 
     if text(&pod.value, &["spec", "nodeName"]) != node {
         return forbid("node requested token bound to a pod scheduled on a different node");
     }
-    Ok(())
+    match token_audience::fault(admission, write, &pod.value, body).await {
+        Some(why) => forbid(&why),
+        None => Ok(()),
+    }
 }

@@ -30,7 +30,9 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
         ("", "namespaces") if write.subresource.is_empty() => check_namespace(attributes, object),
         ("", "pods") if !HARMLESS.contains(&write.subresource.as_str()) => check_pod(attributes, object),
         _ if write.subresource.is_empty() => {
-            if let Some(template) = template(&subject.group, &subject.resource, object) {
+            if let Some(template) = template(&subject.group, &subject.resource, object)
+                && !is_exempt(attributes, template)
+            {
                 let policy = policy_of(attributes);
                 audit(attributes, policy.audit, template);
                 warn(attributes, policy.warn, template);
@@ -60,10 +62,35 @@ fn policy_of(attributes: &Attributes<'_>) -> Policy {
         .store
         .get("namespaces", &attributes.write.namespace);
     let namespace = namespace.map(|namespace| namespace.value.clone());
-    Policy::of(namespace.as_deref().unwrap_or(&Value::Null)).0
+    let defaults = &attributes.admission.configuration.pod_security.defaults;
+    Policy::with_defaults(namespace.as_deref().unwrap_or(&Value::Null), defaults).0
+}
+
+/// Returns true if the configuration exempts the user, the namespace or the runtime class of a pod.
+fn is_exempt(attributes: &Attributes<'_>, pod: &Value) -> bool {
+    let exemptions = &attributes.admission.configuration.pod_security;
+    let is_in = |list: &[String], text: &str| !text.is_empty() && list.iter().any(|known| known == text);
+    let write = attributes.write;
+    let reason = if is_in(&exemptions.namespaces, &write.namespace) {
+        "namespace"
+    } else if is_in(&exemptions.users, &write.user.name) {
+        "user"
+    } else if is_in(
+        &exemptions.runtime_classes,
+        text(pod, &["spec", "runtimeClassName"]),
+    ) {
+        "runtimeClass"
+    } else {
+        return false;
+    };
+    write.warnings.annotate(EXEMPT, reason);
+    true
 }
 
 fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    if is_exempt(attributes, pod) {
+        return Ok(());
+    }
     let policy = policy_of(attributes);
     let enforced = policy.enforce.to_string();
     attributes.write.warnings.annotate(ENFORCE_POLICY, &enforced);
@@ -89,6 +116,7 @@ fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
 
 /// The audit annotations with the applied standards.
 const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
+const EXEMPT: &str = "pod-security.kubernetes.io/exempt";
 const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
 fn audit(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {
@@ -142,8 +170,9 @@ fn differs(pod: &Value, old: &Value) -> bool {
 }
 
 fn check_namespace(attributes: &Attributes<'_>, namespace: &Value) -> Result<(), Status> {
-    let (policy, errors) = Policy::of(namespace);
-    let before = attributes.old.map(Policy::of);
+    let defaults = &attributes.admission.configuration.pod_security.defaults;
+    let (policy, errors) = Policy::with_defaults(namespace, defaults);
+    let before = attributes.old.map(|old| Policy::with_defaults(old, defaults));
     let is_news = before.as_ref().is_none_or(|(_, before)| *before != errors);
     let name = attributes.name();
     if !errors.is_empty() && is_news {

@@ -14,7 +14,7 @@ use super::attributes::Attributes;
 use super::authorizer;
 use super::matching::{self, Criteria};
 use crate::admission::Admission;
-use crate::resource::{Definition, api_version, builtin_catalog};
+use crate::resource::{Definition, api_version};
 use crate::status::Status;
 use builtin_kinds::expression::{
     Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope,
@@ -267,7 +267,12 @@ impl<B> Bound<B> {
             return Ok(None);
         };
         let custom = admission.resources.custom();
-        let mut all = builtin_catalog().definitions().iter().chain(custom.definitions());
+        let mut all = admission
+            .resources
+            .builtin()
+            .definitions()
+            .iter()
+            .chain(custom.definitions());
         let found = all.find(|definition| {
             let subject = &definition.subject;
             subject.kind == kind.kind && api_version(&subject.group, &definition.version) == kind.api_version

@@ -95,6 +95,7 @@ fn charged(
         warnings: Warnings::default(),
         in_collection: false,
         conversions: std::sync::Arc::default(),
+        decisions: std::sync::Arc::default(),
         deadline: None,
         definition,
     };

@@ -22,9 +22,11 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
         };
         status::forbidden(&write.definition.subject, name, why)
     };
-    let name = text(pod, &["spec", "runtimeClassName"]).to_owned();
-    if name.is_empty() {
+    let Some(name) = at(pod, &["spec", "runtimeClassName"]).as_str().map(str::to_owned) else {
         return Ok(());
+    };
+    if name.is_empty() {
+        return Err(status::plain("resource name may not be empty"));
     }
     let Some(class) = admission.store.get(TABLE, &name) else {
         let faults = apimachinery::names::path_segment(&name);

@@ -16,6 +16,7 @@ use super::attributes::Attributes;
 use super::matching::{self, Criteria};
 use super::mutation::{MutatedObject, Reinvocation};
 use super::policy::PolicyObjects;
+use super::rounds::ROUNDS_MAX;
 use crate::admission::Admission;
 use crate::metrics::Step;
 use crate::patch::json as json_patch;
@@ -118,10 +119,19 @@ impl Webhook {
         }
         let subjects = PolicyObjects::without_namespace(attributes, &target);
         let variables = PolicyVariables::default();
-        match self
-            .conditions
-            .hold(&subjects.scope(attributes, &variables, None))
-        {
+        let hold = || {
+            let scope = subjects.scope(attributes, &variables, None);
+            self.conditions.hold(&scope)
+        };
+        let mut result = hold();
+        let authorizer = &attributes.admission.authorizer;
+        for _ in 1..ROUNDS_MAX {
+            if !authorizer.fill(&attributes.write.decisions).await {
+                break;
+            }
+            result = hold();
+        }
+        match result {
             Ok(hold) => Ok(hold.then_some(target)),
             Err(_) if self.fails_open => Ok(None),
             Err(why) => Err(attributes.forbidden(&why)),

@@ -1,7 +1,9 @@
 //! The audit log: writes an event for each stage of a request to a file and to a webhook, as the audit policy demands.
 //!
-//! A full disk or a webhook that does not answer never delays a request: events are dropped, counted and logged.
+//! A full disk or a webhook that does not answer does not delay a request, unless the mode of the backend is blocking:
+//! events are dropped and logged.
 
+mod limits;
 mod log;
 mod policy;
 mod webhook;
@@ -10,11 +12,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 
+pub use self::limits::{AuditThrottle, AuditTruncation};
 pub use self::log::AuditLog;
 use self::policy::{Level, Policy, Stage, Verdict};
 pub use self::webhook::AuditWebhook;
@@ -47,6 +52,39 @@ impl AuditOptions {
     }
 }
 
+/// The time at which a backend gets the events: `--audit-*-mode` of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuditMode {
+    /// Aside from the request. The file of a log is written at once in this mode too.
+    #[default]
+    Batch,
+    /// Before the request is handled, and before it is answered.
+    Blocking,
+    /// As `Blocking`, and a request whose first event cannot be stored is refused.
+    BlockingStrict,
+}
+
+/// The events that a request waits for: each is true if the event was stored.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waits(Arc<Mutex<Vec<oneshot::Receiver<bool>>>>);
+
+impl Waits {
+    fn push(&self, wait: oneshot::Receiver<bool>) {
+        self.0.lock().push(wait);
+    }
+
+    /// Waits for all events so far; returns false if one of them was not stored.
+    pub(crate) async fn wait(&self) -> bool {
+        let waits = std::mem::take(&mut *self.0.lock());
+        let mut all = true;
+        for wait in waits {
+            all &= wait.await.unwrap_or(false);
+        }
+        all
+    }
+}
+
 /// The audit log of one server.
 #[derive(Debug)]
 pub(crate) struct Audit {
@@ -75,15 +113,29 @@ impl Audit {
         })
     }
 
-    fn emit(&self, services: &Weak<Services>, event: Value) {
-        if let Some(log) = &self.log
-            && let Err(error) = log.lock().write(&event)
-        {
-            tracing::error!(%error, "audit event not written");
+    /// Returns false if the request must be refused, because the event cannot be stored.
+    fn emit(&self, services: &Weak<Services>, event: Value, waits: &Waits) -> bool {
+        let mut is_stored = true;
+        if let Some(log) = &self.log {
+            let mut log = log.lock();
+            if let Err(error) = log.write(&event) {
+                tracing::error!(%error, "audit event not written");
+                is_stored = log.mode() != AuditMode::BlockingStrict;
+            }
         }
         if let Some(webhook) = &self.webhook {
-            webhook.send(services, event);
+            let wait = webhook.send(services, event);
+            if let Some(wait) = wait {
+                waits.push(wait);
+            }
         }
+        is_stored
+    }
+
+    /// Returns true if a request whose first event was not sent is refused.
+    pub(crate) fn is_strict(&self) -> bool {
+        let webhook = self.webhook.as_ref();
+        webhook.is_some_and(|webhook| webhook.mode() == AuditMode::BlockingStrict)
     }
 }
 
@@ -96,6 +148,7 @@ pub(crate) struct Record {
     /// The common fields of the events of all stages.
     base: Map<String, Value>,
     request_object: Mutex<Option<Value>>,
+    pub(crate) waits: Waits,
 }
 
 /// The URI and the client address of a request.
@@ -105,11 +158,22 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// Starts the record of a request whose user is known, and writes its first stage.
-pub(crate) fn begin(handler: &Handler, call: &Call) -> Option<Arc<Record>> {
-    let record = Record::new(handler, call, &call.user)?;
-    record.emit(Stage::RequestReceived, record.base.clone());
-    Some(Arc::new(record))
+/// Starts the record of a request whose user is known, and writes its first stage; `None` if nothing is recorded.
+///
+/// # Errors
+/// The event cannot be stored, and the mode demands it.
+pub(crate) async fn begin(handler: &Handler, call: &Call) -> Result<Option<Arc<Record>>, Answer> {
+    let Some(record) = Record::new(handler, call, &call.user) else {
+        return Ok(None);
+    };
+    let is_written = record.emit(Stage::RequestReceived, record.base.clone());
+    let is_sent = record.waits.wait().await || !record.audit.is_strict();
+    if is_written && is_sent {
+        return Ok(Some(Arc::new(record)));
+    }
+    let path = apimachinery::go::quote(&call.info.path);
+    let text = format!("Internal Server Error: {path}: failed to store audit event\n");
+    Err(Answer::text(StatusCode::INTERNAL_SERVER_ERROR, &text))
 }
 
 /// Writes the single stage of a request whose user is not known.
@@ -193,6 +257,7 @@ impl Record {
             verdict,
             base,
             request_object: Mutex::default(),
+            waits: call.audit_waits.clone(),
         })
     }
 
@@ -291,13 +356,14 @@ impl Record {
         items.into_iter().flatten().for_each(remove);
     }
 
-    fn emit(&self, stage: Stage, mut event: Map<String, Value>) {
+    /// Returns false if the event could not be written, and the mode demands it.
+    fn emit(&self, stage: Stage, mut event: Map<String, Value>) -> bool {
         if self.verdict.omitted.contains(&stage) {
-            return;
+            return true;
         }
         event.insert("stage".to_owned(), stage.name().into());
         event.insert("stageTimestamp".to_owned(), now().into());
-        self.audit.emit(&self.services, event.into());
+        self.audit.emit(&self.services, event.into(), &self.waits)
     }
 }
 

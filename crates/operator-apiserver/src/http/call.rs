@@ -16,8 +16,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::codec::{Form, body};
-use crate::http::audit::{Origin, Record};
+use crate::http::audit::{Origin, Record, Waits};
 use crate::http::request_info::RequestInfo;
+use crate::http::upgrade::Upgrade;
 use crate::identity::authn::User;
 use crate::query::Query;
 use crate::status::Status;
@@ -38,6 +39,8 @@ pub(crate) struct Call {
     pub(crate) user: User,
     /// Warnings that are sent with the answer.
     pub(crate) warnings: Warnings,
+    /// The connection can change its protocol.
+    pub(crate) can_upgrade: bool,
     /// Ends long answers when the listener that the request came through shuts down.
     pub(crate) drain: CancellationToken,
     /// The impersonated user, if any.
@@ -48,6 +51,8 @@ pub(crate) struct Call {
     pub(crate) audit_id: String,
     /// The record of the request in the audit log, if there is one.
     pub(crate) audit: Option<Arc<Record>>,
+    /// The audit events that the request waits for.
+    pub(crate) audit_waits: Waits,
     /// The time at which the request arrived.
     pub(crate) started: tokio::time::Instant,
     /// The deadline of the request; `None` for requests without a limit, and before it is known.
@@ -70,6 +75,8 @@ pub(crate) struct Answer {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) content: Content,
+    /// The protocol after this answer.
+    pub(crate) upgrade: Option<Upgrade>,
 }
 
 /// The content of an answer.
@@ -88,6 +95,7 @@ impl Answer {
             code,
             headers,
             content: Content::Whole(body),
+            upgrade: None,
         }
     }
 
@@ -146,6 +154,10 @@ impl Answer {
         });
         *response.status_mut() = self.code;
         *response.headers_mut() = self.headers;
+        if let Some(upgrade) = self.upgrade {
+            response.extensions_mut().insert(upgrade);
+            return response;
+        }
         response
             .headers_mut()
             .entry(CACHE_CONTROL)

@@ -22,7 +22,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
 use crate::resource::crd::{CustomCatalog, State};
 use crate::resource::version_priority;
-use crate::resource::{Definition, builtin_catalog};
+use crate::resource::{Catalog, Definition, Resources};
 use crate::status::{self, Status};
 
 /// Answers a path that is not a resource.
@@ -34,8 +34,8 @@ pub(crate) fn serve(handler: &Handler, method: &Method, call: &Call) -> Result<A
         ["metrics"] if method == Method::GET || method == Method::HEAD => Ok(metrics(handler)),
         ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
         ["version"] => Ok(Answer::json(&version::info())),
-        ["flagz"] => Ok(health::flags(handler)),
-        ["statusz"] => Ok(health::status(handler)),
+        ["flagz"] if handler.gates.is_enabled("ComponentFlagz") => Ok(health::flags(handler)),
+        ["statusz"] if handler.gates.is_enabled("ComponentStatusz") => Ok(health::status(handler)),
         [check @ ("healthz" | "livez" | "readyz"), rest @ ..] if !call.info.path.ends_with('/') => {
             Ok(health::serve(handler, call, check, &rest.join("/")))
         }
@@ -66,10 +66,7 @@ fn aggregated_or(
     core: bool,
     legacy: fn(&Handler, &Call) -> Result<Answer, Status>,
 ) -> Result<Answer, Status> {
-    // Clients request each group separately if they do not get the aggregated form, because other servers answer for
-    // some groups.
-    let is_whole = core || handler.registry.aggregation.is_empty();
-    match aggregated::serve(handler, call, core).filter(|_| is_whole) {
+    match aggregated::serve(handler, call, core) {
         Some(answer) => Ok(answer),
         None => legacy(handler, call),
     }
@@ -93,22 +90,23 @@ pub(crate) struct DocumentCache(Mutex<Option<(Arc<State>, Arc<Documents>)>>);
 
 impl DocumentCache {
     /// Returns the documents about all resources.
-    fn of(&self, custom: &CustomCatalog) -> Arc<Documents> {
+    fn of(&self, resources: &Resources) -> Arc<Documents> {
+        let custom = resources.custom();
         let mut cached = self.0.lock();
         if let Some((state, documents)) = &*cached
             && Arc::ptr_eq(state, custom.state())
         {
             return documents.clone();
         }
-        let documents = Arc::new(Documents::new(custom));
+        let documents = Arc::new(Documents::new(resources.builtin(), &custom));
         *cached = Some((custom.state().clone(), documents.clone()));
         documents
     }
 }
 
 impl Documents {
-    fn new(custom: &CustomCatalog) -> Self {
-        let (groups, places) = groups(custom);
+    fn new(builtin: &Catalog, custom: &CustomCatalog) -> Self {
+        let (groups, places) = groups(builtin, custom);
         Self {
             groups,
             places,
@@ -144,13 +142,13 @@ struct GroupVersion {
 }
 
 /// Returns all groups: the built-in ones in their order, then those of CRDs.
-fn groups(custom: &CustomCatalog) -> (Vec<Group>, HashMap<String, usize>) {
+fn groups(builtin: &Catalog, custom: &CustomCatalog) -> (Vec<Group>, HashMap<String, usize>) {
     let mut groups: Vec<Group> = Vec::new();
     let mut places = HashMap::new();
     let mut definitions: Vec<&Arc<Definition>> = custom.definitions().collect();
     definitions.sort_by(|a, b| a.subject.resource.cmp(&b.subject.resource));
     definitions.sort_by(|a, b| a.subject.group.cmp(&b.subject.group));
-    for definition in builtin_catalog().definitions().iter().chain(definitions) {
+    for definition in builtin.definitions().iter().chain(definitions) {
         insert(&mut groups, &mut places, definition);
     }
     for group in &mut groups {

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
+use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
 
+use crate::features::FeatureGates;
 use crate::http::audit::Audit;
 use crate::http::call::{self, Body};
 use crate::http::deadline::REQUEST_MAX;
@@ -15,9 +17,10 @@ use crate::http::discovery::DocumentCache;
 use crate::http::in_flight::InFlight;
 use crate::http::listener::Peer;
 use crate::http::offload::Offload;
+use crate::http::openapi::Descriptions;
 use crate::http::pipeline::{self, Incoming};
-use crate::http::proxy::ClientIdentity;
-use crate::identity::authn::{Authenticator, User};
+use crate::http::upgrade::{self, Upgrade};
+use crate::identity::authn::{Authenticator, FrontProxy, User};
 use crate::identity::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
@@ -29,8 +32,8 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Handler {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authenticator: Authenticator,
-    /// Accepts requests without credentials, as the anonymous user.
-    pub(crate) anonymous: bool,
+    /// The headers of front proxies.
+    pub(crate) front_proxy: Option<FrontProxy>,
     /// Records requests, if an audit policy is set.
     pub(crate) audit: Option<Arc<Audit>>,
     /// Counts requests and admission.
@@ -41,10 +44,12 @@ pub(crate) struct Handler {
     pub(crate) offload: Offload,
     /// The documents of discovery.
     pub(crate) documents: DocumentCache,
+    /// The descriptions of built-in types in OpenAPI documents.
+    pub(crate) descriptions: Descriptions,
+    /// The feature gates.
+    pub(crate) gates: FeatureGates,
     /// The storage of keys and certificates.
     pub(crate) keyring: Keyring,
-    /// The client certificate for extension API servers.
-    pub(crate) proxy_identity: Option<ClientIdentity>,
     /// The time at which the server was built.
     pub(crate) started: SystemTime,
     /// The flags that the server was started with, for `/flagz`.
@@ -66,9 +71,11 @@ impl Handler {
         let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
         let address = peer.as_ref().and_then(|peer| peer.address);
         let is_untrusted = peer.as_ref().is_some_and(|peer| peer.is_untrusted);
+        let proxy = peer.as_ref().and_then(|peer| peer.proxy.clone());
         let expiry = peer.as_ref().and_then(|peer| peer.expiry);
         let user = peer.map_or_else(User::admin, |peer| peer.user);
         let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
+        let connection = parts.extensions.remove::<OnUpgrade>();
         let is_head = parts.method == Method::HEAD;
         let incoming = Incoming {
             parts,
@@ -76,11 +83,18 @@ impl Handler {
             user,
             address,
             is_untrusted,
+            proxy,
             expiry,
-            drain,
+            can_upgrade: connection.is_some(),
+            drain: drain.clone(),
             limit,
         };
-        let response = pipeline::handle(&self, incoming).await;
+        let mut response = pipeline::handle(&self, incoming).await;
+        if let Some(upgrade) = response.extensions_mut().remove::<Upgrade>()
+            && let Some(connection) = connection
+        {
+            return upgrade::start(response, upgrade, connection, drain);
+        }
         if is_head {
             return response.map(|_| call::full(Bytes::new()));
         }

@@ -1,5 +1,6 @@
 //! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS ([`Listener`]).
 
+mod activity;
 mod connection;
 mod kubeconfig;
 mod tls;
@@ -9,7 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::gvk::Gvr;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +20,11 @@ use tokio_util::task::TaskTracker;
 
 use self::connection::Shared;
 use self::tls::Certificates;
+use crate::client::Client;
 use crate::error::Error;
 use crate::http::deadline;
 use crate::http::handler::Handler;
-use crate::identity::authn::User;
+use crate::identity::authn::{FrontProxy, User};
 
 /// The time limit for requests in flight after the listener begins to shut down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -74,7 +78,8 @@ impl std::fmt::Debug for ServerIdentity {
 pub struct Timeouts {
     /// For the TLS handshake; 10 seconds.
     pub handshake: Duration,
-    /// For the head of a request over HTTP/1.1, from the end of the one before; 32 seconds, as of kube-apiserver.
+    /// For the head of a request over HTTP/1.1, from its first byte or the start of the connection; 32 seconds, as of
+    /// kube-apiserver.
     pub header: Duration,
     /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients can set a shorter
     /// `timeout`, writes have at most 34 seconds, and watches are exempt.
@@ -131,6 +136,8 @@ pub(crate) struct Peer {
     pub(crate) is_untrusted: bool,
     /// The expiry of the client's certificate, if it has one.
     pub(crate) expiry: Option<Timestamp>,
+    /// The common name of its certificate, if an authority of front proxies signed it.
+    pub(crate) proxy: Option<String>,
     /// The time limit of a request.
     pub(crate) request_timeout: Duration,
 }
@@ -154,9 +161,11 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
     let socket = TcpListener::bind(options.address).await.map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
     let mut names = options.host_names.clone();
-    names.push(handler.registry.service_network.host(1).to_string());
+    names.push(handler.registry.service_network.kubernetes().to_string());
     let certificates = Certificates::make(address.ip(), &names, &handler.keyring)?;
-    let (config, clients) = certificates.server_config(options.identity.as_ref())?;
+    let (config, clients) =
+        certificates.server_config(options.identity.as_ref(), handler.front_proxy.as_ref())?;
+    publish_authorities(&handler, &options, &certificates).await;
     let drain = CancellationToken::new();
     let tasks = TaskTracker::new();
     let shared = Shared {
@@ -213,6 +222,44 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.drain.cancel();
+    }
+}
+
+/// Publishes the authorities of clients for extension API servers, as kube-apiserver does.
+async fn publish_authorities(handler: &Arc<Handler>, options: &ListenOptions, certificates: &Certificates) {
+    const NAMESPACE: &str = "kube-system";
+    const NAME: &str = "extension-apiserver-authentication";
+    let own = certificates.authority.as_bytes();
+    let given = options.identity.as_ref();
+    let authorities = given.map_or(Some(own), |given| given.client_authorities.as_deref());
+    let mut data = handler
+        .front_proxy
+        .as_ref()
+        .map(FrontProxy::config_map)
+        .unwrap_or_default();
+    if let Some(authorities) = authorities {
+        let authorities = String::from_utf8_lossy(authorities);
+        data.insert("client-ca-file".to_owned(), authorities.into());
+    }
+    let maps = Gvr::new("", "v1", "configmaps");
+    let client = Client::new(handler.registry.clone()).with_manager("kube-apiserver");
+    let published = match client.get(&maps, NAMESPACE, NAME).await {
+        Ok(map) if map.get("data").and_then(Value::as_object) == Some(&data) => return,
+        Ok(map) => {
+            let mut map = Value::clone(&map);
+            map["data"] = data.into();
+            client.update(&maps, None, map).await
+        }
+        Err(_) => {
+            let map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": NAME, "namespace": NAMESPACE}, "data": data,
+            });
+            client.create(&maps, NAMESPACE, map).await
+        }
+    };
+    if let Err(error) = published {
+        tracing::warn!(%error, "the authorities of clients could not be published");
     }
 }
 

@@ -1,11 +1,13 @@
 //! The OpenAPI documents of the served resources: one v3 document for each group version, and one v2 document.
 //!
-//! Schemas come from the table of built-in types or from the structural schema of a CustomResourceDefinition. They have
-//! no descriptions, because the table has none.
+//! Schemas come from the table of built-in types or from the structural schema of a CustomResourceDefinition. The
+//! descriptions of built-in fields are a table that the user of the server gives it ([`Descriptions`]).
 //!
 //! kubectl uses these documents to decide if a patch may have `fieldValidation`, to merge lists in a client-side apply,
 //! and for `kubectl explain`.
 
+mod descriptions;
+mod endpoints;
 mod operation;
 mod schema;
 mod v2;
@@ -13,6 +15,8 @@ mod v2_protobuf;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use descriptions::Descriptions;
+pub(crate) use endpoints::{PATHS as ENDPOINTS, endpoint_document};
 pub(crate) use v2::document as v2_document;
 pub(crate) use v2_protobuf::encode as encode_v2;
 
@@ -43,8 +47,8 @@ pub(crate) struct Subresource<'a> {
 /// Returns the v3 document of a group version: `/openapi/v3/apis/GROUP/VERSION` or `/openapi/v3/api/VERSION`.
 ///
 /// `resources` are those of one group version, all of them built in or all of them custom.
-pub(crate) fn v3_document(resources: &[Resource<'_>]) -> Value {
-    let mut schemas = schema::Components::default();
+pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Value {
+    let mut schemas = schema::Components::new(descriptions);
     let mut paths = Map::new();
     for resource in resources {
         let names = schemas.add_resource(resource);

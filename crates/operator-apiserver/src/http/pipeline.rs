@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::codec::{Form, Representations, negotiate, negotiate_error};
-use crate::http::audit::{self, Origin};
+use crate::http::audit::{self, Origin, Waits};
 use crate::http::call::{Answer, Body, Call, Content};
 use crate::http::deadline::Deadline;
 use crate::http::discovery;
@@ -24,11 +24,13 @@ use crate::http::proxy;
 use crate::http::request_info::RequestInfo;
 use crate::http::request_metrics;
 use crate::http::subresource;
+use crate::http::upgrade::Upgrade;
 use crate::http::verb;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::Attributes;
 use crate::query::{self, Query};
-use crate::resource::{Definition, Source, builtin_catalog};
+use crate::registry::aggregation::check::Entry;
+use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
@@ -44,9 +46,13 @@ pub(crate) struct Incoming<B> {
     pub(crate) address: Option<IpAddr>,
     /// True if the client's certificate is not trusted.
     pub(crate) is_untrusted: bool,
+    /// The common name of the client's certificate, if it is one of a front proxy.
+    pub(crate) proxy: Option<String>,
     /// The expiry of the client's certificate; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
+    /// The connection can change its protocol.
+    pub(crate) can_upgrade: bool,
     /// The time limit of the request.
     pub(crate) limit: Duration,
 }
@@ -55,6 +61,17 @@ pub(crate) struct Incoming<B> {
 pub(crate) async fn handle(
     handler: &Arc<Handler>,
     incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
+) -> Response<Body> {
+    let waits = Waits::default();
+    let response = answer(handler, incoming, &waits).await;
+    waits.wait().await;
+    response
+}
+
+async fn answer(
+    handler: &Arc<Handler>,
+    incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
+    waits: &Waits,
 ) -> Response<Body> {
     let parts = incoming.parts;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -69,6 +86,7 @@ pub(crate) async fn handle(
         user: incoming.user,
         warnings: Warnings::default(),
         drain: incoming.drain,
+        can_upgrade: incoming.can_upgrade,
         impersonated: None,
         origin: Origin {
             uri: parts
@@ -80,6 +98,7 @@ pub(crate) async fn handle(
         },
         audit_id: String::new(),
         audit: None,
+        audit_waits: waits.clone(),
         started: Instant::now(),
         deadline: None,
     };
@@ -93,15 +112,23 @@ pub(crate) async fn handle(
     if is_refused {
         call.user = User::anonymous();
     }
-    let authenticated = if is_refused && authn::bearer_token(&call.headers).is_none() {
+    let proxied = incoming.proxy.zip(handler.front_proxy.as_ref());
+    let proxied = proxied.and_then(|(proxy, trust)| trust.user(&proxy, &mut call.headers));
+    let authenticated = if let Some(user) = proxied {
+        call.user = user;
+        Ok(())
+    } else if is_refused && authn::bearer_token(&call.headers).is_none() {
         Err(status::unauthorized())
     } else {
-        authenticate(handler, &mut call)
+        authenticate(handler, &mut call).await
     };
     let identified = match authenticated {
         Ok(()) => {
-            call.audit = audit::begin(handler, &call);
-            act_as(handler, &mut call)
+            match audit::begin(handler, &call).await {
+                Ok(record) => call.audit = record,
+                Err(refused) => return respond(handler, &call, Ok(refused)),
+            }
+            act_as(handler, &mut call).await
         }
         Err(refusal) => {
             audit::unauthenticated(handler, &call, &refusal);
@@ -118,11 +145,11 @@ pub(crate) async fn handle(
     };
     let prepared = match identified {
         Ok(()) => prepare(handler, &parts.method, &mut call, incoming.body, incoming.limit).await,
-        Err(refusal) => Err(refusal),
+        Err(refusal) => Err(Refusal::Status(refusal)),
     };
     let deadline = match prepared {
         Ok(deadline) => deadline,
-        Err(refusal) => return respond(handler, &call, Err(refusal)),
+        Err(refusal) => return respond(handler, &call, refusal.into_answer()),
     };
     if !is_long(handler, &call) {
         // On the heap: its state is large, and would be moved from frame to frame of a small stack.
@@ -153,7 +180,9 @@ fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Re
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
     audit::complete(call, &mut answer);
-    encoding::compress(&mut answer, &call.headers);
+    if handler.gates.is_enabled("APIResponseCompression") {
+        encoding::compress(&mut answer, &call.headers);
+    }
     let code = answer.code.as_u16();
     answer.content = match answer.content {
         Content::Whole(bytes) => {
@@ -162,7 +191,10 @@ fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Re
         }
         Content::Stream(body) => Content::Stream(request_metrics::follow(handler, call, code, body)),
     };
-    answer.set(AUDIT_ID, &call.audit_id);
+    // A websocket has the headers of its handshake only.
+    if !matches!(answer.upgrade, Some(Upgrade::Events { .. })) {
+        answer.set(AUDIT_ID, &call.audit_id);
+    }
     answer.into_response()
 }
 
@@ -173,23 +205,11 @@ async fn prepare(
     call: &mut Call,
     body: impl Future<Output = Result<Received, Status>>,
     limit: Duration,
-) -> Result<Deadline, Status> {
+) -> Result<Deadline, Refusal> {
     let deadline = Deadline::of(call, limit)?;
     call.deadline = deadline.end();
     // Before the body is read, because it takes memory.
-    let decision = handler
-        .registry
-        .authorizer
-        .check_and_explain(&Attributes::of(&call.user, &call.info));
-    if call.audit.is_some() {
-        let (word, reason) = match &decision {
-            Ok(reason) => ("allow", reason.as_str()),
-            Err(refused) => ("forbid", refused.reason.as_str()),
-        };
-        call.warnings.annotate("authorization.k8s.io/decision", word);
-        call.warnings.annotate("authorization.k8s.io/reason", reason);
-    }
-    decision.map_err(|refused| refused.status)?;
+    authorize(handler, call, deadline).await?;
     if has_body(method) {
         let received = deadline.read(body).await?;
         (call.body, call.memory) = (received.bytes, received.memory);
@@ -202,6 +222,62 @@ async fn prepare(
         record.request_object(&patch);
     }
     Ok(deadline)
+}
+
+/// A request that is not handled: a Status, or another answer.
+enum Refusal {
+    Status(Status),
+    Answer(Box<Answer>),
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl Refusal {
+    fn into_answer(self) -> Result<Answer, Status> {
+        match self {
+            Self::Status(status) => Err(status),
+            Self::Answer(answer) => Ok(*answer),
+        }
+    }
+}
+
+/// Checks that the request is allowed.
+async fn authorize(handler: &Handler, call: &Call, deadline: Deadline) -> Result<(), Refusal> {
+    let asked = Attributes::of(&call.user, &call.info);
+    let decision = async { Ok(handler.registry.authorizer.check_and_explain(&asked).await) };
+    let decision = deadline.answer(decision).await?;
+    let annotate = |word: &str, reason: &str| {
+        if call.audit.is_some() {
+            if !word.is_empty() {
+                call.warnings.annotate("authorization.k8s.io/decision", word);
+            }
+            call.warnings.annotate("authorization.k8s.io/reason", reason);
+        }
+    };
+    match decision {
+        Ok(reason) => {
+            annotate("allow", &reason);
+            Ok(())
+        }
+        Err(refused) if refused.error.is_empty() => {
+            annotate("forbid", &refused.reason);
+            Err(refused.status.into())
+        }
+        Err(undecided) => {
+            annotate("", "internal error");
+            let text = format!(
+                "Internal Server Error: {}: {}\n",
+                apimachinery::go::quote(&call.origin.uri),
+                undecided.error
+            );
+            let answer = Answer::text(StatusCode::INTERNAL_SERVER_ERROR, &text);
+            Err(Refusal::Answer(Box::new(answer)))
+        }
+    }
 }
 
 /// The body size from which a request runs on a separate thread.
@@ -244,23 +320,24 @@ fn has_body(method: &Method) -> bool {
 }
 
 /// Authenticates the request.
-fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
+async fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous()
         && let Some(token) = authn::bearer_token(&call.headers)
     {
-        let known = handler.authenticator.authenticate(&token, &[]);
+        let known = handler.authenticator.authenticate(&token, &[]).await;
         call.user = known.map_err(|_| status::unauthorized())?.user;
     }
-    if call.user.is_anonymous() && !handler.anonymous {
+    if call.user.is_anonymous() && !handler.authenticator.anonymous().allows(&call.info.path) {
         return Err(status::unauthorized());
     }
     Ok(())
 }
 
 /// Impersonates the user in the headers, if there are any.
-fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
+async fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     let asked = Attributes::of(&call.user, &call.info);
-    if let Some(user) = authn::impersonate(&handler.registry.authorizer, &call.headers, &asked)? {
+    let authorizer = &handler.registry.authorizer;
+    if let Some(user) = authn::impersonate(authorizer, &call.headers, &asked).await? {
         call.impersonated = Some(user.clone());
         call.user = user;
     }
@@ -269,17 +346,20 @@ fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
 
 async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
-    if let Some(remote) = handler.registry.aggregation.find(&info.path) {
-        return proxy::serve(handler, method, call, &remote).await;
+    if let Some(entry) = handler.registry.aggregation.find(&info.path) {
+        return proxy::serve(handler, method, call, &call.user, &entry).await;
     }
     if !info.is_resource {
         return match discovery::openid::serve(handler, method, call).await {
             Some(answer) => answer,
-            None => discovery::serve(handler, method, call),
+            None => match openapi_of_extension(handler, call) {
+                Some(entry) => proxy::serve(handler, method, call, &User::aggregator(), &entry).await,
+                None => discovery::serve(handler, method, call),
+            },
         };
     }
     let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
-        return unknown(info);
+        return unknown(handler, info);
     };
     if !scope_fits(&definition, info) {
         return if definition.is_custom() {
@@ -312,6 +392,13 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     verb::serve(handler, method, call, &definition, form).await
 }
 
+/// Returns the extension API server that has the OpenAPI document at a path.
+fn openapi_of_extension(handler: &Handler, call: &Call) -> Option<Arc<Entry>> {
+    let rest = call.info.path.strip_prefix("/openapi/v3/apis/")?;
+    let (group, version) = rest.split_once('/')?;
+    handler.registry.aggregation.of(group, version)
+}
+
 /// Returns the format of the answer that the client requested.
 pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
@@ -336,8 +423,8 @@ fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
     }
 }
 
-fn unknown(info: &RequestInfo) -> Result<Answer, Status> {
-    if builtin_catalog().has_group(&info.group) {
+fn unknown(handler: &Handler, info: &RequestInfo) -> Result<Answer, Status> {
+    if handler.registry.resources.builtin().has_group(&info.group) {
         return Err(status::unknown_resource());
     }
     Ok(Answer::not_found())

@@ -10,31 +10,15 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::http::call::{Answer, Call, Content};
 use crate::http::handler::Handler;
+use crate::http::upgrade::Upgrade;
+use crate::http::websocket;
 use crate::identity::authn::User;
-use crate::registry::aggregation::Remote;
+use crate::registry::aggregation::check::{Entry, Health};
 use crate::status::{self, Status};
-use crate::webhook_client;
-
-/// The client certificate and the key, in PEM, for the servers of extension APIs.
-#[derive(Clone)]
-pub(crate) struct ClientIdentity {
-    pub(crate) certificate: Vec<u8>,
-    pub(crate) key: Vec<u8>,
-}
-
-impl std::fmt::Debug for ClientIdentity {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ClientIdentity").finish_non_exhaustive()
-    }
-}
+use crate::webhook_client::extension;
 
 /// Returns true for hop-by-hop headers, and for those that identify the client.
 fn is_dropped(name: &HeaderName) -> bool {
@@ -54,35 +38,26 @@ fn is_dropped(name: &HeaderName) -> bool {
         || text.starts_with("x-remote-")
 }
 
-/// Answers a request with the answer of the extension API server.
+/// Answers a request with the answer of the extension API server, while it is available. The request has the name of
+/// `user`.
 pub(crate) async fn serve(
     handler: &Handler,
     method: &Method,
     call: &Call,
-    remote: &Remote,
+    user: &User,
+    entry: &Entry,
 ) -> Result<Answer, Status> {
-    let Some(address) = remote.address else {
+    entry.start(&handler.registry);
+    if !matches!(entry.health(), Health::Available(_)) {
         return Ok(Answer::text(
             StatusCode::SERVICE_UNAVAILABLE,
             "service unavailable\n",
         ));
-    };
+    }
     let failed = |why: String| status::unavailable(format!("error trying to reach service: {why}"));
-    let identity = handler.proxy_identity.as_ref();
-    let identity = identity.map(|identity| (identity.certificate.as_slice(), identity.key.as_slice()));
-    let tls = webhook_client::client_config(&remote.authorities, identity, remote.is_insecure);
-    let tls = tls.map_err(failed)?;
-    let host = format!("{}.{}.svc", remote.service, remote.namespace);
-    let name = ServerName::try_from(host.clone()).map_err(|error| failed(error.to_string()))?;
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| failed(error.to_string()))?;
-    let stream = TlsConnector::from(tls).connect(name, stream).await;
-    let stream = stream.map_err(|error| failed(error.to_string()))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| failed(error.to_string()))?;
-    tokio::spawn(connection);
+    let endpoint = &entry.remote.endpoint;
+    let identity = handler.registry.aggregation.identity();
+    let mut sender = extension::connect(endpoint, identity).await.map_err(failed)?;
     let mut request = Request::new(Full::new(call.body.clone()));
     *request.method_mut() = method.clone();
     *request.uri_mut() = call
@@ -90,11 +65,21 @@ pub(crate) async fn serve(
         .uri
         .parse()
         .map_err(|_| status::bad_request("the path cannot be forwarded"))?;
-    *request.headers_mut() = headers(call, &host);
+    *request.headers_mut() = headers(call, user, &endpoint.host);
     let response = sender
         .send_request(request)
         .await
         .map_err(|error| failed(error.to_string()))?;
+    let mut response = response;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS && upgrades(call) {
+        let server = hyper::upgrade::on(&mut response);
+        return Ok(Answer {
+            code: response.status(),
+            headers: std::mem::take(response.headers_mut()),
+            content: Content::Stream(Full::new(Bytes::new()).boxed_unsync()),
+            upgrade: Some(Upgrade::Tunnel(server)),
+        });
+    }
     let (parts, body) = response.into_parts();
     let mut headers = parts.headers;
     for name in [CONNECTION, HeaderName::from_static("transfer-encoding")] {
@@ -104,23 +89,35 @@ pub(crate) async fn serve(
         code: parts.status,
         headers,
         content: Content::Stream(Forwarded(body).boxed_unsync()),
+        upgrade: None,
     })
 }
 
+/// Returns true if the connection of a client is to change its protocol.
+fn upgrades(call: &Call) -> bool {
+    call.can_upgrade && websocket::is_upgrade(&call.headers)
+}
+
 /// Returns the headers of the client, with its user instead of its credentials.
-fn headers(call: &Call, host: &str) -> HeaderMap {
+fn headers(call: &Call, user: &User, host: &str) -> HeaderMap {
     let mut headers: HeaderMap = call
         .headers
         .iter()
         .filter(|(name, _)| !is_dropped(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
+    if upgrades(call) {
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        if let Some(protocol) = call.headers.get(UPGRADE) {
+            headers.insert(UPGRADE, protocol.clone());
+        }
+    }
     let User {
         name,
         uid,
         groups,
         extra,
-    } = &call.user;
+    } = user;
     let mut add = |name: &str, value: &str| {
         let name = HeaderName::from_bytes(name.as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {

@@ -5,7 +5,7 @@ use apimachinery::selector::FieldSelector;
 use http::{Method, Uri};
 
 use crate::identity::authn::User;
-use crate::identity::authz::Attributes;
+use crate::identity::authz::{Attributes, Selectors};
 use crate::query::Query;
 
 /// The resource, the object and the verb of a request, as authorization and audit see them.
@@ -44,6 +44,8 @@ pub struct RequestInfo {
     selected_name: String,
     /// The value of `spec.nodeName` to which the field selector limits it.
     selected_node: String,
+    /// The requirements of the selectors of a list, a watch or a deletion of a collection.
+    selectors: Selectors,
 }
 
 /// Subresources of a namespace; any other third segment is a resource in it.
@@ -84,6 +86,7 @@ impl RequestInfo {
         }
         if matches!(info.verb, "list" | "watch" | "deletecollection") {
             info.selected_node = selected(query, "spec.nodeName");
+            info.selectors = Selectors::parse(query.text("fieldSelector"), query.text("labelSelector"));
         }
         info
     }
@@ -181,6 +184,8 @@ impl<'a> Attributes<'a> {
             name: info.authorized_name(),
             path: &info.path,
             selected_node: info.selected_node(),
+            version: &info.version,
+            selectors: Some(&info.selectors),
         }
     }
 }

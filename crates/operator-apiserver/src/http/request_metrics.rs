@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::http::call::{Body, Call, hold};
 use crate::http::handler::Handler;
 use crate::metrics::{InFlight, Metrics, RequestLabels};
-use crate::resource::{Resources, builtin_catalog};
+use crate::resource::Resources;
 
 /// Counts a running request until the guard is dropped.
 pub(crate) fn begin<'a>(metrics: &'a Metrics, call: &Call) -> InFlight<'a> {
@@ -141,7 +141,14 @@ pub(crate) fn render(handler: &Handler) -> String {
 fn objects(handler: &Handler) -> Vec<(String, String, usize)> {
     let custom = handler.registry.resources.custom();
     let mut counts = Vec::new();
-    for definition in builtin_catalog().definitions().iter().chain(custom.definitions()) {
+    for definition in handler
+        .registry
+        .resources
+        .builtin()
+        .definitions()
+        .iter()
+        .chain(custom.definitions())
+    {
         if !definition.allows("list") {
             continue;
         }

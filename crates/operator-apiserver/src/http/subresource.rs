@@ -109,7 +109,7 @@ pub(crate) async fn serve(
         "eviction" => eviction::serve(registry, call, definition, form).await,
         "token" => token_request::serve(handler, call, definition, form).await,
         "log" => pod_log::serve(registry, call, definition),
-        "attach" | "exec" | "portforward" => connect::serve(registry, call, definition).await,
+        "attach" | "exec" | "portforward" => connect::serve(handler, call, definition).await,
         "proxy" => connect::serve_proxy(registry, call, definition).await,
         other => {
             handler

@@ -127,6 +127,7 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         warnings: call.warnings.clone(),
         in_collection: false,
         conversions: Arc::default(),
+        decisions: Arc::default(),
         deadline: call.deadline,
     })
 }

@@ -64,6 +64,8 @@ pub(crate) struct Subscription {
 enum Pending {
     /// An object that existed when the watch began.
     Initial(Arc<Stored>),
+    /// The bookmark behind these objects, with the revision of the list.
+    InitialEnd(u64),
     Frame(Bytes),
 }
 
@@ -125,8 +127,7 @@ impl Subscription {
             }
         }
         if watch.bookmarks {
-            let bookmark = self.bookmark(self.cursor, true);
-            self.pending.push_back(Pending::Frame(bookmark));
+            self.pending.push_back(Pending::InitialEnd(self.cursor));
         }
     }
 
@@ -150,7 +151,7 @@ impl Subscription {
                     .take(BATCH)
                     .filter_map(|pending| match pending {
                         Pending::Initial(stored) => Some(stored.value.clone()),
-                        Pending::Frame(_) => None,
+                        Pending::InitialEnd(_) | Pending::Frame(_) => None,
                     })
                     .collect();
                 if let Err(status) = self.prepare(&initial).await {
@@ -215,6 +216,7 @@ impl Subscription {
         let pending: Vec<Pending> = self.pending.drain(..count).collect();
         let frames = pending.into_iter().map(|pending| match pending {
             Pending::Initial(stored) => self.frame("ADDED", &stored),
+            Pending::InitialEnd(revision) => self.bookmark(revision, true),
             Pending::Frame(frame) => frame,
         });
         frames.collect()
@@ -269,7 +271,7 @@ impl Subscription {
             Transform::PartialObjectMetadata | Transform::PartialObjectMetadataList => {
                 crate::http::verb::partial(object, self.form)
             }
-            Transform::Table => self.table(kind, object),
+            Transform::Table => self.table(object),
             Transform::None => return self.encode_event(kind, object),
         };
         self.encode_event(kind, &object)
@@ -283,9 +285,9 @@ impl Subscription {
     }
 
     /// Renders an event's object as a Table; the columns are sent once.
-    fn table(&self, kind: &str, object: &Value) -> Value {
+    fn table(&self, object: &Value) -> Value {
         let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
-        let rows = (kind != "BOOKMARK").then_some(object).into_iter();
+        let rows = std::iter::once(object);
         let mut rendered = table::render(
             &self.registry,
             &self.definition,
@@ -357,7 +359,7 @@ pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: Ca
         bookmarks: watch.bookmarks,
         next_bookmark: now + BOOKMARK_PERIOD,
         // A shorter watch gets no bookmark before its end.
-        last_bookmark: end < now + BOOKMARK_BEFORE_END,
+        last_bookmark: end <= now + BOOKMARK_BEFORE_END,
         end,
         drain,
         frames: VecDeque::new(),
@@ -382,6 +384,11 @@ impl Stream {
             // Read first, so that the events before the end are still sent.
             let is_last = subscription.definition.is_retired();
             self.frames.extend(subscription.take().await);
+            // No event can be shown as a list: the real server ends the watch at the first one.
+            if subscription.form.transform == Transform::PartialObjectMetadataList && !self.frames.is_empty()
+            {
+                return None;
+            }
             if self.frames.is_empty() && (is_last || !self.wait().await) {
                 return None;
             }

@@ -1,16 +1,24 @@
 //! Authentication of requests.
 
+mod anonymous;
 mod bearer;
 mod certificate;
 mod impersonation;
+mod jwt;
+mod request_header;
+mod token_webhook;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+pub(crate) use self::anonymous::Anonymous;
 pub(crate) use self::bearer::{Authenticator, bearer_token};
 pub(crate) use self::certificate::expiry;
 pub(crate) use self::impersonation::impersonate;
+pub use self::jwt::{AuthenticationConfiguration, OidcOptions};
+pub use self::request_header::FrontProxy;
+pub use self::token_webhook::TokenWebhook;
 use apimachinery::names;
 
 /// The user of a request.
@@ -44,6 +52,15 @@ impl User {
     pub(crate) fn admin() -> Self {
         Self {
             name: "admin".to_owned(),
+            groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// Returns the user of requests for the OpenAPI documents of extension API servers.
+    pub(crate) fn aggregator() -> Self {
+        Self {
+            name: "system:aggregator".to_owned(),
             groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
             ..Self::default()
         }

@@ -1,21 +1,35 @@
 //! Authorization: `system:masters` has all permissions, other users those of their roles.
 
 mod abac;
+mod configuration;
 pub(crate) mod coverage;
+mod memo;
 mod node;
 pub(crate) mod rbac;
+mod review;
 pub(crate) mod rule;
+mod selectors;
+mod webhook;
 
 use std::sync::Arc;
 
+use parking_lot::RwLock;
+
 pub use self::abac::AbacPolicies;
+pub use self::configuration::AuthorizationConfiguration;
+pub(crate) use self::memo::DecisionMemo;
 pub(crate) use self::node::refers_to_any;
 pub(crate) use self::rbac::{Unresolved, aggregate};
+use self::review::spec_of;
 pub(crate) use self::rule::{Rule, go_list};
+pub(crate) use self::selectors::Selectors;
+pub use self::webhook::AuthorizationWebhook;
+use self::webhook::WebhookAuthorizer;
 use crate::identity::authn::User;
 use crate::metrics::Metrics;
 use crate::status::{self, NamedResource, Status};
 use crate::store::Store;
+use crate::webhook_client::Services;
 
 /// An authorization mode. Members of `system:masters` have all permissions in each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,29 +46,53 @@ pub enum Authorization {
     Node,
     /// The policies of a file.
     Abac(AbacPolicies),
+    /// A webhook decides.
+    Webhook(Box<AuthorizationWebhook>),
 }
 
-impl Authorization {
+/// An authorizer, with the state that it keeps.
+#[derive(Debug)]
+struct Mode {
+    authorization: Authorization,
+    /// The client of a webhook.
+    webhook: Option<WebhookAuthorizer>,
+}
+
+impl Mode {
+    fn new(authorization: Authorization) -> Result<Self, String> {
+        let webhook = match &authorization {
+            Authorization::Webhook(options) => Some(WebhookAuthorizer::new(options)?),
+            _ => None,
+        };
+        Ok(Self {
+            authorization,
+            webhook,
+        })
+    }
+
     /// Returns the name in `--authorization-mode`.
     fn name(&self) -> &'static str {
-        match self {
-            Self::Rbac => "RBAC",
-            Self::AlwaysAllow => "AlwaysAllow",
-            Self::AlwaysDeny => "AlwaysDeny",
-            Self::Node => "Node",
-            Self::Abac(_) => "ABAC",
+        match &self.authorization {
+            Authorization::Rbac => "RBAC",
+            Authorization::AlwaysAllow => "AlwaysAllow",
+            Authorization::AlwaysDeny => "AlwaysDeny",
+            Authorization::Node => "Node",
+            Authorization::Abac(_) => "ABAC",
+            Authorization::Webhook(_) => "Webhook",
         }
     }
 
-    fn decide(&self, store: &Store, asked: &Attributes<'_>) -> Decision {
-        match self {
-            Self::Rbac => rbac::authorize(store, asked),
-            Self::AlwaysAllow => Decision::allow(""),
-            Self::AlwaysDeny => Decision::no_opinion("Everything is forbidden."),
-            Self::Node => node::authorize(store, asked),
-            Self::Abac(policies) if policies.allow(asked) => Decision::allow(""),
-            Self::Abac(_) => Decision::no_opinion("No policy matched."),
-        }
+    /// Decides without a webhook; `None` for a webhook.
+    fn decide(&self, store: &Store, asked: &Attributes<'_>) -> Option<Decision> {
+        Some(match &self.authorization {
+            Authorization::Rbac => rbac::authorize(store, asked),
+            Authorization::AlwaysAllow => Decision::allow(""),
+            Authorization::AlwaysDeny => Decision::no_opinion("Everything is forbidden."),
+            Authorization::Node => node::authorize(store, asked),
+            Authorization::Abac(policies) if policies.allow(asked) => Decision::allow(""),
+            Authorization::Abac(_) => Decision::no_opinion("No policy matched."),
+            Authorization::Webhook(_) => return None,
+        })
     }
 }
 
@@ -66,6 +104,8 @@ pub(crate) struct Attributes<'a> {
     /// True for a resource request; false for a path.
     pub(crate) is_resource: bool,
     pub(crate) group: &'a str,
+    /// The version of the resource; `*` for all. Only webhooks see it.
+    pub(crate) version: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) subresource: &'a str,
     pub(crate) namespace: &'a str,
@@ -73,13 +113,50 @@ pub(crate) struct Attributes<'a> {
     pub(crate) path: &'a str,
     /// The node to which the field selector of a list or a watch is limited.
     pub(crate) selected_node: &'a str,
+    /// The selectors of the request. Only webhooks see them.
+    pub(crate) selectors: Option<&'a Selectors>,
+}
+
+impl<'a> Attributes<'a> {
+    /// Returns a request for a path, which is empty.
+    pub(crate) fn path(user: &'a User, verb: &'a str) -> Self {
+        Self {
+            user,
+            verb,
+            is_resource: false,
+            group: "",
+            version: "",
+            resource: "",
+            subresource: "",
+            namespace: "",
+            name: "",
+            path: "",
+            selected_node: "",
+            selectors: None,
+        }
+    }
+
+    /// Returns a request for all objects of a resource, in all its versions.
+    pub(crate) fn resource(user: &'a User, verb: &'a str, group: &'a str, resource: &'a str) -> Self {
+        Self {
+            is_resource: true,
+            group,
+            version: "*",
+            resource,
+            ..Self::path(user, verb)
+        }
+    }
 }
 
 /// A decision, and its reason. Rejections usually have no reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
+    /// True if no later authorizer may allow the request.
+    pub(crate) denied: bool,
     pub(crate) reason: String,
+    /// The error of an authorizer that could not decide, or an empty text.
+    pub(crate) error: String,
 }
 
 impl Decision {
@@ -87,74 +164,177 @@ impl Decision {
         Self {
             allowed: true,
             reason: reason.to_owned(),
+            ..Self::default()
         }
     }
 
     fn no_opinion(reason: &str) -> Self {
         Self {
-            allowed: false,
             reason: reason.to_owned(),
+            ..Self::default()
         }
     }
 }
 
-/// Authorizes requests: the first mode that allows a request decides.
+/// Authorizes requests: the first mode that allows or denies a request decides.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     store: Arc<Store>,
-    modes: Vec<Authorization>,
+    services: Arc<Services>,
+    modes: RwLock<Arc<Vec<Mode>>>,
     metrics: Arc<Metrics>,
 }
 
 impl Authorizer {
-    pub(crate) fn new(store: Arc<Store>, modes: Vec<Authorization>, metrics: Arc<Metrics>) -> Self {
+    /// Returns an authorizer without modes; see [`set_modes`](Self::set_modes).
+    pub(crate) fn new(store: Arc<Store>, services: Arc<Services>, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
-            modes,
+            services,
+            modes: RwLock::default(),
             metrics,
         }
     }
 
-    /// Decides on a request: the first authorizer that allows it. A rejection has the reasons of all.
-    pub(crate) fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+    /// Replaces the authorizers.
+    ///
+    /// # Errors
+    /// The kubeconfig of a webhook is not valid.
+    pub(crate) fn set_modes(&self, modes: Vec<Authorization>) -> Result<(), String> {
+        let modes: Result<Vec<Mode>, String> = modes.into_iter().map(Mode::new).collect();
+        *self.modes.write() = Arc::new(modes?);
+        Ok(())
+    }
+
+    fn modes(&self) -> Arc<Vec<Mode>> {
+        self.modes.read().clone()
+    }
+
+    /// Decides on a request: the first authorizer that allows or denies it. A rejection has the reasons of all.
+    pub(crate) async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
             return Decision::allow("");
         }
-        let mut reasons: Vec<String> = Vec::new();
-        for authorizer in &self.modes {
-            let decision = authorizer.decide(&self.store, attributes);
-            if decision.allowed {
-                self.metrics.authorized(authorizer.name());
+        let mut rejection = Rejection::default();
+        for mode in self.modes().iter() {
+            let decision = match (mode.decide(&self.store, attributes), &mode.webhook) {
+                (Some(decision), _) => decision,
+                (None, Some(webhook)) => webhook.decide(&self.services, spec_of(attributes)).await,
+                (None, None) => Decision::default(),
+            };
+            if let Some(decision) = rejection.add(self, mode, decision) {
                 return decision;
             }
-            if !decision.reason.is_empty() {
-                reasons.push(decision.reason);
+        }
+        rejection.decision()
+    }
+
+    /// Decides like [`authorize`](Self::authorize), for expressions, which cannot wait: a decision of a webhook that
+    /// `memo` does not have is recorded there as missing, and is then not allowed.
+    pub(crate) fn authorize_with(&self, memo: &DecisionMemo, attributes: &Attributes<'_>) -> Decision {
+        if attributes.user.is_master() {
+            return Decision::allow("");
+        }
+        let mut rejection = Rejection::default();
+        for (index, mode) in self.modes().iter().enumerate() {
+            let decision = match mode.decide(&self.store, attributes) {
+                Some(decision) => decision,
+                None => match memo.get(index, attributes) {
+                    Some(decision) => decision,
+                    None => return Decision::default(),
+                },
+            };
+            if let Some(decision) = rejection.add(self, mode, decision) {
+                return decision;
             }
         }
-        Decision::no_opinion(&reasons.join("\n"))
+        rejection.decision()
+    }
+
+    /// Returns true if a webhook takes part in decisions.
+    pub(crate) fn has_webhooks(&self) -> bool {
+        self.modes().iter().any(|mode| mode.webhook.is_some())
+    }
+
+    /// Gets the decisions that `memo` misses; returns false if there were none.
+    pub(crate) async fn fill(&self, memo: &DecisionMemo) -> bool {
+        let missing = memo.take_missing();
+        let modes = self.modes();
+        let is_incomplete = !missing.is_empty();
+        for asked in missing {
+            let webhook = modes.get(asked.mode).and_then(|mode| mode.webhook.as_ref());
+            let decision = match webhook {
+                Some(webhook) => webhook.decide(&self.services, asked.spec()).await,
+                None => Decision::default(),
+            };
+            memo.set(asked, decision);
+        }
+        is_incomplete
     }
 
     /// Returns the reason if the request is allowed, else an error.
-    pub(crate) fn check_and_explain(&self, attributes: &Attributes<'_>) -> Result<String, Box<Refused>> {
-        let decision = self.authorize(attributes);
+    pub(crate) async fn check_and_explain(
+        &self,
+        attributes: &Attributes<'_>,
+    ) -> Result<String, Box<Refused>> {
+        let decision = self.authorize(attributes).await;
         if decision.allowed {
             return Ok(decision.reason);
         }
         Err(Box::new(Refused {
             status: refusal(attributes, &decision.reason),
             reason: decision.reason,
+            error: decision.error,
         }))
     }
 
     /// Returns an error unless the request is allowed.
-    pub(crate) fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
-        let decision = self.check_and_explain(attributes);
+    pub(crate) async fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let decision = self.check_and_explain(attributes).await;
         decision.map(drop).map_err(|refused| refused.status)
     }
 
-    /// The rules that a user has in a namespace, and the roles that could not be read.
+    /// The rules that a user has in a namespace, and the errors: roles that could not be read.
     pub(crate) fn rules_of_user(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Unresolved>) {
         rbac::rules_of_user(&self.store, user, namespace)
+    }
+}
+
+/// The reasons and errors of the authorizers that did not allow a request.
+#[derive(Default)]
+struct Rejection {
+    reasons: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Rejection {
+    /// Adds the decision of one authorizer; returns it if it is final.
+    fn add(&mut self, authorizer: &Authorizer, mode: &Mode, decision: Decision) -> Option<Decision> {
+        if decision.allowed || decision.denied {
+            if decision.allowed {
+                authorizer.metrics.authorized(mode.name());
+            }
+            return Some(decision);
+        }
+        if !decision.reason.is_empty() {
+            self.reasons.push(decision.reason);
+        }
+        if !decision.error.is_empty() {
+            self.errors.push(decision.error);
+        }
+        None
+    }
+
+    fn decision(self) -> Decision {
+        let error = if self.errors.is_empty() {
+            String::new()
+        } else {
+            rbac::aggregate(self.errors)
+        };
+        Decision {
+            error,
+            ..Decision::no_opinion(&self.reasons.join("\n"))
+        }
     }
 }
 
@@ -162,6 +342,8 @@ impl Authorizer {
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) reason: String,
+    /// The error of the authorizers, or an empty text.
+    pub(crate) error: String,
     pub(crate) status: Status,
 }
 

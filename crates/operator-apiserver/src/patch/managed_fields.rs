@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use apimachinery::field::{Error, Path};
 use apimachinery::object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use structured_merge::scale::{self, ReplicasPaths};
 use structured_merge::{
     ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
 };
 
+use crate::codec::protobuf::go_order;
 use crate::resource::crd::conversion;
 use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::resource::{Definition, Source};
@@ -55,11 +56,18 @@ pub(crate) fn apply(
     let mut applied = manager
         .apply(live, config, &write.manager, force, now)
         .map_err(refusal)?;
-    if let Some(kind) = write.definition.builtin_type()
-        && let Err(why) = builtin_kinds::unstructured::convert(kind, &mut applied)
-    {
-        return Err(unconverted(write, config, &why));
+    let Some(kind) = write.definition.builtin_type() else {
+        return Ok(applied);
+    };
+    let convert = |object: &mut Value| {
+        let converted = builtin_kinds::unstructured::convert(kind, object, &go_order::position);
+        converted.map_err(|why| unconverted(write, config, &why))
+    };
+    // Managers in the configuration can only be there if they cannot be converted.
+    if config["metadata"]["managedFields"].is_array() {
+        convert(&mut config.clone())?;
     }
+    convert(&mut applied)?;
     Ok(applied)
 }
 
@@ -187,6 +195,13 @@ impl Converter for WebhookVersions {
             return Ok(object.clone());
         }
         let mut object = object.clone();
+        // Nothing is left of an object whose fields were all given up; kube-apiserver asks no webhook about it.
+        let has_fields =
+            |object: &Map<String, Value>| object.keys().any(|key| key != "apiVersion" && key != "kind");
+        if !object.as_object().is_some_and(has_fields) {
+            object["apiVersion"] = api_version.into();
+            return Ok(object);
+        }
         structured_merge::managed_fields::set_entries(&mut object, Vec::new());
         if from != self.hub && api_version != self.hub {
             object = self.conversions.find(&object, &self.hub)?;
@@ -283,6 +298,12 @@ pub(crate) fn apply_scale(
     config: &Value,
     force: bool,
 ) -> Result<Value, Status> {
+    let unknown = "proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+    if write.definition.is_custom() && entries(live).is_empty() {
+        return Err(status::plain(format!(
+            "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to {unknown}"
+        )));
+    }
     let applied = FieldManager::scale()
         .apply(Some(live), config, &write.manager, force, now)
         .map_err(refusal)?;
@@ -291,7 +312,7 @@ pub(crate) fn apply_scale(
         let name = object::name(config);
         let namespace = object::text(config, &["metadata", "namespace"]);
         return Err(status::plain(format!(
-            "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+            "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to {unknown}"
         )));
     }
     Ok(applied)
@@ -309,18 +330,16 @@ pub(crate) struct ScaleManagers {
 }
 
 impl ScaleManagers {
-    /// `replicas`: the path of the replicas in the object.
+    /// `replicas`: the path of the replicas in an object of a built-in kind.
     pub(crate) fn new(definition: &Definition, replicas: &[String]) -> Self {
-        let path: Vec<PathElement> = replicas.iter().map(|name| PathElement::field(name)).collect();
         let api_version = definition.api_version();
-        let versions = match &definition.source {
-            Source::Builtin { .. } => vec![api_version.clone()],
-            Source::Custom(version) => version.merge_schemas.keys().cloned().collect(),
+        let paths = match &definition.source {
+            Source::Builtin { .. } => {
+                let path = replicas.iter().map(|name| PathElement::field(name)).collect();
+                BTreeMap::from([(api_version.clone(), Some(path))])
+            }
+            Source::Custom(version) => version.replicas_paths.clone(),
         };
-        let paths = versions
-            .into_iter()
-            .map(|version| (version, Some(path.clone())))
-            .collect();
         Self { paths, api_version }
     }
 

@@ -1,6 +1,9 @@
 //! API aggregation: the APIService objects, their condition `Available`, and the servers of extension APIs.
 //!
-//! The conditions are computed when an APIService, a Service or its endpoints are written: nothing polls.
+//! The conditions are computed when an APIService, a Service or its endpoints are written. A server that has an address
+//! is asked for its discovery document; see [`check`].
+
+pub(crate) mod check;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,9 +13,11 @@ use apimachinery::object;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 
+use self::check::Entry;
 use crate::registry::Registry;
 use crate::resource::{Definition, builtin_catalog};
-use crate::store::Stored;
+use crate::store::{Store, Stored};
+use crate::webhook_client::extension::{ClientIdentity, Endpoint};
 use builtin_kinds::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
 use builtin_kinds::tree::{at, list, text};
 
@@ -26,6 +31,8 @@ const CUSTOM_VERSION_PRIORITY: i64 = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Aggregation {
     remotes: RwLock<Arc<Remotes>>,
+    /// The client certificate for the servers.
+    identity: Option<ClientIdentity>,
     /// Held while the objects are updated.
     updating: Mutex<()>,
     custom: Mutex<Custom>,
@@ -41,20 +48,39 @@ struct Custom {
 }
 
 /// By group and version.
-type Remotes = BTreeMap<(String, String), Arc<Remote>>;
+type Remotes = BTreeMap<(String, String), Arc<Entry>>;
 
 /// A server of an extension API.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
-    pub(crate) namespace: String,
-    pub(crate) service: String,
-    /// The address of the Service; `None` while it has no endpoint.
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) authorities: Vec<u8>,
-    pub(crate) is_insecure: bool,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) endpoint: Endpoint,
 }
 
 impl Aggregation {
+    pub(crate) fn new(identity: Option<ClientIdentity>) -> Self {
+        Self {
+            identity,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Option<&ClientIdentity> {
+        self.identity.as_ref()
+    }
+
+    /// Returns the servers of extension APIs.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.remotes.read().values().cloned().collect()
+    }
+
+    /// Returns the server of a group version.
+    pub(crate) fn of(&self, group: &str, version: &str) -> Option<Arc<Entry>> {
+        let key = (group.to_owned(), version.to_owned());
+        self.remotes.read().get(&key).cloned()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.remotes.read().is_empty()
     }
@@ -86,7 +112,7 @@ impl Aggregation {
     }
 
     /// Returns the server that answers for a path below `/apis/GROUP/VERSION`.
-    pub(crate) fn find(&self, path: &str) -> Option<Arc<Remote>> {
+    pub(crate) fn find(&self, path: &str) -> Option<Arc<Entry>> {
         let remotes = self.remotes.read();
         if remotes.is_empty() {
             return None;
@@ -124,21 +150,32 @@ pub(crate) fn update(registry: &Registry) {
     };
     let _updating = registry.aggregation.updating.lock();
     keep_automatic(registry, &definition);
+    let previous = registry.aggregation.remotes.read().clone();
     let mut remotes = Remotes::new();
     for stored in registry.store.list(TABLE, "").objects {
-        let service = &stored.value;
-        let key = |field: &str| text(service, &["spec", field]).to_owned();
-        let condition = match remote(registry, service) {
+        let condition = match remote(registry, &stored.value) {
             None => condition(true, "Local", LOCAL),
             Some((remote, fault)) => {
-                remotes.insert((key("group"), key("version")), Arc::new(remote));
+                let key = (remote.group.clone(), remote.version.clone());
+                let known = previous.get(&key).filter(|entry| *entry.remote == remote);
+                let entry = known.cloned().unwrap_or_else(|| Arc::new(Entry::new(remote)));
+                remotes.insert(key, entry.clone());
                 match fault {
-                    None => condition(true, "Passed", "all checks passed"),
+                    None => {
+                        entry.start(registry);
+                        continue;
+                    }
                     Some((reason, message)) => condition(false, reason, &message),
                 }
             }
         };
-        set_condition(registry, &definition, &stored, condition);
+        set_condition(
+            &registry.store,
+            &registry.timestamp(),
+            &definition,
+            &stored,
+            condition,
+        );
     }
     *registry.aggregation.remotes.write() = Arc::new(remotes);
 }
@@ -204,7 +241,16 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
                 .delete(&definition.table, &definition.storage, &stored);
         }
     }
-    let builtin = api_services().into_iter();
+    let is_served = |service: &Value| {
+        let (group, version) = (
+            text(service, &["spec", "group"]),
+            text(service, &["spec", "version"]),
+        );
+        // Groups without resources here are listed as by a real server.
+        registry.resources.builtin().has_version(group, version)
+            || !builtin_catalog().has_version(group, version)
+    };
+    let builtin = api_services().into_iter().filter(is_served);
     for service in builtin.chain(served.keys().map(custom_service)) {
         keep(registry, definition, service);
     }
@@ -238,7 +284,13 @@ fn condition(available: bool, reason: &str, message: &str) -> Value {
 }
 
 /// Writes a condition if it says something new.
-fn set_condition(registry: &Registry, definition: &Definition, stored: &Arc<Stored>, mut condition: Value) {
+fn set_condition(
+    store: &Store,
+    now: &str,
+    definition: &Definition,
+    stored: &Arc<Stored>,
+    mut condition: Value,
+) {
     let conditions = list(&stored.value, &["status", "conditions"]);
     let old = conditions
         .iter()
@@ -250,13 +302,11 @@ fn set_condition(registry: &Registry, definition: &Definition, stored: &Arc<Stor
     let since = old
         .filter(|_| same("status"))
         .map(|old| at(old, &["lastTransitionTime"]).clone());
-    condition["lastTransitionTime"] = since.unwrap_or_else(|| registry.timestamp().into());
+    condition["lastTransitionTime"] = since.unwrap_or_else(|| now.into());
     let mut service = (*stored.value).clone();
     service["status"] = json!({"conditions": [condition]});
     // An object that changed in between is processed again after that change.
-    let _ = registry
-        .store
-        .update(&definition.table, &definition.storage, stored, service);
+    let _ = store.update(&definition.table, &definition.storage, stored, service);
 }
 
 /// The reason why a server is not available: reason and message.
@@ -273,11 +323,14 @@ fn remote(registry: &Registry, service: &Value) -> Option<(Remote, Option<Fault>
     let found = locate(registry, namespace, name, port);
     let bundle = crate::webhook_client::bundle(at(service, &["spec"]));
     let remote = Remote {
-        namespace: namespace.to_owned(),
-        service: name.to_owned(),
-        address: found.as_ref().ok().copied(),
-        authorities: bundle,
-        is_insecure: at(service, &["spec", "insecureSkipTLSVerify"]) == &Value::Bool(true),
+        group: text(service, &["spec", "group"]).to_owned(),
+        version: text(service, &["spec", "version"]).to_owned(),
+        endpoint: Endpoint {
+            address: found.as_ref().ok().copied(),
+            host: format!("{name}.{namespace}.svc"),
+            authorities: bundle,
+            is_insecure: at(service, &["spec", "insecureSkipTLSVerify"]) == &Value::Bool(true),
+        },
     };
     Some((remote, found.err()))
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use apimachinery::field::{Error, Path};
 use apimachinery::object;
 use serde_json::Value;
 
-use super::{Registry, escalation, metadata, service_address, storable};
+use super::{Registry, escalation, metadata, request_signature, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::identity::authz::Attributes;
 use crate::resource::Source;
@@ -58,7 +59,7 @@ impl Registry {
         admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed it.
         fill_namespace(write, &mut object)?;
-        escalation::check(self, write, &object, None)?;
+        escalation::check(self, write, &object, None).await?;
         if draws {
             self.draw_name(&mut object);
         }
@@ -75,10 +76,17 @@ impl Registry {
         }
         let outcome = definition.validate_create(&object);
         if errors.is_empty() {
-            errors = metadata::validate_create(definition, &object);
+            errors.extend(self.forbidden_admin_access(write, &object));
+            // The metadata of a budget is checked after its spec.
+            if !definition.is("policy", "poddisruptionbudgets") || outcome.errors.is_empty() {
+                errors.extend(metadata::validate_create(definition, &object));
+            }
             errors.extend(outcome.errors);
+            errors.extend(request_signature::fault(definition, &object));
         }
         let name = object::name(&object).to_owned();
+        // The prefix counts even if there is a name.
+        let generates = !object::text(&object, &["metadata", "generateName"]).is_empty();
         if !errors.is_empty() {
             return Err(Refused::Other(status::invalid(
                 definition.stored_subject(),
@@ -89,33 +97,27 @@ impl Registry {
         for warning in outcome.warnings {
             write.warnings.add(warning);
         }
-        self.check_upsert(write)?;
+        self.check_upsert(write).await?;
         admission::validate(&self.admission, write, Operation::Create, &object, None).await?;
         let stored = conversion::to_storage(&self.converter, definition, object).await?;
-        let created = self.insert(write, stored, &name, draws)?;
+        let created = self.insert(write, stored, &name, generates)?;
         conversion::prepare(&self.converter, definition, [&created]).await?;
         Ok(definition.serve(&created))
     }
 
     /// A PUT or an apply that creates is authorized as itself; it must also be allowed as a create.
-    fn check_upsert(&self, write: &Write) -> Result<(), Status> {
+    async fn check_upsert(&self, write: &Write) -> Result<(), Status> {
         if write.name.is_empty() {
             return Ok(());
         }
         let subject = &write.definition.subject;
         let asked = Attributes {
-            user: &write.user,
-            verb: "create",
-            is_resource: true,
-            group: &subject.group,
-            resource: &subject.resource,
-            subresource: "",
+            version: &write.definition.version,
             namespace: &write.namespace,
             name: &write.name,
-            path: "",
-            selected_node: "",
+            ..Attributes::resource(&write.user, "create", &subject.group, &subject.resource)
         };
-        self.authorizer.check(&asked)
+        self.authorizer.check(&asked).await
     }
 
     /// Stores a new object, and charges its quotas; returns the stored form.
@@ -124,7 +126,7 @@ impl Registry {
         write: &Write,
         mut stored: Value,
         name: &str,
-        draws: bool,
+        generates: bool,
     ) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         let key = definition.key(&write.namespace, name);
@@ -136,11 +138,11 @@ impl Registry {
             let charges = admission::charge(&self.admission, write, Operation::Create, &stored, None)?;
             if write.dry_run {
                 return match self.store.get(&definition.table, &key) {
-                    Some(live) => Err(exists(write, name, &live.value, draws)),
+                    Some(live) => Err(exists(write, name, &live.value, generates)),
                     None => Ok(Arc::new(stored)),
                 };
             }
-            let _reserved = service_address::reserve(self, write, &stored, None)?;
+            let reserved = service_address::reserve(self, write, &stored, None)?;
             // Only a write that charges quotas can conflict with another one that does.
             let value = if charges.is_empty() {
                 std::mem::take(&mut stored)
@@ -150,11 +152,12 @@ impl Registry {
             let (table, storage) = (&definition.table, &definition.storage);
             match self.store.create_with(table, storage, &key, value, charges) {
                 Ok(created) => {
-                    self.committed(definition, &key);
+                    drop(reserved);
+                    self.committed(definition, &key, None);
                     return Ok(created.value.clone());
                 }
                 Err(Rejected::Superseded) => {}
-                Err(Rejected::Exists(live)) => return Err(exists(write, name, &live.value, draws)),
+                Err(Rejected::Exists(live)) => return Err(exists(write, name, &live.value, generates)),
                 Err(Rejected::NotPersisted(error)) => {
                     return Err(Refused::Other(status::not_persisted(&error)));
                 }
@@ -165,11 +168,38 @@ impl Registry {
         }
     }
 
+    /// Only claims in namespaces with a label may ask for access to devices that are in use.
+    fn forbidden_admin_access(&self, write: &Write, object: &Value) -> Option<Error> {
+        let is = |resource| write.definition.is("resource.k8s.io", resource);
+        let devices: &[&str] = if is("resourceclaims") {
+            &["spec", "devices", "requests"]
+        } else if is("resourceclaimtemplates") {
+            &["spec", "spec", "devices", "requests"]
+        } else {
+            return None;
+        };
+        let requests = object::get(object, devices)?.as_array()?;
+        let asks = |request: &Value| object::get(request, &["exactly", "adminAccess"]) == Some(&true.into());
+        let index = requests.iter().position(asks)?;
+        let namespace = self.store.get("namespaces", &write.namespace);
+        let label = ["metadata", "labels", "resource.kubernetes.io/admin-access"];
+        if namespace.is_some_and(|namespace| object::text(&namespace.value, &label) == "true") {
+            return None;
+        }
+        let path = Path::new("spec").child("devices").child("requests").index(index);
+        let why = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+        Some(Error::forbidden(path.child("adminAccess"), why))
+    }
+
     fn fill_metadata(&self, write: &Write, object: &mut Value) -> Result<(), Status> {
         fill_namespace(write, object)?;
         let metadata = object::metadata_mut(object);
+        // A PUT or an apply that creates keeps the fields of a deletion.
+        let is_upsert = !write.name.is_empty();
         for field in SERVER_FIELDS {
-            metadata.remove(field);
+            if !(is_upsert && field.starts_with("deletion")) {
+                metadata.remove(field);
+            }
         }
         metadata.insert("uid".to_owned(), self.random.uuid().into());
         metadata.insert("creationTimestamp".to_owned(), self.timestamp().into());
@@ -244,9 +274,9 @@ impl From<Status> for Refused {
     }
 }
 
-fn exists(write: &Write, name: &str, live: &Value, draws: bool) -> Refused {
+fn exists(write: &Write, name: &str, live: &Value, generates: bool) -> Refused {
     let subject = &write.definition.subject;
-    Refused::Exists(if draws {
+    Refused::Exists(if generates {
         status::generate_name_conflict(subject, name)
     } else if object::is_terminating(live) {
         status::exists_while_deleted(subject, name)

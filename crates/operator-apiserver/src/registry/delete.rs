@@ -11,7 +11,7 @@ use crate::clock;
 use crate::resource::crd;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
-use crate::store::Rejected;
+use crate::store::{Rejected, Stored};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -122,17 +122,15 @@ impl Registry {
                         object: stored.value.clone(),
                         gone: false,
                     }),
-                Plan::Remove => self
+                Plan::Remove => self.remove(definition, &live),
+                Plan::MarkAndRemove(object) => self
                     .store
-                    .delete(&definition.table, &definition.storage, &live)
-                    .map(|last| Deleted {
-                        object: self.last_words(definition, &last.value),
-                        gone: true,
-                    }),
+                    .update(&definition.table, &definition.storage, &live, object)
+                    .and_then(|marked| self.remove(definition, &marked)),
             };
             match result {
                 Ok(deleted) => {
-                    self.committed(definition, &live.key);
+                    self.committed(definition, &live.key, Some(&live.value));
                     return Ok(deleted);
                 }
                 Err(Rejected::Gone) => return Err(write.not_found()),
@@ -144,14 +142,12 @@ impl Registry {
 }
 
 impl Registry {
-    /// Returns the object for the answer: a pod is marked even if it is removed at once.
-    fn last_words(&self, definition: &Definition, last: &Arc<Value>) -> Arc<Value> {
-        if !definition.is("", "pods") {
-            return last.clone();
-        }
-        let mut object = (**last).clone();
-        mark(self, definition, &mut object, 0);
-        Arc::new(object)
+    fn remove(&self, definition: &Definition, live: &Stored) -> Result<Deleted, Rejected> {
+        let last = self.store.delete(&definition.table, &definition.storage, live)?;
+        Ok(Deleted {
+            object: last.value.clone(),
+            gone: true,
+        })
     }
 }
 
@@ -164,6 +160,10 @@ fn deleted(plan: Plan, live: &Arc<Value>) -> Deleted {
         Plan::Mark(object) => Deleted {
             object: Arc::new(object),
             gone: false,
+        },
+        Plan::MarkAndRemove(object) => Deleted {
+            object: Arc::new(object),
+            gone: true,
         },
         Plan::Remove => Deleted {
             object: live.clone(),
@@ -179,6 +179,9 @@ enum Plan {
     /// The object gets or keeps its deletion timestamp.
     Mark(Value),
     Remove,
+    /// The object gets its deletion timestamp and is then removed: two events for watchers, as a pod without a grace
+    /// period has them.
+    MarkAndRemove(Value),
 }
 
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
@@ -194,7 +197,11 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
     let grace = grace(definition, live, options);
     let held = !object::finalizers(&object).is_empty() || has_spec_finalizers(&object);
     if !held && grace == 0 {
-        return Plan::Remove;
+        if !definition.is("", "pods") || again && !shortens(live, grace) {
+            return Plan::Remove;
+        }
+        mark(registry, definition, &mut object, grace);
+        return Plan::MarkAndRemove(object);
     }
     if again && !shortens(live, grace) {
         return if object == *live {

@@ -6,7 +6,6 @@ use apimachinery::go::quote;
 use apimachinery::object;
 use serde_json::Value;
 
-use crate::identity::authn::User;
 use crate::identity::authz::Attributes;
 use crate::identity::authz::coverage::missing;
 use crate::identity::authz::rbac::{self, GROUP, Unresolved, aggregate, list};
@@ -20,7 +19,7 @@ use crate::write::Write;
 /// # Errors
 /// Returns an error if the writer does not hold the granted permissions and may neither `escalate` the role nor `bind`
 /// it.
-pub(crate) fn check(
+pub(crate) async fn check(
     registry: &Registry,
     write: &Write,
     object: &Value,
@@ -34,8 +33,8 @@ pub(crate) fn check(
         return Ok(());
     }
     match subject.resource.as_str() {
-        "roles" | "clusterroles" => check_role(registry, write, object, old),
-        "rolebindings" | "clusterrolebindings" => check_binding(registry, write, object),
+        "roles" | "clusterroles" => check_role(registry, write, object, old).await,
+        "rolebindings" | "clusterrolebindings" => check_binding(registry, write, object).await,
         _ => Ok(()),
     }
 }
@@ -73,13 +72,18 @@ fn without_empty(mut object: Value) -> Value {
     object
 }
 
-fn check_role(registry: &Registry, write: &Write, role: &Value, old: Option<&Value>) -> Result<(), Status> {
+async fn check_role(
+    registry: &Registry,
+    write: &Write,
+    role: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
     let asked = Attributes {
         name: &write.name,
         namespace: &write.namespace,
-        ..about(&write.user, "escalate", &write.definition.subject.resource)
+        ..Attributes::resource(&write.user, "escalate", GROUP, &write.definition.subject.resource)
     };
-    if registry.authorizer.authorize(&asked).allowed {
+    if registry.authorizer.authorize(&asked).await.allowed {
         return Ok(());
     }
     let rules: Vec<Rule> = list(role, "rules").iter().map(Rule::read).collect();
@@ -98,7 +102,7 @@ fn aggregates(role: &Value) -> bool {
         .is_some_and(|selectors| !selectors.is_empty())
 }
 
-fn check_binding(registry: &Registry, write: &Write, binding: &Value) -> Result<(), Status> {
+async fn check_binding(registry: &Registry, write: &Write, binding: &Value) -> Result<(), Status> {
     let Some(reference) = binding.get("roleRef") else {
         return Ok(());
     };
@@ -111,29 +115,14 @@ fn check_binding(registry: &Registry, write: &Write, binding: &Value) -> Result<
         group: object::text(reference, &["apiGroup"]),
         name: object::text(reference, &["name"]),
         namespace: &write.namespace,
-        ..about(&write.user, "bind", resource)
+        ..Attributes::resource(&write.user, "bind", GROUP, resource)
     };
-    if !resource.is_empty() && registry.authorizer.authorize(&asked).allowed {
+    if !resource.is_empty() && registry.authorizer.authorize(&asked).await.allowed {
         return Ok(());
     }
     let rules = rbac::rules(&registry.store, reference, &write.namespace)
         .map_err(|error| unresolved(write, &error))?;
     confirm(registry, write, &rules).map_err(|why| forbidden(write, binding, &why))
-}
-
-fn about<'a>(user: &'a User, verb: &'a str, resource: &'a str) -> Attributes<'a> {
-    Attributes {
-        user,
-        verb,
-        is_resource: true,
-        group: GROUP,
-        resource,
-        subresource: "",
-        namespace: "",
-        name: "",
-        path: "",
-        selected_node: "",
-    }
 }
 
 /// The API server reads the role by the path of the request, and so its error has the wrong resource.

@@ -254,6 +254,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         warnings: Warnings::default(),
         in_collection: false,
         conversions: Arc::default(),
+        decisions: Arc::default(),
         deadline: None,
     };
     let mut value = value;

@@ -9,9 +9,7 @@ use serde_json::Value;
 
 use super::Definition;
 use crate::patch::managed_fields;
-use crate::resource::crd;
-
-const TOTAL_ANNOTATION_SIZE_MAX: usize = 256 * 1024;
+use crate::resource::{crd, labels};
 
 type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 
@@ -19,7 +17,7 @@ type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
     let mut errors = validate_whole(object, &|name, is_prefix| {
         if crd::is_definition_table(definition) {
-            return structural_schema::crd::name_problems(object, name);
+            return structural_schema::crd::name_problems(object, name, is_prefix);
         }
         definition.validate_name(name, is_prefix)
     });
@@ -135,41 +133,10 @@ fn validate_new_finalizers(object: &Value, old: &Value) -> Option<Error> {
 
 /// Checks the list fields of a whole object and of a change.
 fn validate_lists(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = validate_labels(object, &path.child("labels"));
-    errors.extend(validate_annotations(object, &path.child("annotations")));
+    let mut errors = labels::validate_labels(object, &path.child("labels"));
+    errors.extend(labels::validate_annotations(object, &path.child("annotations")));
     errors.extend(validate_owners(object, &path.child("ownerReferences")));
     errors.extend(managed_fields::validate(object));
-    errors
-}
-
-fn validate_labels(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
-    let labels = object::meta(object, "labels").and_then(Value::as_object);
-    for (key, value) in labels.into_iter().flatten() {
-        for fault in names::qualified_name(key) {
-            errors.push(Error::invalid(path.clone(), key.as_str().into(), fault));
-        }
-        let value = value.as_str().unwrap_or_default();
-        for fault in names::label_value(value) {
-            errors.push(Error::invalid(path.clone(), value.into(), fault));
-        }
-    }
-    errors
-}
-
-fn validate_annotations(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
-    let mut size = 0;
-    let annotations = object::meta(object, "annotations").and_then(Value::as_object);
-    for (key, value) in annotations.into_iter().flatten() {
-        size += key.len() + value.as_str().map(str::len).unwrap_or_default();
-        for fault in names::qualified_name(&key.to_lowercase()) {
-            errors.push(Error::invalid(path.clone(), key.as_str().into(), fault));
-        }
-    }
-    if size > TOTAL_ANNOTATION_SIZE_MAX {
-        errors.push(Error::too_long(path.clone(), TOTAL_ANNOTATION_SIZE_MAX));
-    }
     errors
 }
 

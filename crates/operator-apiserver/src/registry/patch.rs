@@ -66,6 +66,7 @@ impl Registry {
                 );
                 return Err(status::conflict(&write.definition.subject, &write.name, &why));
             }
+            check_identity(&object)?;
             object::set_meta(&mut object, "resourceVersion", None);
             return Ok((true, self.create(write, object).await?));
         }
@@ -140,7 +141,7 @@ fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status
         StrategicError::Unprocessable(why) => status::unprocessable_because(why),
         StrategicError::Internal(why) => status::plain(why),
     })?;
-    unstructured::convert(kind, &mut patched)
+    unstructured::convert(kind, &mut patched, &go_order::position)
         .map_err(|why| status::invalid_patch(&structured_merge::go::plain(patch), &why))?;
     Ok(patched)
 }

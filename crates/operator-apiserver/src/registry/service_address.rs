@@ -4,7 +4,7 @@
 //! only moves forward keeps two concurrent creations from choosing the same address. Addresses that clients choose are
 //! checked again when the service is committed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,11 +13,14 @@ use apimachinery::object;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
-use super::{Registry, Write};
+use super::service_network::Family;
+use super::{Registry, Write, ip_address, service_families};
 use crate::status::{self, Status};
 
 const NODE_PORT_MIN: u32 = 30000;
 const NODE_PORTS: u32 = 2768;
+/// The number of addresses that are tried beyond those in use: some may be taken by other objects.
+const TRIES_MORE: u128 = 100_000;
 
 /// The positions of the search for the next address and port.
 #[derive(Debug, Default)]
@@ -25,7 +28,7 @@ pub(crate) struct Cursor {
     host: AtomicU32,
     port: AtomicU32,
     /// Held while a service is committed.
-    commit: Mutex<()>,
+    pub(super) commit: Mutex<()>,
 }
 
 /// Allocates the missing addresses and ports of a new or changed service. `old` is the stored one. This happens before
@@ -47,7 +50,11 @@ pub(super) fn allocate(
     } else {
         Others::read(registry, &namespace, &name)
     };
-    let drawing = Drawing { registry, dry_run };
+    let drawing = Drawing {
+        registry,
+        service: (&namespace, &name),
+        dry_run,
+    };
     let spec = object::child_mut(service, "spec");
     let kind = spec
         .get("type")
@@ -57,11 +64,12 @@ pub(super) fn allocate(
     if kind == "ExternalName" {
         return Vec::new();
     }
-    let errors = set_families(spec);
+    let before = old.and_then(|old| old.get("spec")?.as_object());
+    let errors = service_families::complete(spec, before, &registry.service_network.families());
     if !errors.is_empty() {
         return errors;
     }
-    let errors: Vec<Error> = set_cluster_address(&drawing, spec, old, &others)
+    let errors: Vec<Error> = set_cluster_addresses(&drawing, spec, old, &others)
         .into_iter()
         .collect();
     if !errors.is_empty() {
@@ -115,15 +123,15 @@ pub(super) fn reserve<'r>(
     let before = Used::of(old.unwrap_or(&Value::Null));
     let used = Used::of(service);
     let mut errors = Vec::new();
-    if let Some(address) = used.address.filter(|address| before.address != Some(address))
-        && others.addresses.contains(address)
-    {
-        let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
-        errors.push(Error::invalid(
-            path().child("clusterIPs"),
-            json!([address]),
-            detail,
-        ));
+    for address in &used.addresses {
+        if !before.addresses.contains(address) && others.addresses.contains(*address) {
+            let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
+            errors.push(Error::invalid(
+                path().child("clusterIPs"),
+                json!(used.addresses),
+                detail,
+            ));
+        }
     }
     for (field, port) in used.ports {
         if others.ports.contains(&port) && before.ports.iter().all(|(_, before)| *before != port) {
@@ -146,13 +154,12 @@ pub(super) fn reserve<'r>(
 
 /// The addresses and ports of one service.
 struct Used<'a> {
-    address: Option<&'a str>,
+    addresses: Vec<&'a str>,
     ports: Vec<(Path, u64)>,
 }
 
 impl<'a> Used<'a> {
     fn of(service: &'a Value) -> Self {
-        let address = object::text(service, &["spec", "clusterIP"]);
         let ports = object::get(service, &["spec", "ports"]).and_then(Value::as_array);
         let port = |(index, port): (usize, &Value)| {
             let field = path().child("ports").index(index).child("nodePort");
@@ -163,7 +170,7 @@ impl<'a> Used<'a> {
         ports.extend(health.map(|port| (path().child("healthCheckNodePort"), port)));
         ports.retain(|(_, port)| *port != 0);
         Self {
-            address: Some(address).filter(|address| !matches!(*address, "" | "None")),
+            addresses: ip_address::of(service),
             ports,
         }
     }
@@ -188,9 +195,8 @@ impl Others {
                 continue;
             }
             let Some(spec) = service.get("spec") else { continue };
-            others
-                .addresses
-                .insert(object::text(spec, &["clusterIP"]).to_owned());
+            let addresses = ip_address::of(service).into_iter().map(str::to_owned);
+            others.addresses.extend(addresses);
             let ports = spec.get("ports").and_then(Value::as_array);
             others.ports.extend(
                 ports
@@ -210,155 +216,97 @@ fn path() -> Path {
     Path::new("spec")
 }
 
-/// The cluster has addresses of one family. A service without addresses and selector declares both families, because
-/// its owner manages the endpoints.
-fn set_families(spec: &mut Map<String, Value>) -> Vec<Error> {
-    let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
-    let has_selector = spec
-        .get("selector")
-        .and_then(Value::as_object)
-        .is_some_and(|selector| !selector.is_empty());
-    let policy = spec
-        .get("ipFamilyPolicy")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    if headless && !has_selector && (policy.is_empty() || policy == "RequireDualStack") {
-        spec.insert("ipFamilyPolicy".to_owned(), "RequireDualStack".into());
-        spec.entry("ipFamilies")
-            .or_insert_with(|| json!(["IPv4", "IPv6"]));
-        return Vec::new();
-    }
-    let mut errors = Vec::new();
-    if policy == "RequireDualStack" {
-        let why = "this cluster is not configured for dual-stack services";
-        errors.push(Error::invalid(
-            path().child("ipFamilyPolicy"),
-            policy.clone().into(),
-            why,
-        ));
-    }
-    let families = spec
-        .get("ipFamilies")
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
-    if families.len() > 1 && matches!(policy.as_str(), "" | "SingleStack") {
-        let why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
-        errors.push(Error::invalid(
-            path().child("ipFamilyPolicy"),
-            "SingleStack".into(),
-            why,
-        ));
-        return errors;
-    }
-    for (index, family) in families
-        .iter()
-        .enumerate()
-        .filter(|(_, family)| *family == "IPv6")
-    {
-        let field = path().child("ipFamilies").index(index);
-        errors.push(Error::invalid(
-            field,
-            family.clone(),
-            "not configured on this cluster",
-        ));
-    }
-    if policy.is_empty() {
-        spec.insert("ipFamilyPolicy".to_owned(), "SingleStack".into());
-    }
-    if families.is_empty() {
-        spec.insert("ipFamilies".to_owned(), json!(["IPv4"]));
-    }
-    errors
-}
-
-fn set_cluster_address(
+/// Sets the addresses: those that the client chose, and new ones of the other families.
+fn set_cluster_addresses(
     drawing: &Drawing<'_>,
     spec: &mut Map<String, Value>,
     old: Option<&Value>,
     others: &Others,
 ) -> Option<Error> {
-    let given = spec
-        .get("clusterIP")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    if given == "None" {
+    let single = spec.get("clusterIP").cloned().unwrap_or_default();
+    if single == "None" {
         spec.insert("clusterIPs".to_owned(), json!(["None"]));
         return None;
     }
-    let unchanged = old.is_some_and(|old| object::text(old, &["spec", "clusterIP"]) == given);
-    if !given.is_empty() {
-        spec.entry("clusterIPs").or_insert_with(|| json!([given]));
-        return if unchanged {
-            None
-        } else {
-            refuse_address(drawing, &given, others)
-        };
-    }
-    match drawing.address(&others.addresses) {
-        Some(address) => {
-            spec.insert("clusterIP".to_owned(), address.clone().into());
-            spec.insert("clusterIPs".to_owned(), json!([address]));
-            None
+    let given: Vec<String> = match spec.get("clusterIPs").and_then(Value::as_array) {
+        Some(all) if !all.is_empty() => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => single
+            .as_str()
+            .filter(|address| !address.is_empty())
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
+    };
+    let kept = old.map(ip_address::of).unwrap_or_default();
+    for address in given.iter().filter(|address| !kept.contains(&address.as_str())) {
+        if let Some(error) = refuse_address(drawing, address, &given, others) {
+            return Some(error);
         }
-        None => {
+    }
+    let mut addresses = given;
+    for family in service_families::of(spec).into_iter().skip(addresses.len()) {
+        let Some(address) = drawing.address(family, &others.addresses) else {
             let why = "failed to allocate a serviceIP: range is full";
-            Some(Error::new(
+            return Some(Error::new(
                 apimachinery::field::ErrorType::Internal,
                 path().child("clusterIPs"),
                 why,
-            ))
-        }
+            ));
+        };
+        addresses.push(address);
     }
+    if let Some(first) = addresses.first() {
+        spec.insert("clusterIP".to_owned(), first.as_str().into());
+    }
+    spec.insert("clusterIPs".to_owned(), json!(addresses));
+    None
 }
 
 /// Returns an error if an address that a client chose is not available. Validation rejects invalid addresses.
-fn refuse_address(drawing: &Drawing<'_>, given: &str, others: &Others) -> Option<Error> {
-    let Ok(address) = given.parse::<IpAddr>() else {
-        return None;
+fn refuse_address(drawing: &Drawing<'_>, address: &str, given: &[String], others: &Others) -> Option<Error> {
+    let parsed: IpAddr = address.parse().ok()?;
+    let ranges = ip_address::ranges(drawing.registry, Family::of(parsed));
+    let is_inside = ranges.iter().any(|range| range.contains(parsed));
+    let why = if is_inside {
+        let is_taken = !drawing.dry_run
+            && (others.addresses.contains(address)
+                || ip_address::is_taken(drawing.registry, address, drawing.service));
+        is_taken.then(|| "provided IP is already allocated".to_owned())?
+    } else if drawing.dry_run {
+        let range = ranges.first().map(ToString::to_string).unwrap_or_default();
+        format!("the provided IP ({parsed}) is not in the valid range. The range of valid IPs is {range}")
+    } else {
+        "the provided network does not match the current range".to_owned()
     };
-    let why = match address {
-        IpAddr::V4(address) if drawing.registry.service_network.contains(address) => others
-            .addresses
-            .contains(given)
-            .then_some("provided IP is already allocated")?,
-        IpAddr::V4(address) if drawing.dry_run => &format!(
-            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
-            drawing.registry.service_network
-        ),
-        IpAddr::V4(_) => "the provided network does not match the current range",
-        IpAddr::V6(_) => {
-            let field = path().child("clusterIPs").index(0);
-            return Some(Error::invalid(
-                field,
-                json!([given]),
-                "IPv6 is not configured on this cluster",
-            ));
-        }
-    };
-    let detail = format!("failed to allocate IP {given}: {why}");
-    Some(Error::invalid(path().child("clusterIPs"), json!([given]), detail))
+    let detail = format!("failed to allocate IP {address}: {why}");
+    Some(Error::invalid(path().child("clusterIPs"), json!(given), detail))
 }
 
 /// Allocates the numbers that a service did not choose.
 struct Drawing<'a> {
     registry: &'a Registry,
+    /// The namespace and the name of the Service.
+    service: (&'a str, &'a str),
     dry_run: bool,
 }
 
 impl Drawing<'_> {
-    fn address(&self, used: &BTreeSet<String>) -> Option<String> {
-        let network = self.registry.service_network;
+    fn address(&self, family: Family, used: &BTreeSet<String>) -> Option<String> {
+        let ranges = ip_address::ranges(self.registry, family);
         if self.dry_run {
-            return Some(network.host(0).to_string());
+            return ranges.first().map(|range| range.host(0).to_string());
         }
-        let hosts = network.hosts();
-        (0..hosts).find_map(|_| {
-            let host = self.registry.addresses.host.fetch_add(1, Ordering::Relaxed) % hosts + 1;
-            let address = network.host(host).to_string();
-            (!used.contains(&address)).then_some(address)
+        let cursor = &self.registry.addresses.host;
+        ranges.iter().find_map(|range| {
+            // More addresses than are in use, so that one of them is free.
+            let tries = range.hosts().min(used.len() as u128 + TRIES_MORE);
+            (0..tries).find_map(|_| {
+                let host = u128::from(cursor.fetch_add(1, Ordering::Relaxed)) % range.hosts() + 1;
+                let address = range.host(host).to_string();
+                let is_free =
+                    !used.contains(&address) && !ip_address::is_taken(self.registry, &address, self.service);
+                is_free.then_some(address)
+            })
         })
     }
 
@@ -373,6 +321,19 @@ impl Drawing<'_> {
         });
         drawn.unwrap_or(0)
     }
+}
+
+/// Returns the node port that the first port of each number asks for.
+fn requested_node_ports(spec: &Map<String, Value>) -> BTreeMap<i64, i64> {
+    let ports = spec.get("ports").and_then(Value::as_array);
+    let mut requested = BTreeMap::new();
+    for port in ports.into_iter().flatten() {
+        let field = |name: &str| port.get(name).and_then(Value::as_i64).unwrap_or(0);
+        if field("nodePort") != 0 {
+            requested.entry(field("port")).or_insert(field("nodePort"));
+        }
+    }
+    requested
 }
 
 fn set_node_ports(
@@ -390,6 +351,13 @@ fn set_node_ports(
         .collect();
     let mut used = others.ports.clone();
     let mut errors = Vec::new();
+    // In a new service, ports with the same number, such as those of two protocols, share a node port.
+    let requested = if old.is_none() {
+        requested_node_ports(spec)
+    } else {
+        BTreeMap::new()
+    };
+    let mut shared: BTreeMap<i64, u64> = BTreeMap::new();
     let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
     for (index, port) in ports
         .into_iter()
@@ -397,19 +365,37 @@ fn set_node_ports(
         .filter_map(Value::as_object_mut)
         .enumerate()
     {
-        let asked = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+        let mut asked = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        if asked == 0 && only_given {
+            continue;
+        }
+        if let Some(drawn) = shared
+            .get(&number)
+            .copied()
+            .filter(|drawn| old.is_none() && (asked == 0 || u64::try_from(asked) == Ok(*drawn)))
+        {
+            port.insert("nodePort".to_owned(), drawn.into());
+            continue;
+        }
+        if let Some(wanted) = requested.get(&number).filter(|_| asked == 0) {
+            asked = *wanted;
+            port.insert("nodePort".to_owned(), asked.into());
+        }
         let given = u64::try_from(asked).unwrap_or(u64::MAX);
         let field = path().child("ports").index(index).child("nodePort");
         let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
         if given == 0 {
-            if !only_given {
-                let drawn = drawing.port(&used);
-                used.insert(drawn);
-                port.insert("nodePort".to_owned(), drawn.into());
-            }
-        } else if drawing.dry_run || owned.contains(&given) {
+            let drawn = drawing.port(&used);
+            used.insert(drawn);
+            shared.entry(number).or_insert(drawn);
+            port.insert("nodePort".to_owned(), drawn.into());
+            continue;
+        }
+        shared.entry(number).or_insert(given);
+        if owned.contains(&given) {
             used.insert(given);
-        } else if !range.contains(&given) {
+        } else if !drawing.dry_run && !range.contains(&given) {
             let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
             errors.push(Error::invalid(field, asked.into(), why));
         } else if !used.insert(given) {

@@ -86,11 +86,11 @@ impl Registry {
         admission::admit(&self.admission, write, Operation::Update, &mut object, Some(&old)).await?;
         // Admission may have changed it.
         create::fill_namespace(write, &mut object)?;
-        escalation::check(self, write, &object, Some(&old))?;
-        definition.prepare_for_update(&write.subresource, &mut object, &old);
+        escalation::check(self, write, &object, Some(&old)).await?;
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
+        definition.prepare_for_update(&write.subresource, &mut object, &old);
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         if definition.is("", "services") && write.subresource.is_empty() {
@@ -166,7 +166,7 @@ impl Registry {
         if !removes {
             storable::check(write, &live.key, &mut stored)?;
         }
-        let _reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
+        let reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
         let result = if removes {
             // Watchers get the last stored form of the object, the client gets the object it sent.
             self.store
@@ -179,7 +179,8 @@ impl Registry {
         };
         match result {
             Ok(updated) => {
-                self.committed(definition, &live.key);
+                drop(reserved);
+                self.committed(definition, &live.key, Some(&live.value));
                 Ok(Some(updated))
             }
             Err(Rejected::Gone) => Err(write.not_found()),

@@ -183,6 +183,12 @@ impl Catalog {
         &self.definitions
     }
 
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.definitions
+            .iter()
+            .any(|definition| definition.subject.group == group && definition.version == version)
+    }
+
     pub(crate) fn has_group(&self, group: &str) -> bool {
         self.definitions
             .iter()
@@ -194,7 +200,7 @@ fn path(group: &str, version: &str, resource: &str) -> String {
     format!("{group}/{version}/{resource}")
 }
 
-/// Returns the built-in resources: the same table for every server.
+/// Returns all built-in resources: the same table for every server, which may serve fewer.
 pub(crate) fn builtin_catalog() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(builtin_definitions()));
     &CATALOG

@@ -107,9 +107,9 @@ impl Definition {
             }
             Source::Custom(version) => version.prepare_for_update(subresource, object, old),
         }
-        if self.has_generation() {
-            let bump = i64::from(subresource != "status" && self.generation_changed(old, object));
-            let generation = object::generation(old) + bump;
+        let changed = subresource != "status" && self.generation_changed(old, object);
+        if changed || self.has_generation() {
+            let generation = object::generation(old) + i64::from(changed);
             object::set_meta(object, "generation", Some(generation.into()));
         }
     }
@@ -148,7 +148,11 @@ impl Definition {
             },
             Source::Builtin { gvk, .. } => Outcome {
                 errors: builtin_kinds::validate_update(gvk, subresource, object, old),
-                warnings: builtin_kinds::warnings(gvk, object, Some(old)),
+                warnings: if matches!(subresource, "" | "scale") {
+                    builtin_kinds::warnings(gvk, object, Some(old))
+                } else {
+                    Vec::new()
+                },
             },
             Source::Custom(version) => version.validate_update(subresource, object, old),
         }

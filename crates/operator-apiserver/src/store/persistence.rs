@@ -115,13 +115,12 @@ impl State {
         let key: Arc<str> = header.key.as_ref().into();
         match object {
             [_] => {
-                table.objects.remove(&key);
+                Arc::make_mut(&mut table.objects).remove(&key);
             }
             object => {
                 // The parser of requests is used, so that numbers are parsed in the same way.
                 let value = json::parse_stored(object)?;
-                table
-                    .objects
+                Arc::make_mut(&mut table.objects)
                     .insert(key.clone(), Stored::new(key, header.revision, value));
             }
         }

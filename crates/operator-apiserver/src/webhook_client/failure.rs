@@ -4,15 +4,17 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 
 use apimachinery::go::quote;
-use bytes::Bytes;
 use rustls::CertificateError;
 use serde_json::Value;
 
+use super::Answered;
+
 /// Returns the object in the answer to a review, which has the same version and kind. The default of a missing version
 /// or kind is that of the review.
-pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Value, String> {
+pub(super) fn read_answer(answer: &Answered, review: &Value) -> Result<Value, String> {
+    let (code, body) = (answer.code, &answer.body);
     if !(200..=206).contains(&code) {
-        return Err(refusal(code, body));
+        return Err(refusal(answer));
     }
     if body.is_empty() {
         return Err(format!(
@@ -20,7 +22,7 @@ pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Val
         ));
     }
     let unreadable = |why: &str| format!("couldn't get version/kind; json parse error: {why}");
-    let parsed = apimachinery::json::parse(body).map_err(|why| unreadable(&why))?;
+    let parsed = read(body).map_err(|why| unreadable(&why))?;
     if !parsed.value.is_object() {
         let why = crate::codec::body::cannot_unmarshal(
             &parsed.value,
@@ -30,6 +32,18 @@ pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Val
     }
     check_type(&parsed.value, review)?;
     Ok(parsed.value)
+}
+
+/// Reads JSON. The real client reads other texts as YAML; this function does so for a single word or sentence.
+fn read(body: &[u8]) -> Result<apimachinery::json::Parsed, String> {
+    apimachinery::json::parse(body).or_else(|why| {
+        let text = std::str::from_utf8(body).map_err(|_| why.clone())?;
+        let is_plain = text.len() <= SHOWN_BYTES_MAX && !text.contains(['{', '[', '\n', ':']);
+        let parsed = is_plain
+            .then(|| apimachinery::yaml::parse(text))
+            .and_then(Result::ok);
+        parsed.ok_or(why)
+    })
 }
 
 /// The versions of reviews that the real client supports.
@@ -69,14 +83,15 @@ fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
 const SHOWN_BYTES_MAX: usize = 2048;
 
 /// Returns the error for an unsuccessful answer.
-fn refusal(code: u16, body: &Bytes) -> String {
+fn refusal(answer: &Answered) -> String {
+    let (code, body) = (answer.code, &answer.body);
     let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let text = |field: &str| apimachinery::object::text(&parsed, &[field]).to_owned();
     if text("kind") == "Status" && text("apiVersion") == "v1" && !text("message").is_empty() {
         return text("message");
     }
     let said = String::from_utf8_lossy(body.get(..SHOWN_BYTES_MAX).unwrap_or(body));
-    let said = said.trim();
+    let said = if answer.is_text { said.trim() } else { "" };
     match code {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),

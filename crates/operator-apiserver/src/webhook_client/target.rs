@@ -49,6 +49,11 @@ impl Target {
         Ok(target)
     }
 
+    /// Returns the target of an HTTPS URL, whose path is kept as it is.
+    pub(super) fn of_https(url: &str) -> Self {
+        Self::of_url(url)
+    }
+
     /// The URL that is called.
     pub(super) fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };

@@ -20,8 +20,8 @@ const ANNOTATIONS_MAX: usize = 1000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Recorded>>);
 
-#[derive(Debug, Default)]
-struct Recorded {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorded {
     texts: Vec<String>,
     /// The original texts.
     seen: HashSet<String>,
@@ -49,6 +49,16 @@ impl Warnings {
     /// Returns the annotations of the request.
     pub(crate) fn annotations(&self) -> Annotations {
         self.0.lock().annotations.clone()
+    }
+
+    /// Returns everything that was recorded, for [`restore`](Self::restore).
+    pub(crate) fn save(&self) -> Recorded {
+        self.0.lock().clone()
+    }
+
+    /// Replaces everything that was recorded.
+    pub(crate) fn restore(&self, recorded: Recorded) {
+        *self.0.lock() = recorded;
     }
 
     /// Returns the warnings in their order and removes them.

@@ -46,6 +46,46 @@ fn conditions(conditions: &[Value]) -> Value {
 }
 
 #[tokio::test]
+async fn the_signature_of_a_request_is_verified() {
+    let server = server().await;
+    for (algorithm, why) in [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, "x509: ECDSA verification failure"),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, "x509: ECDSA verification failure"),
+        (&rcgen::PKCS_ED25519, "x509: Ed25519 verification failure"),
+    ] {
+        let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+        let signed = rcgen::CertificateParams::default()
+            .serialize_request(&key)
+            .unwrap();
+        let der = signed.der().to_vec();
+        let mut forged = der.clone();
+        // Part of the public key, or of the signature at the end.
+        *forged.last_mut().unwrap() ^= 1;
+        let mut longer = der.clone();
+        longer.extend(b"ab");
+        let shorter = der[..der.len() - 10].to_vec();
+        for (contents, why) in [
+            (der, ""),
+            (forged, why),
+            (longer, "asn1: syntax error: trailing data"),
+            (shorter, "asn1: syntax error: data truncated"),
+        ] {
+            let mut object = request("example.com/name", "x");
+            object["metadata"] = json!({"generateName": "r-"});
+            let text = pem("CERTIFICATE REQUEST", &contents);
+            object["spec"]["request"] = text.as_str().into();
+            let answer = post(&server, REQUESTS, object).await;
+            if why.is_empty() {
+                answer.is_done();
+            } else {
+                let why = format!("spec.request: Invalid value: \"{text}\": {why}");
+                answer.is_refused(422, &why);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_signer_has_a_domain_and_a_path() {
     let server = server().await;
     let cases = [

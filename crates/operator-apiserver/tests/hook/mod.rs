@@ -35,7 +35,8 @@ pub(crate) enum Reply {
     Die,
 }
 
-pub(crate) type Handler = Arc<dyn Fn(&Value) -> Reply + Send + Sync>;
+/// Returns the reply to a path, with the user that a front proxy names before an `@`, and a body.
+pub(crate) type Handler = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
 
 /// The paths and bodies of requests.
 type Received = Arc<Mutex<Vec<(String, Value)>>>;
@@ -56,6 +57,13 @@ impl Drop for Hook {
 
 impl Hook {
     pub(crate) async fn start(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_with_paths(move |_, body| reply(body)).await
+    }
+
+    /// Starts a webhook whose replies depend on the path.
+    pub(crate) async fn start_with_paths(
+        reply: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let names = vec!["localhost".to_owned(), "hook.default.svc".to_owned()];
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
@@ -133,9 +141,9 @@ async fn answer(
     let path = format!("{}{}", user.unwrap_or_default(), request.uri());
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
-    received.lock().unwrap().push((path, review.clone()));
+    received.lock().unwrap().push((path.clone(), review.clone()));
     let mut response = Response::builder();
-    let (code, text) = match reply(&review) {
+    let (code, text) = match reply(&path, &review) {
         Reply::Review(mut response) => {
             if response["uid"].is_null() {
                 response["uid"] = review["request"]["uid"].clone();

@@ -59,14 +59,22 @@ pub(crate) fn causes(real: &mut Value, other: &mut Value) {
 /// Reports whether a cause belongs to an entry of a map, or to one of several managers of fields.
 fn is_of_map(cause: &Value) -> bool {
     static ENTRY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let maps = "labels|annotations|matchLabels|nodeSelector|parameters|allocatedResource(?:Statuse)?s";
+        let maps = "labels|annotations|matchLabels|nodeSelector|selector|parameters|attributes|capacity|allocatedResource(?:Statuse)?s";
         Regex::new(&format!(
             r"\[[^\]]*[^\]\d][^\]]*\]|\[\]|(?:{maps})$|^status\.(?:capacity|allocatable)\."
         ))
         .ok()
     });
     let field = cause["field"].as_str().unwrap_or_default();
-    cause["reason"] == "FieldManagerConflict" || ENTRY.as_ref().is_some_and(|entry| entry.is_match(field))
+    // The sources that a metric must not have are a set in Go.
+    // So are the properties of a custom resource.
+    let is_of_set = cause["message"].as_str().is_some_and(|message| {
+        message.ends_with("must populate the given metric source only")
+            || message.contains(" in body must be of type ")
+    });
+    is_of_set
+        || cause["reason"] == "FieldManagerConflict"
+        || ENTRY.as_ref().is_some_and(|entry| entry.is_match(field))
 }
 
 /// Returns both answers with their messages and the messages of their causes made comparable.

@@ -1,6 +1,8 @@
 //! Families of requests: each makes sequences of one sort.
 
 mod definition;
+mod delete;
+mod expression;
 mod policy;
 mod read;
 mod write;
@@ -43,11 +45,13 @@ pub enum Family {
     Admission,
     /// Roles, bindings, access reviews and impersonated requests.
     Rbac,
+    /// Admission policies in CEL.
+    Policies,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Create,
         Self::Update,
         Self::Patch,
@@ -60,6 +64,7 @@ impl Family {
         Self::Conversion,
         Self::Admission,
         Self::Rbac,
+        Self::Policies,
     ];
 
     /// Returns the name on the command line.
@@ -78,13 +83,14 @@ impl Family {
             Self::Conversion => "conversion",
             Self::Admission => "admission",
             Self::Rbac => "rbac",
+            Self::Policies => "policies",
         }
     }
 
-    /// Returns one of the families. Those that wait for definitions are chosen rarely, because they take seconds.
+    /// Returns one of the families. Those that wait for definitions or policies are chosen rarely, because they take seconds.
     pub(crate) fn pick(families: &[Self], random: &mut Random) -> Self {
         let weight = |family: &Self| match family {
-            Self::Definitions | Self::Conversion => 1,
+            Self::Definitions | Self::Conversion | Self::Policies => 1,
             _ => 10,
         };
         let weighted: Vec<Self> = families
@@ -102,13 +108,14 @@ impl Family {
             Self::Patch => write::patches(making),
             Self::Subresource => write::subresource(making),
             Self::FieldValidation => write::field_validation(making),
-            Self::Delete => write::delete(making),
+            Self::Delete => delete::delete(making),
             Self::List => read::list(making),
             Self::Watch => read::watch(making),
             Self::Definitions => definition::definitions(making),
             Self::Conversion => definition::conversion(making),
             Self::Admission => policy::admission(making),
             Self::Rbac => policy::rbac(making),
+            Self::Policies => expression::policies(making),
         }
     }
 }

@@ -3,8 +3,30 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::Serialize;
+use serde_json::Value;
+
 /// Causes beyond this number are counted together.
 const CAUSES_MAX: usize = 5_000;
+
+/// A sequence whose answers differ.
+#[derive(Debug, Serialize)]
+pub struct Difference<'a> {
+    /// The number of the sequence.
+    pub sequence: u64,
+    /// The family and the resource.
+    pub subject: &'a str,
+    /// The cause.
+    pub cause: &'a str,
+    /// True if the cause is listed.
+    pub is_kept: bool,
+    /// The steps, as they are written in a scenario.
+    pub steps: Vec<String>,
+    /// The normalised answers of the real server.
+    pub real: &'a [Value],
+    /// The normalised answers of the embedded server.
+    pub embedded: &'a [Value],
+}
 
 /// The causes of one sort of difference.
 #[derive(Clone, Debug)]

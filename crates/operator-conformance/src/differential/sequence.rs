@@ -1,6 +1,6 @@
 //! Sequences of requests, and helpers to build their steps.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::scenario::{Ordered, Step};
 
@@ -60,6 +60,7 @@ impl Step {
             add("method", method.as_str().into());
         }
         for (name, value) in [
+            ("id", &self.id),
             ("path", &self.path),
             ("body_text", &self.body_text),
             ("watch", &self.watch),
@@ -89,6 +90,26 @@ impl Step {
                 .iter()
                 .map(|(name, path)| (name.clone(), path.as_str().into()));
             add("capture", captured.collect::<Map<_, _>>().into());
+        }
+        if !self.groups.is_empty() {
+            add("groups", self.groups.clone().into());
+        }
+        if !self.ignore.is_empty() {
+            add("ignore", self.ignore.clone().into());
+        }
+        if self.count > 0 {
+            add("count", self.count.into());
+        }
+        for (name, value) in [("seconds", self.seconds), ("quiet", self.quiet)] {
+            if let Some(value) = value {
+                add(name, value.into());
+            }
+        }
+        if let Some(retry) = &self.retry {
+            add(
+                "retry",
+                json!({"until": retry.until, "equals": retry.equals, "seconds": retry.seconds}),
+            );
         }
         let text = Value::Object(fields).to_string();
         match &self.body {

@@ -17,6 +17,7 @@ use operator_apiserver::client::Event;
 use serde_json::Value;
 
 use crate::engine::Controller;
+use crate::hold::{Holds, RETRY};
 use crate::kind::{JOB, POD};
 use crate::object::Object;
 use crate::objects::{Key, Objects};
@@ -58,6 +59,7 @@ pub(crate) type Claimed = Box<dyn Fn(&Value) -> bool + Send>;
 struct Nodes {
     names: Vec<String>,
     delays: Delays,
+    holds: Holds,
     events: bool,
     claimed: Claimed,
     /// The time when the current phase of a pod was first seen.
@@ -75,12 +77,19 @@ enum Stage {
 }
 
 /// Returns the controller of `count` nodes named `node-1`, `node-2`, ….
-pub(crate) fn controller(count: usize, delays: Delays, events: bool, claimed: Claimed) -> Controller {
+pub(crate) fn controller(
+    count: usize,
+    delays: Delays,
+    holds: Holds,
+    events: bool,
+    claimed: Claimed,
+) -> Controller {
     let names: Vec<String> = (1..=count).map(|number| format!("node-{number}")).collect();
     let initial = names.iter().map(|name| Key::new("", name)).collect();
     let mut nodes = Nodes {
         names,
         delays,
+        holds,
         events,
         claimed,
         since: HashMap::new(),
@@ -147,7 +156,11 @@ impl Nodes {
     }
 
     fn start(&mut self, world: &World<'_>, key: &Key, pod: &Value, node: usize) -> Plan {
-        if let Some(left) = self.left(world, key, Stage::Starting, self.delays.start) {
+        let left = match self.holds.holds_pods() {
+            true => Some(RETRY),
+            false => self.left(world, key, Stage::Starting, self.delays.start),
+        };
+        if let Some(left) = left {
             let creating = status::creating(pod, &machine::address(node), world.now);
             return Plan {
                 status: update_status(&POD, pod, creating)
@@ -248,6 +261,7 @@ mod tests {
         Nodes {
             names: vec!["node-1".to_owned()],
             delays,
+            holds: Holds::default(),
             events: false,
             claimed: Box::new(|_| false),
             since: HashMap::new(),
@@ -301,6 +315,18 @@ mod tests {
         assert_eq!(pod.text("/status/qosClass"), "BestEffort");
         assert_ne!(pod.text("/status/podIP"), "");
         assert_eq!(step(&mut scene, &mut nodes), Plan::done());
+    }
+
+    #[test]
+    fn a_pod_that_is_held_back_starts_when_it_is_released() {
+        let (mut scene, mut nodes) = (Scene::new(), nodes(Delays::default()));
+        nodes.holds.hold_pods(true);
+        scene.put(&POD, pod("ReplicaSet"));
+        assert_eq!(step(&mut scene, &mut nodes).after, Some(RETRY));
+        assert_eq!(phase(&scene), "Pending ContainerCreating");
+        nodes.holds.hold_pods(false);
+        step(&mut scene, &mut nodes);
+        assert_eq!(phase(&scene), "Running");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::controller::key_of;
 use crate::engine::Controller;
+use crate::hold::{Holds, RETRY};
 use crate::kind::{PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS};
 use crate::object::Object;
 use crate::objects::{Key, Objects};
@@ -26,7 +27,7 @@ const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const CLASS_KEY: &str = "";
 
 /// Returns the controller. With `has_class` it creates the default StorageClass `standard` at the start.
-pub(crate) fn controller(has_class: bool) -> Controller {
+pub(crate) fn controller(has_class: bool, holds: Holds) -> Controller {
     let initial = if has_class {
         vec![Key::new("", CLASS_KEY)]
     } else {
@@ -35,7 +36,15 @@ pub(crate) fn controller(has_class: bool) -> Controller {
     Controller {
         name: "persistentvolume-controller",
         keys,
-        plan: Box::new(plan),
+        plan: Box::new(
+            move |world, key| match holds.holds_claims() && is_unbound(world, key) {
+                true => Plan {
+                    after: Some(RETRY),
+                    ..Plan::default()
+                },
+                false => plan(world, key),
+            },
+        ),
         initial,
     }
 }
@@ -71,6 +80,15 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
     volumes
         .map(|volume| volume.text("/persistentVolumeClaim/claimName"))
         .filter(|name| !name.is_empty())
+}
+
+/// Returns true for a claim that waits for a volume.
+fn is_unbound(world: &World<'_>, key: &Key) -> bool {
+    let claim = world
+        .objects
+        .get(&PERSISTENT_VOLUME_CLAIM, &key.namespace, &key.name);
+    !key.namespace.is_empty()
+        && claim.is_some_and(|claim| !claim.is_terminating() && claim.text("/spec/volumeName").is_empty())
 }
 
 fn plan(world: &World<'_>, key: &Key) -> Plan {

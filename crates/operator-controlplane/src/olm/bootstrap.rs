@@ -55,6 +55,7 @@ fn objects() -> Vec<(&'static Kind, Value)> {
     vec![
         namespace(NAMESPACE),
         namespace("operators"),
+        namespace(super::v1::NAMESPACE),
         group("operators", "global-operators", json!({})),
         group(
             NAMESPACE,

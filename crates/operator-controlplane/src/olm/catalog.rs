@@ -14,6 +14,7 @@ use flate2::read::GzDecoder;
 use operator_olm::catalog::{Catalog, Index, validate};
 use parking_lot::Mutex;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::NAMESPACE;
 use super::kinds::{CATALOG_SOURCE, OPERATOR_GROUP};
@@ -34,6 +35,8 @@ const PART_MAX: u64 = 64 << 20;
 pub(crate) struct Loaded {
     pub(crate) catalog: Catalog,
     pub(crate) index: Index,
+    /// The SHA-256 of the content.
+    pub(crate) digest: String,
 }
 
 /// A catalog, or the reason why it cannot be read.
@@ -76,21 +79,44 @@ impl Catalogs {
     /// Returns the content of a source.
     pub(crate) fn content(&self, objects: &Objects, source: &Value) -> Content {
         let parts = parts(objects, source);
-        let mut version = format!("{};", source.generation());
-        for part in &parts {
+        self.cached(objects, source, &parts, || read(source, &parts))
+    }
+
+    /// Returns the content of a ClusterCatalog of OLM v1.
+    pub(crate) fn of_cluster(&self, objects: &Objects, catalog: &Value) -> Content {
+        let parts = owned_parts(objects, catalog);
+        self.cached(objects, catalog, &parts, || match parts.as_slice() {
+            [] => Err(Fault::Image(format!(
+                "the embedded control plane pulls no images: it reads a catalog from the ConfigMaps that it owns in the \
+                 namespace {} with the annotation {ENCODING}: {GZIP}",
+                super::v1::NAMESPACE
+            ))),
+            parts => load(parts),
+        })
+    }
+
+    fn cached(
+        &self,
+        objects: &Objects,
+        owner: &Value,
+        parts: &[&Arc<Value>],
+        read: impl FnOnce() -> Result<Loaded, Fault>,
+    ) -> Content {
+        let mut version = format!("{};", owner.generation());
+        for part in parts {
             version.push_str(part.uid());
             version.push(':');
             version.push_str(part.version());
             version.push(';');
         }
-        let known = self.0.lock().get(source.uid()).cloned();
+        let known = self.0.lock().get(owner.uid()).cloned();
         if let Some((_, content)) = known.filter(|(known, _)| *known == version) {
             return content;
         }
-        let content = read(source, &parts).map(Arc::new);
+        let content = read().map(Arc::new);
         let mut all = self.0.lock();
         all.retain(|uid, _| objects.by_uid(uid).is_some());
-        all.insert(source.uid().to_owned(), (version, content.clone()));
+        all.insert(owner.uid().to_owned(), (version, content.clone()));
         content
     }
 
@@ -142,7 +168,12 @@ fn parts<'a>(objects: &'a Objects, source: &'a Value) -> Vec<&'a Arc<Value>> {
             .into_iter()
             .collect();
     }
-    let owned = objects.owned(&CONFIG_MAP, source.uid());
+    owned_parts(objects, source)
+}
+
+/// Returns the ConfigMaps with the parts of a catalog that an object owns, by name.
+fn owned_parts<'a>(objects: &'a Objects, owner: &Value) -> Vec<&'a Arc<Value>> {
+    let owned = objects.owned(&CONFIG_MAP, owner.uid());
     let mut parts: Vec<_> = owned
         .filter(|part| part.annotation(ENCODING) == Some(GZIP))
         .collect();
@@ -168,19 +199,32 @@ fn read(source: &Value, parts: &[&Arc<Value>]) -> Result<Loaded, Fault> {
         "configmap" | "internal" if parts.is_empty() => Err(Fault::ConfigMap(format!(
             "failed to get catalogsource configmap {config_map}"
         ))),
-        "grpc" | "configmap" | "internal" => {
-            let mut catalog = Catalog::default();
-            for part in parts {
-                for text in texts(part).map_err(Fault::ConfigMap)? {
-                    let loaded = Catalog::load(&text);
-                    catalog.merge(loaded.map_err(|error| unreadable(part, &error))?);
-                }
-            }
-            let index = validate(&catalog).map_err(Fault::ConfigMap)?;
-            Ok(Loaded { catalog, index })
-        }
+        "grpc" | "configmap" | "internal" => load(parts),
         other => Err(Fault::Spec(format!("unknown sourcetype: {other}"))),
     }
+}
+
+fn load(parts: &[&Arc<Value>]) -> Result<Loaded, Fault> {
+    let mut catalog = Catalog::default();
+    let mut digest = Sha256::new();
+    for part in parts {
+        for text in texts(part).map_err(Fault::ConfigMap)? {
+            digest.update(&text);
+            let loaded = Catalog::load(&text);
+            catalog.merge(loaded.map_err(|error| unreadable(part, &error))?);
+        }
+    }
+    let index = validate(&catalog).map_err(Fault::ConfigMap)?;
+    let digest = digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Ok(Loaded {
+        catalog,
+        index,
+        digest,
+    })
 }
 
 fn unreadable(part: &Value, error: &str) -> Fault {

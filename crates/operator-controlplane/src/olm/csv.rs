@@ -2,12 +2,13 @@
 //!
 //! [`next`] decides the next phase from what is known; everything else is installation and removal.
 
-mod certificate;
+mod api_service;
+pub(in crate::olm) mod certificate;
 mod group;
-mod install;
+pub(in crate::olm) mod install;
 mod rbac;
 mod requirement;
-mod webhook;
+pub(in crate::olm) mod webhook;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +123,8 @@ fn phase(phase: &'static str, reason: &'static str, message: impl Into<String>) 
 }
 
 /// Makes a certificate for names: authority, certificate and key, in PEM.
-pub(super) type Certificates<'a> = dyn FnMut(&[String], jiff::Timestamp) -> Option<certificate::Pair> + 'a;
+pub(in crate::olm) type Certificates<'a> =
+    dyn FnMut(&[String], jiff::Timestamp) -> Option<certificate::Pair> + 'a;
 
 pub(super) fn plan(world: &World<'_>, key: &Key, certificates: &mut Certificates<'_>) -> Plan {
     let found = world.objects.get(&CSV, &key.namespace, &key.name);
@@ -388,6 +390,9 @@ fn pending(member: &Member<'_>, met: bool) -> Phase {
     if has_owner_conflict(member) {
         return phase("Failed", "OwnerConflict", "conflicting CRD owner in namespace");
     }
+    if api_service::has_conflict(member) {
+        return phase("Failed", "OwnerConflict", "unable to adopt APIService");
+    }
     if replaced.is_some_and(|old| old.text("/status/phase") != "Replacing") {
         return same(csv);
     }
@@ -438,6 +443,10 @@ fn installing(member: &Member<'_>) -> Phase {
             }
             phase("Installing", "InstallWaiting", format!("installing: {message}"))
         }
+        Health::ApisMissing if deadline(member.csv).is_some_and(|deadline| member.world.now >= deadline) => {
+            phase("Failed", "InstallCheckFailed", "install timeout")
+        }
+        Health::ApisMissing => phase("Installing", "InstallWaiting", "APIServices not installed"),
         Health::Changed(message) => phase("InstallReady", "InstallWaiting", format!("installing: {message}")),
         Health::Failed(message) => phase(
             "Failed",
@@ -466,6 +475,7 @@ fn succeeded(member: &Member<'_>, met: bool) -> Phase {
     }
     match install::health(member) {
         Health::Ready => succeeded_phase(),
+        Health::ApisMissing => phase("Failed", "APIServiceResourceIssue", "APIServices not installed"),
         Health::Waiting(message) | Health::Changed(message) | Health::Failed(message) => {
             phase("Failed", "ComponentUnhealthy", format!("installing: {message}"))
         }
@@ -492,7 +502,9 @@ fn failed(member: &Member<'_>, met: bool) -> Phase {
             return phase("Pending", "RequirementsUnknown", message);
         }
         "InvalidInstallStrategy" | "InvalidWebhookDescription" => return same(csv),
-        "OwnerConflict" if has_owner_conflict(member) => return same(csv),
+        "OwnerConflict" if has_owner_conflict(member) || api_service::has_conflict(member) => {
+            return same(csv);
+        }
         _ => {}
     }
     let forward = member.group.text("/spec/upgradeStrategy") == "TechPreviewUnsafeFailForward";
@@ -510,6 +522,11 @@ fn failed(member: &Member<'_>, met: bool) -> Phase {
     match install::health(member) {
         Health::Ready => succeeded_phase(),
         Health::Failed(_) if csv.text("/status/reason") == "InstallCheckFailed" => same(csv),
+        Health::ApisMissing => phase(
+            "Pending",
+            "APIServiceResourcesNeedReinstall",
+            "APIServices not installed",
+        ),
         Health::Waiting(message) | Health::Changed(message) | Health::Failed(message) => {
             phase("Pending", "NeedsReinstall", format!("installing: {message}"))
         }

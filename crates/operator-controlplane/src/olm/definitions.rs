@@ -18,7 +18,7 @@ struct Definition {
 
 const OPERATORS: &str = "operators.coreos.com";
 
-/// Returns the definitions of OLM's kinds. PackageManifest is among them: OLM serves it by an extension API server
+/// Returns the definitions of OLM's kinds, v0 and v1. PackageManifest is among them: OLM serves it by an extension API server
 /// instead.
 ///
 /// ```
@@ -27,7 +27,9 @@ const OPERATORS: &str = "operators.coreos.com";
 /// assert!(names.into_iter().any(|name| name == "subscriptions.operators.coreos.com"));
 /// ```
 pub fn definitions() -> Vec<Value> {
-    all().iter().map(Definition::object).collect()
+    let mut definitions: Vec<Value> = all().iter().map(Definition::object).collect();
+    definitions.extend(super::v1::definitions());
+    definitions
 }
 
 impl Definition {

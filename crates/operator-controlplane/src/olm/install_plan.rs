@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use operator_apiserver::client::{Event, Gvr, ServedResource};
 use serde_json::{Value, json};
+use structural_schema::Schema;
 
 use super::kinds::{CSV, INSTALL_PLAN};
 use super::{owner_labels, owner_reference};
 use crate::controller::key_of;
 use crate::engine::Controller;
-use crate::kind::CUSTOM_RESOURCE_DEFINITION;
+use crate::kind::{CUSTOM_RESOURCE_DEFINITION, Kind};
 use crate::object::{Object, set, time, with_status};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, until, update_subresource};
@@ -218,7 +219,9 @@ fn step(
     match (kind, known) {
         ("ClusterServiceVersion" | "Subscription", Some(known)) => Step::Done(state(known)),
         ("ClusterServiceVersion" | "Subscription", None) => Step::Write(Box::new(created(&gvr, object))),
-        ("CustomResourceDefinition", Some(known)) => definition(&gvr, known, &object, state(known)),
+        ("CustomResourceDefinition", Some(known)) => {
+            definition(world.objects, &gvr, known, &object, state(known))
+        }
         (_, known) => {
             let owner = world.objects.get(&CSV, plan.namespace(), step.text("/resolving"));
             let Some(owner) = owner else {
@@ -281,7 +284,7 @@ fn own(object: &mut Value, owner: &Value, namespaced: bool, known: Option<&Value
 }
 
 /// Returns the live object with the contents of a manifest, if that changes it.
-fn merged(known: &Value, wanted: &Value) -> Option<Value> {
+pub(super) fn merged(known: &Value, wanted: &Value) -> Option<Value> {
     let mut changed = known.clone();
     let Value::Object(fields) = wanted else {
         return None;
@@ -322,8 +325,15 @@ fn overlay(live: &mut Value, wanted: &Value, depth: usize) {
     }
 }
 
-/// Updates an existing definition if no stored version is removed; the definition must be established.
-pub(super) fn definition(gvr: &Gvr, known: &Value, wanted: &Value, state: &'static str) -> Step {
+/// Updates an existing definition if no stored version is removed and all objects are valid; the definition must be
+/// established.
+pub(super) fn definition(
+    objects: &Objects,
+    gvr: &Gvr,
+    known: &Value,
+    wanted: &Value,
+    state: &'static str,
+) -> Step {
     let versions: Vec<&str> = wanted
         .items("/spec/versions")
         .iter()
@@ -359,6 +369,13 @@ pub(super) fn definition(gvr: &Gvr, known: &Value, wanted: &Value, state: &'stat
     };
     let mut changed = merged(known, &wanted);
     if schemas(known) != schemas(&wanted) {
+        if let Some(message) = too_restrictive(objects, &wanted) {
+            return Step::Failed {
+                status: "Unknown",
+                message,
+                is_final: false,
+            };
+        }
         let mut replaced = known.clone();
         replaced["spec"]["versions"] = wanted["spec"]["versions"].clone();
         changed = Some(changed.map_or(replaced.clone(), |mut changed| {
@@ -371,4 +388,52 @@ pub(super) fn definition(gvr: &Gvr, known: &Value, wanted: &Value, state: &'stat
         None if known.is_condition_true("Established") => Step::Done(state),
         None => Step::Wait,
     }
+}
+
+/// Returns the first existing object that a new schema rejects, with the reason.
+fn too_restrictive(objects: &Objects, definition: &Value) -> Option<String> {
+    let group = definition.text("/spec/group");
+    let is_converted = definition.text("/spec/conversion/strategy") == "Webhook";
+    for version in definition
+        .items("/spec/versions")
+        .iter()
+        .filter(|version| version.flag("/served"))
+    {
+        let schema = version.pointer("/schema/openAPIV3Schema")?;
+        // The API server reports a schema that is not valid.
+        let schema = Schema::compile(schema).ok()?;
+        let version = version.text("/name");
+        let kind = Kind {
+            gvr: Gvr::new(group, version, definition.text("/spec/names/plural")),
+            name: "",
+        };
+        for object in objects.list(&kind, "") {
+            let is_stored = object.text("/apiVersion") == kind.api_version();
+            if is_converted && !is_stored {
+                continue;
+            }
+            let errors = schema.validate(object, None);
+            let reason = match errors.as_slice() {
+                [] => continue,
+                [error] => error.to_string(),
+                errors => format!(
+                    "[{}]",
+                    errors
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
+            };
+            let name = match object.namespace() {
+                "" => object.name().to_owned(),
+                namespace => format!("{namespace}/{}", object.name()),
+            };
+            return Some(format!(
+                "error validating {group}/{version}, Kind={} \"{name}\": updated validation is too restrictive: {reason}",
+                definition.text("/spec/names/kind")
+            ));
+        }
+    }
+    None
 }

@@ -5,6 +5,8 @@ use operator_apiserver::client::Gvr;
 use std::sync::LazyLock;
 
 kinds! {
+    CLUSTER_CATALOG = "olm.operatorframework.io" "v1" "clustercatalogs" "ClusterCatalog";
+    CLUSTER_EXTENSION = "olm.operatorframework.io" "v1" "clusterextensions" "ClusterExtension";
     CATALOG_SOURCE = "operators.coreos.com" "v1alpha1" "catalogsources" "CatalogSource";
     CSV = "operators.coreos.com" "v1alpha1" "clusterserviceversions" "ClusterServiceVersion";
     INSTALL_PLAN = "operators.coreos.com" "v1alpha1" "installplans" "InstallPlan";

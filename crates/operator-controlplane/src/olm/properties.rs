@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use operator_olm::catalog::Property;
+use operator_olm::catalog::rule::Rule;
 use operator_olm::catalog::version::{Range, Version};
 use serde_json::Value;
 
@@ -57,6 +58,9 @@ fn satisfies(properties: &[Property], constraint: &Value, depth: usize) -> bool 
             package.text("/packageName"),
             package.text("/versionRange"),
         );
+    }
+    if let Some(cel) = constraint.get("cel") {
+        return Rule::parse(cel.text("/rule")).is_ok_and(|rule| rule.holds(properties));
     }
     let holds = |nested: &Value| satisfies(properties, nested, depth + 1);
     if constraint.get("all").is_some() {

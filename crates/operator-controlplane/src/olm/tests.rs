@@ -42,7 +42,11 @@ fn source(documents: &[Value]) -> Source {
     Source {
         namespace: "ns".to_owned(),
         name: "cat".to_owned(),
-        loaded: Arc::new(Loaded { catalog, index }),
+        loaded: Arc::new(Loaded {
+            catalog,
+            index,
+            ..Loaded::default()
+        }),
     }
 }
 
@@ -457,7 +461,7 @@ fn a_definition_never_loses_a_stored_version() {
         json!({"storedVersions": ["v1"], "conditions": [{"type": "Established", "status": "True"}]});
     scene.put(&CUSTOM_RESOURCE_DEFINITION, known.clone());
     let gvr = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    let refused = super::install_plan::definition(&gvr, &known, &definition("v2"), "Present");
+    let refused = super::install_plan::definition(&scene.objects, &gvr, &known, &definition("v2"), "Present");
     let super::install_plan::Step::Failed { message, .. } = refused else {
         panic!("not refused")
     };
@@ -466,6 +470,86 @@ fn a_definition_never_loses_a_stored_version() {
         "risk of data loss updating \"things.x.io\": new CRD removes version v1 that is listed as a stored version on \
          the existing CRD"
     );
+}
+
+#[test]
+fn a_definition_that_existing_objects_violate_is_refused() {
+    use super::install_plan::{Step, definition};
+    let crd = |maximum: i64| {
+        let size = json!({"type": "object", "properties": {"size": {"type": "integer", "maximum": maximum}}});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": size}}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.x.io", "uid": "d"},
+            "spec": {
+                "group": "x.io", "names": {"plural": "things", "kind": "Thing"},
+                "versions": [{"name": "v1", "served": true, "schema": schema}],
+            },
+            "status": {"storedVersions": ["v1"], "conditions": [{"type": "Established", "status": "True"}]},
+        })
+    };
+    let gvr = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    let things = crate::kind::Kind {
+        gvr: Gvr::new("x.io", "v1", "things"),
+        name: "Thing",
+    };
+    let mut scene = Scene::new();
+    scene.put(
+        &things,
+        json!({
+            "apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "ns", "uid": "a"},
+            "spec": {"size": 4},
+        }),
+    );
+    let update = |maximum: i64| definition(&scene.objects, &gvr, &crd(5), &crd(maximum), "Present");
+    assert!(matches!(update(4), Step::Write(_)));
+    assert!(matches!(update(5), Step::Done("Present")));
+    let Step::Failed {
+        message, is_final, ..
+    } = update(3)
+    else {
+        panic!("not refused")
+    };
+    assert_eq!(
+        message,
+        "error validating x.io/v1, Kind=Thing \"ns/a\": updated validation is too restrictive: spec.size: Invalid \
+         value: 4: spec.size in body should be less than or equal to 3"
+    );
+    assert!(!is_final, "the object may be corrected");
+}
+
+#[test]
+fn rules_over_properties_select_a_dependency() {
+    let mut documents = package("op", json!([{"name": "op.v1.0.0"}])).to_vec();
+    documents.extend(package(
+        "dep",
+        json!([{"name": "dep.v1.0.0"}, {"name": "dep.v2.0.0", "replaces": "dep.v1.0.0"}]),
+    ));
+    let rule = |text: &str| {
+        let rule = format!(
+            "properties.exists(p, p.type == 'olm.package' && p.value.packageName == 'dep' && {text})"
+        );
+        property(
+            "olm.constraint",
+            json!({"failureMessage": "needs dep", "cel": {"rule": rule}}),
+        )
+    };
+    let documents = |text: &str| {
+        let mut documents = documents.clone();
+        documents.push(bundle("op", "1.0.0", &[rule(text)]));
+        documents.extend([bundle("dep", "1.0.0", &[]), bundle("dep", "2.0.0", &[])]);
+        [source(&documents)]
+    };
+    let old = documents("semver_compare(p.value.version, '2.0.0') < 0");
+    let picks = resolve(&[request("op")], &old, &[]).unwrap();
+    assert_eq!(picked(&picks), ["op.v1.0.0<", "dep.v1.0.0<"]);
+    let none = documents("semver_compare(p.value.version, '3.0.0') >= 0");
+    let error = resolve(&[request("op")], &none, &[]).err().unwrap();
+    assert!(
+        error.contains("bundle cat/ns/a/op.v1.0.0 requires an operator with constraint:"),
+        "{error}"
+    );
+    assert!(error.contains("and message: \"needs dep\""), "{error}");
 }
 
 #[test]

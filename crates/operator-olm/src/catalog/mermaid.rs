@@ -39,7 +39,7 @@ pub fn mermaid(catalog: &Catalog) -> Result<String, String> {
 }
 
 /// Versions of the bundles by name; the first of two bundles with one name counts.
-fn versions(catalog: &Catalog) -> Result<BTreeMap<&str, Version>, String> {
+pub(super) fn versions(catalog: &Catalog) -> Result<BTreeMap<&str, Version>, String> {
     let mut versions = BTreeMap::new();
     for bundle in &catalog.bundles {
         if versions.contains_key(bundle.name.as_str()) {

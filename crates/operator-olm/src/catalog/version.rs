@@ -61,7 +61,7 @@ impl Ord for Version {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,
             (false, true) => Ordering::Less,
-            (false, false) => compare_pre(&self.pre, &other.pre),
+            (false, false) => self.pre.cmp(&other.pre),
         };
         numbers(self).cmp(&numbers(other)).then_with(pre)
     }
@@ -81,17 +81,21 @@ impl PartialEq for Version {
 
 impl Eq for Version {}
 
-fn compare_pre(left: &[Identifier], right: &[Identifier]) -> Ordering {
-    let pairs = left.iter().zip(right).map(|pair| match pair {
-        (Identifier::Number(left), Identifier::Number(right)) => left.cmp(right),
-        (Identifier::Number(_), Identifier::Text(_)) => Ordering::Less,
-        (Identifier::Text(_), Identifier::Number(_)) => Ordering::Greater,
-        (Identifier::Text(left), Identifier::Text(right)) => left.cmp(right),
-    });
-    pairs
-        .into_iter()
-        .find(|order| *order != Ordering::Equal)
-        .unwrap_or_else(|| left.len().cmp(&right.len()))
+impl Ord for Identifier {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Number(left), Self::Number(right)) => left.cmp(right),
+            (Self::Number(_), Self::Text(_)) => Ordering::Less,
+            (Self::Text(_), Self::Number(_)) => Ordering::Greater,
+            (Self::Text(left), Self::Text(right)) => left.cmp(right),
+        }
+    }
+}
+
+impl PartialOrd for Identifier {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Version {

@@ -1,11 +1,9 @@
 //! The format of a bundle directory: its directories, its labels and its dependencies.
 
-use kubernetes_cel::ast::{self, Expr, Kind};
-use kubernetes_cel::types::Type;
-use kubernetes_cel::{Variables, check, parse};
 use serde_json::Value;
 
 use crate::bundle::{self, Annotations, list, text};
+use crate::catalog::rule::Rule;
 use crate::catalog::version::Range;
 use crate::files::Files;
 use crate::finding::{Finding, Findings, Level};
@@ -191,76 +189,6 @@ fn constraint_fault(value: &Value) -> Option<String> {
     if rule.is_empty() {
         return Some("The CEL expression is missing".to_owned());
     }
-    let reason = rule_fault(rule)?;
+    let reason = Rule::parse(rule).err()?;
     Some(format!("Invalid CEL expression: {reason}"))
-}
-
-/// Checks a rule over the properties of a bundle: a list of types and values.
-pub(crate) fn rule_fault(rule: &str) -> Option<String> {
-    let mut expression = match parse(rule) {
-        Ok(expression) => expression,
-        Err(issues) => return Some(ast::describe(rule, &issues)),
-    };
-    declare_semver_compare(&mut expression);
-    let variables = Variables::from([(
-        "properties".to_owned(),
-        Type::list(Type::map(Type::String, Type::Dyn)),
-    )]);
-    match check(expression, &variables) {
-        Err(issues) => Some(ast::describe(rule, &issues)),
-        Ok(checked) if checked.result == Type::Bool || checked.result.is_dyn() => None,
-        Ok(_) => Some("cel expressions must have type Bool".to_owned()),
-    }
-}
-
-/// Replaces calls of OLM's function `semver_compare(a, b)` by `size([a, b])`, which is an `int` too, so that the type
-/// checker accepts them. The parser bounds the depth of the tree.
-fn declare_semver_compare(expression: &mut Expr) {
-    match &mut expression.kind {
-        Kind::Literal(_) | Kind::Ident(_) => {}
-        Kind::Select { operand, .. } => declare_semver_compare(operand),
-        Kind::List(items) => items
-            .iter_mut()
-            .for_each(|(item, _)| declare_semver_compare(item)),
-        Kind::Map(entries) => {
-            for (key, value, _) in entries {
-                declare_semver_compare(key);
-                declare_semver_compare(value);
-            }
-        }
-        Kind::Struct(_, fields) => fields
-            .iter_mut()
-            .for_each(|(_, value, _)| declare_semver_compare(value)),
-        Kind::Comprehension(fold) => {
-            for part in [
-                &mut fold.range,
-                &mut fold.init,
-                &mut fold.condition,
-                &mut fold.step,
-                &mut fold.result,
-            ] {
-                declare_semver_compare(part);
-            }
-        }
-        Kind::Call {
-            function,
-            target,
-            args,
-        } => {
-            if let Some(target) = target {
-                declare_semver_compare(target);
-            }
-            args.iter_mut().for_each(declare_semver_compare);
-            if function == "semver_compare" && target.is_none() && args.len() == 2 {
-                "size".clone_into(function);
-                // The list replaces the call's first argument, whose parts keep their numbers.
-                let items: Vec<(Expr, bool)> = args.drain(..).map(|arg| (arg, false)).collect();
-                args.push(Expr {
-                    id: u32::MAX - expression.id,
-                    offset: expression.offset,
-                    kind: Kind::List(items),
-                });
-            }
-        }
-    }
 }

@@ -1,9 +1,5 @@
 //! The Rust samples of the book that belong to no sample project: docs/book includes the parts between anchors.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails so, and so do its helpers"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails so, and so do its helpers")]
 #![expect(unreachable_pub, reason = "the book shows items as operators write them")]
 
 mod clusters;
@@ -17,4 +13,5 @@ mod kube_rs;
 mod markers;
 mod options;
 mod reads;
+mod reference;
 mod retries;

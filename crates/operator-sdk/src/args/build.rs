@@ -39,9 +39,15 @@ pub(crate) struct BuildArgs {
     /// With `oci`: the compiler target, such as aarch64-unknown-linux-musl [default: this machine's, static].
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
-    /// With `oci`: an existing static program to use instead of building one.
+    /// With `oci`: an existing static program to use instead of building one. It needs no project.
     #[arg(long, value_name = "FILE", conflicts_with = "target")]
     pub(crate) binary: Option<PathBuf>,
+    /// With `oci`: the path of the program in the image [default: /manager].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) entrypoint: Option<String>,
+    /// With `oci`: another file of the image, such as certificates of authorities; may be repeated.
+    #[arg(long = "add", value_name = "FILE:PATH")]
+    pub(crate) files: Vec<String>,
     /// With `oci`: push over HTTP, without TLS. Registries on this machine are always called over HTTP.
     #[arg(long)]
     pub(crate) insecure: bool,

@@ -64,6 +64,8 @@ pub(crate) enum CatalogForm {
     Yaml,
     /// The upgrade graphs as a Mermaid diagram.
     Mermaid,
+    /// The upgrade graphs as an SVG image.
+    Svg,
 }
 
 /// Print a catalog, a rendered template or a rendered bundle.

@@ -37,6 +37,9 @@ pub(crate) struct GenerateBundleArgs {
     /// Directory of the kustomization to render.
     #[arg(long, default_value = "config/manifests", value_name = "DIR")]
     pub(crate) kustomize_dir: String,
+    /// Image of the operator [default: that of config/manager]; not for objects from standard input.
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
     /// Name of the ClusterServiceVersion that this one replaces [default: that of the base].
     #[arg(long, value_name = "NAME")]
     pub(crate) replaces: Option<String>,

@@ -71,6 +71,16 @@ pub(crate) enum SecurityContextArg {
     Restricted,
 }
 
+/// A version of Operator Lifecycle Manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OlmVersionArg {
+    /// Subscriptions and ClusterServiceVersions
+    #[default]
+    V0,
+    /// ClusterExtensions
+    V1,
+}
+
 /// The program of the project in place of its image.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct ProgramArgs {
@@ -93,14 +103,25 @@ pub(crate) struct ProgramArgs {
 /// pods, as with `deploy --process`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  operator-sdk run bundle bundle\n  operator-sdk run bundle bundle --install-mode OwnNamespace -n operators\n  operator-sdk run bundle bundle --embedded"
+    after_help = "Examples:\n  operator-sdk run bundle bundle\n  operator-sdk run bundle bundle --install-mode OwnNamespace -n operators\n  operator-sdk run bundle bundle --embedded\n  operator-sdk run bundle bundle --olm-version v1 --push-to quay.io/example/memcached-operator"
 )]
 pub(crate) struct RunBundleArgs {
-    /// The bundle directory.
-    #[arg(value_name = "DIR")]
+    /// The bundle directory, or an image, which is pulled with the credentials of `docker login` or `podman login`.
+    #[arg(value_name = "DIR|IMAGE")]
     pub(crate) bundle: String,
+    /// Pull and push images over HTTP, without TLS. Registries on this machine are always called over HTTP.
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) olm: OlmArgs,
+    /// The version of Operator Lifecycle Manager: v0 creates a CatalogSource and a Subscription, v1 a ClusterCatalog and a
+    /// ClusterExtension.
+    #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
+    pub(crate) olm_version: OlmVersionArg,
+    /// The repository to which the bundle and its catalog are pushed, such as quay.io/example/memcached-operator. OLM v1
+    /// pulls both; on an embedded control plane it does not.
+    #[arg(long, value_name = "REPOSITORY")]
+    pub(crate) push_to: Option<String>,
     /// AllNamespaces, OwnNamespace, SingleNamespace=NS or MultiNamespace=NS,NS [default: AllNamespaces if the operator
     /// supports it, else OwnNamespace].
     #[arg(long, value_name = "MODE")]
@@ -121,9 +142,12 @@ pub(crate) struct RunBundleArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk run bundle-upgrade bundle")]
 pub(crate) struct RunBundleUpgradeArgs {
-    /// The bundle directory.
-    #[arg(value_name = "DIR")]
+    /// The bundle directory, or an image, which is pulled with the credentials of `docker login` or `podman login`.
+    #[arg(value_name = "DIR|IMAGE")]
     pub(crate) bundle: String,
+    /// Pull and push images over HTTP, without TLS. Registries on this machine are always called over HTTP.
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) olm: OlmArgs,
     #[command(flatten)]

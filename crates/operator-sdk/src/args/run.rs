@@ -51,7 +51,7 @@ pub(crate) struct OldLocalArgs {
 /// build.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
-    after_help = "Examples:\n  operator-sdk run local --embedded -- --zap-log-level=info\n  operator-sdk run local --context kind-dev --watch-namespace default --enable-webhooks"
+    after_help = "Examples:\n  operator-sdk run local --embedded -- --zap-log-level=info\n  operator-sdk run local --context dev --watch-namespace default --enable-webhooks --webhook-host dev-machine.example.com"
 )]
 pub(crate) struct LocalArgs {
     /// Start a control plane for the operator, in this process.

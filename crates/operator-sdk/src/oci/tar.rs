@@ -2,6 +2,9 @@
 
 const BLOCK: usize = 512;
 
+/// The length of the longest path.
+pub(super) const LONGEST: usize = 100;
+
 /// One file or folder.
 pub(crate) struct Entry<'a> {
     mode: u32,
@@ -44,7 +47,7 @@ impl<'a> Entry<'a> {
 // === impl Archive ===
 
 impl Archive {
-    /// Adds an entry; the path has at most 100 bytes.
+    /// Adds an entry; the path has at most [`LONGEST`] bytes.
     pub(crate) fn add(&mut self, path: &str, entry: &Entry<'_>) {
         self.0.extend_from_slice(&header(path, entry));
         self.0.extend_from_slice(entry.bytes);
@@ -64,7 +67,7 @@ fn header(path: &str, entry: &Entry<'_>) -> Vec<u8> {
         bytes.resize(width, 0);
         header.extend_from_slice(&bytes);
     };
-    field(path, 100);
+    field(path, LONGEST);
     field(&format!("{:07o}", entry.mode), 8);
     field("0000000", 8);
     field("0000000", 8);

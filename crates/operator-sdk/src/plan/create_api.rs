@@ -10,7 +10,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, Value};
 
 use self::checks::{Wanted, checked};
 use super::draft::Draft;
-use super::{Plan, PlanError, config, manifests};
+use super::{Plan, PlanError, chaos, config, manifests};
 use crate::args::CreateApiArgs;
 use crate::edit::rust;
 use crate::names;
@@ -28,6 +28,9 @@ pub(crate) fn plan(args: &CreateApiArgs, project: &Project) -> Result<Plan, Plan
     }
     if wanted.controller {
         write_controller(&mut draft, &wanted)?;
+    }
+    if wanted.resource && wanted.api.storage {
+        chaos::add(&mut draft, &wanted.api)?;
     }
     register(&mut draft, &wanted)?;
     let mut changed = project.config.clone();

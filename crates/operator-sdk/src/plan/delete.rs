@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::create_api::checks::base_values;
 use super::create_api::{OPERATOR, controller_call, crd_call};
 use super::draft::Draft;
-use super::{Plan, PlanError, config, manifests};
+use super::{Plan, PlanError, chaos, config, manifests};
 use crate::args::DeleteApiArgs;
 use crate::edit::rust;
 use crate::names;
@@ -38,6 +38,7 @@ pub(crate) fn api(args: &DeleteApiArgs, project: &Project) -> Result<Plan, PlanE
     }
     if resource.api.is_some() {
         remove_type(&mut draft, &api, &place, &changed)?;
+        chaos::remove(&mut draft, &api)?;
     }
     remove_empty_modules(&mut draft, &place)?;
     remove_rules(&mut draft, resource, &changed)?;

@@ -43,12 +43,13 @@ const FILES: [(&str, &str); 12] = [
 /// Files that a repository has before it becomes a project; the user's files are kept.
 const KEPT: [&str; 2] = ["README.md", ".gitignore"];
 
-/// The direct dependencies of a new project, including dev-dependencies; `templates/project/manifest.toml` has the
+/// The direct dependencies of a new project, including optional ones and dev-dependencies; `templates/project/manifest.toml` has the
 /// same.
-pub(crate) const DEPENDENCIES: [&str; 10] = [
+pub(crate) const DEPENDENCIES: [&str; 11] = [
     "clap",
     "k8s-openapi",
     "kube",
+    "operator-chaos",
     "operator-envtest",
     "operator-runtime",
     "schemars",
@@ -149,6 +150,7 @@ fn values_of(name: &str, args: &InitArgs, around: &Surroundings) -> Result<Proje
         license: args.license == License::Apache2 && args.license_file.is_none(),
         header: template::header(&around.head.boilerplate()?),
         sdk: around.sdk.requirement(),
+        optional_sdk: around.sdk.optional_requirement(),
         rust_version: env!("CARGO_PKG_RUST_VERSION"),
     })
 }

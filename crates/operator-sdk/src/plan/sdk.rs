@@ -47,6 +47,20 @@ impl SdkSource {
             }
         }
     }
+
+    /// Returns the requirement of a crate that only a feature of the project needs.
+    pub(crate) fn optional_requirement(&self) -> String {
+        let mut table = InlineTable::new();
+        match self {
+            Self::Registry | Self::Path(_) => drop(table.insert("version", version().into())),
+            Self::Git { url, rev } => {
+                table.insert("git", url.into());
+                table.insert("rev", rev.into());
+            }
+        }
+        table.insert("optional", true.into());
+        table.to_string()
+    }
 }
 
 /// The minor version of this tool: `0.1`.
@@ -155,11 +169,20 @@ fn set_requirement(item: &mut Item, requirement: &Value) {
         *item = Item::Value(requirement.clone());
         return;
     }
+    // The source comes first, as `init` writes it.
+    let rest: Vec<(String, Item)> = table
+        .iter()
+        .map(|(key, item)| (key.to_owned(), item.clone()))
+        .collect();
+    table.clear();
     match requirement.as_inline_table() {
         Some(git) => git
             .iter()
             .for_each(|(key, value)| drop(table.insert(key, Item::Value(value.clone())))),
         None => drop(table.insert("version", Item::Value(requirement.clone()))),
+    }
+    for (key, item) in rest {
+        table.insert(&key, item);
     }
 }
 
@@ -274,6 +297,11 @@ mod tests {
         assert_eq!(
             patched("[dependencies]\noperator-runtime = \"0.1\"\n"),
             SDK_CRATES
+        );
+        let optional = patched("[dependencies]\noperator-chaos = { version = \"0.1\", optional = true }\n");
+        assert_eq!(
+            optional,
+            ["operator-runtime", "operator-envtest", "operator-chaos"]
         );
         let more = patched("[dependencies]\noperator-lib = { version = \"0.1\" }\n");
         assert_eq!(more, ["operator-runtime", "operator-envtest", "operator-lib"]);

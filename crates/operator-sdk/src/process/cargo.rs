@@ -9,20 +9,24 @@ use std::io::{self, BufReader};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use operator_controlplane::ProcessGroup;
 use tokio::io::AsyncReadExt;
 
 use self::cache::Cache;
 use self::messages::Messages;
 use self::shared::Shared;
 use crate::failure::Hinted;
-use crate::project::layout::SDK_CRATES;
+use crate::project::layout::{OPTIONAL_SDK_CRATES, SDK_CRATES};
 use crate::report::Report;
 
 /// The CPU time of the first build of a scaffolded project, in seconds.
 const DEBUG_SECONDS: usize = 160;
 const RELEASE_SECONDS: usize = 280;
+
+/// The time that cargo has to end when this process was killed.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Options of a build.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,8 @@ pub(crate) struct BuildOptions {
     pub(crate) target: Option<String>,
     /// Compiler flags in addition to `RUSTFLAGS`.
     pub(crate) flags: Vec<String>,
+    /// The test target to build instead of the program.
+    pub(crate) test: Option<String>,
     /// More arguments for `cargo build`.
     pub(crate) arguments: Vec<String>,
 }
@@ -74,6 +80,7 @@ impl Hinted for BuildError {
 /// A build of the project in `root`, and the directories that it uses.
 struct Build<'a> {
     root: &'a Path,
+    is_test: bool,
     shared: Option<Shared>,
     cache: Option<Cache>,
 }
@@ -83,7 +90,7 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
     let build = Build::prepare(root, options);
     let mut child = command(root, options).spawn().map_err(cannot_start)?;
     let output = child.stdout.take().map(BufReader::new);
-    let messages = output.map(|output| Messages::read(root, output));
+    let messages = output.map(|output| Messages::read(root, options.test.is_some(), output));
     let status = child.wait().map_err(cannot_start)?;
     build.finish(status, messages.unwrap_or_default())
 }
@@ -96,10 +103,9 @@ pub(crate) async fn build_until(
 ) -> Result<Option<PathBuf>, BuildError> {
     let build = Build::prepare(root, options);
     let mut command = tokio::process::Command::from(command(root, options));
-    // A separate process group: Ctrl-C reaches only this process, which sends one signal to the group.
-    command.process_group(0).kill_on_drop(true);
-    let mut child = command.spawn().map_err(cannot_start)?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    // Ctrl-C reaches only this process, which sends one signal to the group.
+    let group = ProcessGroup::start(GRACE).map_err(cannot_start)?;
+    let mut child = group.spawn(&mut command).map_err(cannot_start)?;
     let mut output = child.stdout.take();
     let mut messages = Vec::new();
     let finished = async {
@@ -113,14 +119,11 @@ pub(crate) async fn build_until(
         () = end => None,
     };
     let Some(status) = status else {
-        if let Some(group) = group.and_then(Pid::from_raw) {
-            // The processes may already have ended.
-            let _ = kill_process_group(group, Signal::TERM);
-        }
+        group.terminate();
         let _ = child.wait().await;
         return Ok(None);
     };
-    let messages = Messages::read(root, messages.as_slice());
+    let messages = Messages::read(root, options.test.is_some(), messages.as_slice());
     build.finish(status, messages).map(Some)
 }
 
@@ -132,10 +135,21 @@ impl<'a> Build<'a> {
         let cache = Cache::of(root, options);
         match &shared {
             Some(shared) => shared.prepare(),
-            None if cache.as_ref().is_some_and(|cache| !cache.fill()) => announce(options),
-            None => {}
+            None => {
+                let compiles_all = cache.as_ref().is_some_and(|cache| !cache.fill());
+                // Otherwise cargo reports the crate that it cannot find.
+                if compiles_all && missing_sdk(root).is_none() {
+                    announce(options);
+                }
+            }
         }
-        Self { root, shared, cache }
+        let is_test = options.test.is_some();
+        Self {
+            root,
+            is_test,
+            shared,
+            cache,
+        }
     }
 
     fn finish(&self, status: ExitStatus, messages: Messages) -> Result<PathBuf, BuildError> {
@@ -146,7 +160,7 @@ impl<'a> Build<'a> {
             cache.keep(&messages);
         }
         let program = messages.program.ok_or(BuildError::NoProgram)?;
-        if let Some(shared) = &self.shared {
+        if let Some(shared) = self.shared.as_ref().filter(|_| !self.is_test) {
             shared.record(&program);
         }
         Ok(program)
@@ -180,7 +194,11 @@ fn missing_sdk(root: &Path) -> Option<String> {
     }
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = text.lines().map(|line| line.trim().trim_start_matches("error: "));
-    let mut about = lines.filter(|line| SDK_CRATES.iter().any(|name| line.contains(name)));
+    let is_about = |line: &&str| {
+        let mut names = SDK_CRATES.iter().chain(&OPTIONAL_SDK_CRATES);
+        names.any(|name| line.contains(name))
+    };
+    let mut about = lines.filter(is_about);
     about.next().map(str::to_owned)
 }
 
@@ -198,8 +216,12 @@ fn cargo() -> OsString {
 
 fn command(root: &Path, options: &BuildOptions) -> Command {
     let mut command = cargo_in(root);
+    match &options.test {
+        Some(name) => command.args(["test", "--no-run", "--test", name]),
+        None => command.arg("build"),
+    };
     command
-        .args(["build", "--message-format=json-render-diagnostics"])
+        .arg("--message-format=json-render-diagnostics")
         .args(options.release.then_some("--release"))
         .args(options.target.iter().flat_map(|target| ["--target", target]))
         .args(&options.arguments)
@@ -239,15 +261,37 @@ fn cargo_in(root: &Path) -> Command {
     command
 }
 
-/// Returns true if the toolchain has the standard library of a target.
-pub(crate) fn has_target(target: &str) -> bool {
-    let output = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", target])
-        .output();
-    let folder = output
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok());
-    folder.is_some_and(|folder| Path::new(folder.trim()).is_dir())
+/// Returns true if the toolchain has the standard library of a musl target, and there is a C compiler for it, which `ring` needs.
+pub(crate) fn builds_for_musl(target: &str) -> bool {
+    let says = |arguments: &[&str]| {
+        let output = Command::new("rustc")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        String::from_utf8(output.stdout).ok()
+    };
+    let folder = says(&["--print", "target-libdir", "--target", target]);
+    if !folder.is_some_and(|folder| Path::new(folder.trim()).is_dir()) {
+        return false;
+    }
+    let is_host =
+        says(&["-vV"]).is_some_and(|text| text.lines().any(|line| line == format!("host: {target}")));
+    // The variables and programs of the crate `cc`.
+    let variables = [
+        format!("CC_{target}"),
+        format!("CC_{}", target.replace('-', "_")),
+        "TARGET_CC".to_owned(),
+        "CC".to_owned(),
+    ];
+    let architecture = target.split('-').next().unwrap_or_default();
+    let programs = [format!("{architecture}-linux-musl-gcc"), "musl-gcc".to_owned()];
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates =
+        std::env::split_paths(&folders).flat_map(|folder| programs.iter().map(move |name| folder.join(name)));
+    is_host
+        || variables.iter().any(|name| std::env::var_os(name).is_some())
+        || candidates.any(|path| path.is_file())
 }
 
 /// Removes cargo's variables about this tool's own package. Build scripts (such as ring's) run again when those

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use operator_apiserver::client::Gvr;
-use operator_apiserver::{ApiServer, AuditOptions, ListenOptions, Listener};
+use operator_apiserver::{ApiServer, AuditOptions, Builder, ListenOptions, Listener};
 use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes};
 use serde_json::{Value, json};
 
@@ -229,7 +229,7 @@ impl Cluster {
 }
 
 fn server(data_directory: Option<&Path>, options: &ClusterOptions) -> Result<ApiServer, ClusterError> {
-    let mut builder = ApiServer::builder();
+    let mut builder = described(ApiServer::builder());
     if let Some(audit) = &options.audit {
         builder = builder.audit(audit.clone());
     }
@@ -241,6 +241,17 @@ fn server(data_directory: Option<&Path>, options: &ClusterOptions) -> Result<Api
         directory: directory.to_owned(),
         source,
     })
+}
+
+/// Adds the descriptions of built-in types to a server.
+#[cfg(feature = "openapi-descriptions")]
+pub(crate) fn described(builder: Builder) -> Builder {
+    builder.openapi_descriptions(kubernetes_descriptions::TABLE)
+}
+
+#[cfg(not(feature = "openapi-descriptions"))]
+pub(crate) fn described(builder: Builder) -> Builder {
+    builder
 }
 
 /// Returns the file with the port, which kubeconfigs contain: the cluster keeps it.

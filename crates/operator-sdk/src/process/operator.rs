@@ -5,11 +5,16 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
+use operator_controlplane::ProcessGroup;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::failure::Hinted;
+
+/// The time that an operator has to end when this process was killed.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Options for starting an operator.
 #[derive(Clone, Debug)]
@@ -31,8 +36,8 @@ pub(crate) struct Start {
 #[derive(Debug)]
 pub(crate) struct Operator {
     child: Child,
-    /// Stops the operator when its input closes: a killed process cannot do it.
-    guard: Child,
+    /// Ends with this process. Ctrl-C reaches only this process, which sends one signal to the operator.
+    _group: ProcessGroup,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,20 +61,12 @@ impl Operator {
             program: start.program.clone(),
             source,
         };
-        let guard = guard().map_err(failed)?;
+        let group = ProcessGroup::start(GRACE).map_err(failed)?;
         let mut command = Command::new(&start.program);
         command
             .args(&start.arguments)
             .current_dir(&start.directory)
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            // A separate process group: Ctrl-C reaches only this process, which sends one signal to the operator.
-            .process_group(
-                guard
-                    .id()
-                    .and_then(|id| i32::try_from(id).ok())
-                    .unwrap_or_default(),
-            );
+            .stdin(Stdio::null());
         command.envs(start.environment.iter().cloned());
         if let Some(kubeconfig) = &start.kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
@@ -82,8 +79,8 @@ impl Operator {
             command.stdout(file.try_clone().map_err(failed)?).stderr(file);
         }
         Ok(Self {
-            child: command.spawn().map_err(failed)?,
-            guard,
+            child: group.spawn(&mut command).map_err(failed)?,
+            _group: group,
         })
     }
 
@@ -102,31 +99,8 @@ impl Operator {
 
     /// Waits until the operator ends.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait().await;
-        let _ = self.guard.start_kill();
-        status
+        self.child.wait().await
     }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        // Before its input closes.
-        let _ = self.guard.start_kill();
-    }
-}
-
-/// Starts a shell as the leader of a new process group; once its input closes, it requests the end of the group.
-///
-/// It exists before the operator: this process may be killed at any moment.
-fn guard() -> io::Result<Child> {
-    Command::new("/bin/sh")
-        .args(["-c", "trap '' TERM; read -r _; kill -s TERM 0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        // Ctrl-C does not reach it.
-        .process_group(0)
-        .spawn()
 }
 
 /// Returns the exit code of a program as a shell does: 128 plus the signal number if a signal ended it.

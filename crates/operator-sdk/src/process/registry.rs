@@ -3,6 +3,8 @@
 mod credentials;
 mod pull;
 
+pub(crate) use pull::files_of;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;

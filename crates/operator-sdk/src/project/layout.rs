@@ -7,7 +7,7 @@ use crate::names::snake_case;
 pub(crate) const SDK_CRATES: [&str; 2] = ["operator-runtime", "operator-envtest"];
 
 /// Further crates of the SDK that a project may depend on.
-pub(crate) const OPTIONAL_SDK_CRATES: [&str; 1] = ["operator-lib"];
+pub(crate) const OPTIONAL_SDK_CRATES: [&str; 2] = ["operator-chaos", "operator-lib"];
 
 pub(crate) const PROJECT: &str = "PROJECT";
 pub(crate) const BOILERPLATE: &str = "hack/boilerplate.rs.txt";
@@ -19,6 +19,8 @@ pub(crate) const WEBHOOK_MANIFESTS: &str = "config/webhook/manifests.yaml";
 pub(crate) const CARGO: &str = "Cargo.toml";
 pub(crate) const CRD_BASES: &str = "config/crd/bases";
 pub(crate) const ROLE: &str = "config/rbac/role.yaml";
+pub(crate) const CHAOS_TEST: &str = "tests/chaos.rs";
+pub(crate) const CHAOS_WORKLOAD: &str = "tests/chaos.yaml";
 
 /// The location of the source of one version of a kind.
 ///

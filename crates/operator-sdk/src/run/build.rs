@@ -1,5 +1,6 @@
 //! `build`: builds the image of the operator, with a container engine or without one.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -8,12 +9,12 @@ use crate::args::{BuildArgs, BuilderArg};
 use crate::failure::{Failure, Hinted};
 use crate::oci::elf::{self, ElfError};
 use crate::oci::reference::Reference;
-use crate::oci::{Contents, Image};
+use crate::oci::{AddedFile, Contents, ContentsError, Image};
 use crate::plan::sdk;
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::engine::Engine;
 use crate::process::registry::Repository;
-use crate::project::Project;
+use crate::project::{Project, layout};
 use crate::report::Report;
 
 /// The image could not be built.
@@ -27,6 +28,10 @@ pub(crate) enum ImageError {
     Go(&'static str),
     #[error("the label {0:?} is not of the form KEY=VALUE")]
     Label(String),
+    #[error("the file {0:?} is not of the form FILE:PATH")]
+    Add(String),
+    #[error(transparent)]
+    Contents(#[from] ContentsError),
     #[error("SOURCE_DATE_EPOCH is {0:?}, which is not a number of seconds")]
     Epoch(String),
     #[error("`{0}` is for `--builder oci`, and {1} builds the image here")]
@@ -46,6 +51,10 @@ impl Hinted for ImageError {
                     .to_owned()
             }
             Self::Go(_) => "pass arguments to cargo with `--cargo-build-args`".to_owned(),
+            Self::Add(_) => {
+                "write it as in `--add /etc/ssl/certs/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt`".to_owned()
+            }
+            Self::Contents(_) => "give each file an absolute path of its own, such as /usr/bin/manager".to_owned(),
             Self::Label(_) => "write it as in `--label team=blue`".to_owned(),
             Self::Epoch(_) => "set it to seconds since 1970, such as the time of a commit, or unset it".to_owned(),
             Self::OtherBuilder(..) => "add `--builder oci`, or omit the flag".to_owned(),
@@ -62,16 +71,36 @@ enum Builder {
     Oci,
 }
 
+/// The program of an image, and the file for the image unless one is given.
+struct Source {
+    program: PathBuf,
+    output: PathBuf,
+}
+
 /// `operator-sdk build` in the current directory.
 pub(crate) fn build(args: &BuildArgs, report: &Report) -> Result<(), Failure> {
-    let project = Project::read(&current_directory()?)?;
+    let directory = current_directory()?;
     let reference = Reference::parse(&args.image)?;
     if args.go_build_args.is_some() {
         return Err(ImageError::Go("--go-build-args").into());
     }
+    let takes_binary = matches!(args.builder, BuilderArg::Auto | BuilderArg::Oci);
+    if let Some(binary) = args.binary.as_ref().filter(|_| takes_binary)
+        && !directory.join(layout::PROJECT).exists()
+    {
+        let name = reference.name.rsplit('/').next().unwrap_or_default();
+        let source = || {
+            Ok(Source {
+                program: binary.clone(),
+                output: format!("{name}.tar").into(),
+            })
+        };
+        return oci(args, &reference, source, report);
+    }
+    let project = Project::read(&directory)?;
     match builder_of(args, &project, report) {
         Builder::Engine(engine) => with_engine(args, &project, engine, report),
-        Builder::Oci => oci(args, &project, &reference, report),
+        Builder::Oci => oci(args, &reference, || program_of(args, &project), report),
     }
 }
 
@@ -111,6 +140,8 @@ fn oci_flag(args: &BuildArgs) -> Option<&'static str> {
         ("--binary", args.binary.is_some()),
         ("--target", args.target.is_some()),
         ("--insecure", args.insecure),
+        ("--entrypoint", args.entrypoint.is_some()),
+        ("--add", !args.files.is_empty()),
         ("--label", !args.labels.is_empty()),
         ("--cargo-build-args", args.cargo_build_args.is_some()),
     ];
@@ -156,7 +187,12 @@ fn with_engine(args: &BuildArgs, project: &Project, engine: Engine, report: &Rep
     Ok(())
 }
 
-fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Report) -> Result<(), Failure> {
+fn oci(
+    args: &BuildArgs,
+    reference: &Reference,
+    source: impl FnOnce() -> Result<Source, Failure>,
+    report: &Report,
+) -> Result<(), Failure> {
     if args.image_build_args.is_some() {
         return Err(ImageError::NoEngine.into());
     }
@@ -165,17 +201,16 @@ fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Repo
         .iter()
         .map(|label| label_of(label))
         .collect::<Result<_, _>>()?;
+    let files = args
+        .files
+        .iter()
+        .map(|file| added(file))
+        .collect::<Result<_, _>>()?;
     let created = created()?;
-    let path = match &args.binary {
-        Some(path) => path.clone(),
-        None => {
-            let arguments = words(args.cargo_build_args.as_deref().unwrap_or_default())?;
-            cargo::build(
-                &project.root,
-                &static_options(&project.root, args.target.as_deref(), arguments),
-            )?
-        }
-    };
+    let Source {
+        program: path,
+        output,
+    } = source()?;
     let program = read(&path)?;
     let found = elf::check(&program).map_err(|source| ImageError::Program {
         path: path.clone(),
@@ -183,13 +218,16 @@ fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Repo
     })?;
     let image = Image::new(&Contents {
         program: &program,
+        entrypoint: args.entrypoint.as_deref().unwrap_or("/manager"),
+        files,
         architecture: found.architecture,
         created,
         labels,
-    });
-    let image = image.map_err(|source| ImageError::File { path, source })?;
-    if let Some(file) = file_of(args, project) {
-        write(&file, &image.layout(&reference.name, &reference.tag))?;
+    })
+    .map_err(ImageError::from)?;
+    if args.output.is_some() || !args.push {
+        let file = args.output.as_ref().unwrap_or(&output);
+        write(file, &image.layout(&reference.name, &reference.tag))?;
         report.line(&format!("wrote {} with {}", file.display(), args.image));
     }
     if args.push {
@@ -204,16 +242,21 @@ fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Repo
     Ok(())
 }
 
-/// Returns the file for the image; `None` if it is pushed and no file was given.
-fn file_of(args: &BuildArgs, project: &Project) -> Option<PathBuf> {
-    let usual = || {
-        let name = format!("target/oci/{}.tar", project.config.project_name);
-        project.root.join(name)
+/// Returns the program that is given, or builds that of the project.
+fn program_of(args: &BuildArgs, project: &Project) -> Result<Source, Failure> {
+    let program = match &args.binary {
+        Some(path) => path.clone(),
+        None => {
+            let arguments = words(args.cargo_build_args.as_deref().unwrap_or_default())?;
+            let options = static_options(&project.root, args.target.as_deref(), arguments);
+            cargo::build(&project.root, &options)?
+        }
     };
-    match &args.output {
-        Some(file) => Some(file.clone()),
-        None => (!args.push).then(usual),
-    }
+    let name = format!("target/oci/{}.tar", project.config.project_name);
+    Ok(Source {
+        program,
+        output: project.root.join(name),
+    })
 }
 
 /// Returns the options for a static program for this machine: musl if the toolchain has it, else statically linked
@@ -223,7 +266,7 @@ fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> 
     let musl = format!("{architecture}-unknown-linux-musl");
     let target = match target {
         Some(target) => target.to_owned(),
-        None if cargo::has_target(&musl) => musl,
+        None if cargo::builds_for_musl(&musl) => musl,
         None => format!("{architecture}-unknown-linux-gnu"),
     };
     let home =
@@ -259,6 +302,21 @@ fn label_of(text: &str) -> Result<(String, String), ImageError> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(ImageError::Label(text.to_owned())),
     }
+}
+
+/// Reads the file of `--add FILE:PATH`. A path in an image has no colon.
+fn added(text: &str) -> Result<AddedFile, ImageError> {
+    let (file, path) = text
+        .rsplit_once(':')
+        .filter(|(file, path)| !file.is_empty() && path.starts_with('/'))
+        .ok_or_else(|| ImageError::Add(text.to_owned()))?;
+    let bytes = read(Path::new(file))?;
+    let executable = fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
+    Ok(AddedFile {
+        path: path.to_owned(),
+        bytes,
+        executable,
+    })
 }
 
 /// Splits a text into words, with quotes as in a shell.

@@ -19,6 +19,8 @@ use crate::args::{BundleCommand, BundleValidateArgs};
 use crate::failure::{Failure, Hinted};
 use crate::report::Report;
 
+pub(crate) use build::image as bundle_image;
+
 /// The maximum size of a file of an option.
 const FILE_MAX: u64 = 1 << 20;
 
@@ -84,21 +86,19 @@ pub(crate) struct Loaded {
     pub(crate) bundle: Bundle,
 }
 
-/// Loads the bundle in a directory.
-pub(crate) fn load(place: &str) -> Result<Loaded, BundleError> {
-    if !Path::new(place).is_dir() {
-        // Only an image name has a tag, a digest or a registry host.
-        let is_image = place.contains([':', '@'])
-            || place
-                .split_once('/')
-                .is_some_and(|(host, _)| host.trim_matches('.').contains('.'));
-        let place = place.to_owned();
-        return Err(match is_image {
-            true => BundleError::Image(place),
-            false => BundleError::NoDirectory(place),
-        });
-    }
-    let files = files::read(Path::new(place))?;
+/// Loads the bundle in a directory or an image, which is pulled.
+pub(crate) fn load(place: &str, insecure: bool) -> Result<Loaded, Failure> {
+    let files = if Path::new(place).is_dir() {
+        files::read(Path::new(place)).map_err(BundleError::from)?
+    } else if is_image(place) {
+        let mut files = Files::new(place);
+        for (path, content) in pull::files(place, insecure)? {
+            files.insert(&path, content);
+        }
+        files
+    } else {
+        return Err(BundleError::NoDirectory(place.to_owned()).into());
+    };
     let bundle = bundle::load(&files).map_err(|error| BundleError::Load {
         place: match &error.path {
             Some(path) => files.shown(path),
@@ -109,11 +109,20 @@ pub(crate) fn load(place: &str) -> Result<Loaded, BundleError> {
     Ok(Loaded { files, bundle })
 }
 
+/// Returns true if a text is the name of an image: only those have a tag, a digest or a registry host.
+pub(crate) fn is_image(place: &str) -> bool {
+    place.contains([':', '@'])
+        || place
+            .split_once('/')
+            .is_some_and(|(host, _)| host.trim_matches('.').contains('.'))
+}
+
 /// `operator-sdk bundle`.
 pub(crate) fn run(command: &BundleCommand, report: &Report) -> Result<ExitCode, Failure> {
     match command {
         BundleCommand::Validate(args) => validate(args, report),
         BundleCommand::Build(args) => build::build(args, report),
+        BundleCommand::Push(args) => build::push(args, report),
         BundleCommand::Pull(args) => pull::pull(args, report),
     }
 }
@@ -126,14 +135,18 @@ fn validate(args: &BundleValidateArgs, report: &Report) -> Result<ExitCode, Fail
     let place = args.bundle.as_deref().ok_or(BundleError::Missing)?;
     let selected = selected(args.select_optional.as_deref())?;
     let options = options(&args.optional_values)?;
-    let mut loaded = load(place)?;
+    let needs_directory = args.fix || args.alpha_select_external.is_some();
+    if needs_directory && !Path::new(place).is_dir() && is_image(place) {
+        return Err(BundleError::Image(place.to_owned()).into());
+    }
+    let mut loaded = load(place, args.insecure)?;
     let mut findings = findings(&loaded, &selected, &options);
     if args.fix {
         for _ in 0..FIXES_MAX {
             if !fix(place, &loaded, &findings, report)? {
                 break;
             }
-            loaded = load(place)?;
+            loaded = load(place, args.insecure)?;
             findings = self::findings(&loaded, &selected, &options);
         }
     }

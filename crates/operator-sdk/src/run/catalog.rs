@@ -7,7 +7,7 @@ mod serve;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use operator_olm::catalog::{Bundle, Catalog, Channel, Entry, Package, diff, mermaid, validate};
+use operator_olm::catalog::{Bundle, Catalog, Channel, Entry, Package, diff, mermaid, svg, validate};
 use operator_olm::{bundle, files, render, template};
 
 use super::scaffold::finish;
@@ -188,6 +188,7 @@ fn print(args: &CatalogRenderArgs, report: &Report) -> Result<ExitCode, Failure>
         CatalogForm::Json => catalog.to_json(),
         CatalogForm::Yaml => catalog.to_yaml(),
         CatalogForm::Mermaid => mermaid(&catalog).map_err(CatalogError::Graph)?,
+        CatalogForm::Svg => svg(&catalog).map_err(CatalogError::Graph)?,
     };
     report.text(&text);
     Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ use operator_manifests::kustomize::build::Overrides;
 use operator_olm::generate::{self, GenerateError, Generated, Level, Options};
 use serde_json::Value;
 
-use super::render::render;
+use super::render::{overrides, render};
 use super::scaffold::{current_directory, finish};
 use crate::args::GenerateBundleArgs;
 use crate::failure::{Failure, Hinted};
@@ -79,7 +79,8 @@ pub(crate) fn generate(args: &GenerateBundleArgs, report: &Report) -> Result<(),
     check_output(&args.output_dir)?;
     let package = args.package.as_deref().unwrap_or(&project.config.project_name);
     let base = base(&project, package)?;
-    let objects = objects(&root, &args.kustomize_dir, report)?;
+    let overrides = overrides(args.image.as_deref(), None)?;
+    let objects = objects(&root, &args.kustomize_dir, &overrides, report)?;
     let mut generated = generate_from(&objects, base.as_ref(), package, args, &root)?;
     if args.use_image_digests {
         digests::pin(&mut generated.csv, report)?;
@@ -184,10 +185,15 @@ fn base(project: &Project, package: &str) -> Result<Option<Value>, BundleError> 
 }
 
 /// Reads the objects from standard input if it is a pipe or a file with content; else renders the kustomization.
-fn objects(root: &Path, directory: &str, report: &Report) -> Result<Vec<Value>, Failure> {
+fn objects(
+    root: &Path,
+    directory: &str,
+    overrides: &Overrides,
+    report: &Report,
+) -> Result<Vec<Value>, Failure> {
     let text = standard_input()?;
     if text.trim().is_empty() {
-        let mut objects = render(root, directory, &Overrides::default())?;
+        let mut objects = render(root, directory, overrides)?;
         certificates::use_those_of_olm(&mut objects);
         return Ok(objects);
     }

@@ -300,6 +300,9 @@ impl<'a> World<'a> {
         if webhooks.is_none() {
             report.progress("The operator has no webhooks: `--enable-webhooks` has no effect.");
         }
+        if let Some(webhooks) = webhooks.as_ref().filter(|_| self.cluster.is_none()) {
+            report.progress(&webhooks.requirement());
+        }
         Ok(webhooks)
     }
 }

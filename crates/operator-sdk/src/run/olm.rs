@@ -9,6 +9,7 @@ mod process;
 mod registry;
 mod session;
 mod upgrade;
+mod v1;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,24 +25,31 @@ use super::catalog::{CatalogError, load};
 use crate::failure::{Failure, Hinted};
 use crate::process::api::Api;
 use crate::process::cluster::{Cluster, ClusterError};
+use crate::process::objects::text;
 use crate::process::signal::{Ends, INTERRUPTED};
 
 pub(crate) use cleanup::cleanup;
-pub(crate) use install::run_bundle;
+pub(crate) use install::{Source, run_bundle};
 pub(crate) use local::{LocalOperator, start};
 pub(crate) use manage::manage;
+pub(crate) use registry::fault as pod_fault;
 pub(crate) use upgrade::run_bundle_upgrade;
 
 /// The namespace with catalogs for all namespaces.
 const GLOBAL: &str = "olm";
+
+/// The path of the API of OLM v1.
+const ROOT_V1: &str = "/apis/olm.operatorframework.io/v1";
 
 /// A failure to install, upgrade or delete an operator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OlmError {
     #[error("the cluster has no Operator Lifecycle Manager")]
     NotInstalled,
-    #[error("{0:?} is not a bundle directory")]
-    Image(String),
+    #[error("{0:?} is neither a bundle directory nor the name of an image")]
+    NoBundle(String),
+    #[error("the bundle {place} cannot be rendered: {reason}")]
+    Render { place: String, reason: String },
     #[error("the current directory is not the project of the operator {0:?}")]
     NoProject(String),
     #[error("{0}")]
@@ -72,10 +80,21 @@ pub(crate) enum OlmError {
     },
     #[error("{word} {name:?} is not deleted; its finalizers are {finalizers}")]
     NotDeleted {
-        word: &'static str,
+        word: String,
         name: String,
         finalizers: String,
     },
+    #[error("{word} {name:?} cannot proceed: {message}{causes}")]
+    Blocked {
+        word: &'static str,
+        name: String,
+        message: String,
+        causes: String,
+    },
+    #[error("OLM v1 pulls the bundle and its catalog from a registry")]
+    NeedsRegistry,
+    #[error("OLM v1 deletes the CRDs of an operator together with it")]
+    KeepsNothing,
     #[error("subscription for package {0:?} not found")]
     NoSubscription(String),
     #[error("catalog source {0:?} was not created by `run bundle`")]
@@ -96,9 +115,8 @@ impl Hinted for OlmError {
                     "install it with `operator-sdk olm install`, start a cluster with `operator-sdk cluster up --olm`, \
                      or use `--embedded`"
                 }
-                Self::Image(_) => {
-                    "give the directory that `operator-sdk generate bundle` or `operator-sdk bundle pull` wrote"
-                }
+                Self::NoBundle(_) => "give the directory that `operator-sdk generate bundle` wrote, or a bundle image",
+                Self::Render { .. } => "check the bundle with `operator-sdk bundle validate`",
                 Self::NoProject(_) => "run the command in the directory of the operator's project",
                 Self::Mode(_) => "choose another mode with `--install-mode`",
                 Self::Exists { .. } => {
@@ -116,6 +134,11 @@ impl Hinted for OlmError {
                 Self::NotDeleted { .. } => {
                     "the controller that owns the finalizers must run; remove them only if it will never run again"
                 }
+                Self::Blocked { .. } => "check the bundle with `operator-sdk bundle validate --select-optional name=olmv1`",
+                Self::NeedsRegistry => {
+                    "name a repository that you can push to and that the cluster can pull from with `--push-to`"
+                }
+                Self::KeepsNothing => "omit `--delete-all=false`, or add `--delete-crds`",
                 Self::NoSubscription(_) => "install the operator with `operator-sdk run bundle` first",
                 Self::ForeignCatalog(_) => {
                     "publish the new version in that catalog; OLM upgrades the operator itself"
@@ -146,6 +169,14 @@ impl OlmError {
             },
             Self::Csv { reason, message, .. } => Self::Csv {
                 reason,
+                message,
+                causes,
+            },
+            Self::Blocked {
+                word, name, message, ..
+            } => Self::Blocked {
+                word,
+                name,
                 message,
                 causes,
             },
@@ -228,14 +259,31 @@ fn part_name(catalog: &str, index: usize) -> String {
 
 /// Returns the ConfigMaps of a catalog, owned by its CatalogSource.
 pub(crate) fn config_maps_of(catalog: &Catalog, source: &Value) -> Result<Vec<Value>, CatalogError> {
-    let name = source["metadata"]["name"].as_str().unwrap_or_default();
+    let owner = ("operators.coreos.com/v1alpha1", "CatalogSource");
+    let namespace = text(source, "/metadata/namespace");
+    owned_parts(catalog, source, owner, namespace)
+}
+
+/// Returns the ConfigMaps of a catalog of OLM v1, owned by its ClusterCatalog.
+fn parts_of(catalog: &Catalog, owner: &Value, namespace: &str) -> Result<Vec<Value>, CatalogError> {
+    let kind = ("olm.operatorframework.io/v1", "ClusterCatalog");
+    owned_parts(catalog, owner, kind, namespace)
+}
+
+fn owned_parts(
+    catalog: &Catalog,
+    owner: &Value,
+    (api_version, kind): (&str, &str),
+    namespace: &str,
+) -> Result<Vec<Value>, CatalogError> {
+    let name = text(owner, "/metadata/name");
     let parts = parts(catalog).map_err(|error| CatalogError::Load {
         path: name.to_owned(),
         reason: error.to_string(),
     })?;
     let owner = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": name,
-        "uid": source["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+        "apiVersion": api_version, "kind": kind, "name": name, "uid": owner["metadata"]["uid"], "controller": true,
+        "blockOwnerDeletion": true,
     });
     let config_map = |(index, part): (usize, Vec<u8>)| {
         json!({
@@ -243,7 +291,7 @@ pub(crate) fn config_maps_of(catalog: &Catalog, source: &Value) -> Result<Vec<Va
             "kind": "ConfigMap",
             "metadata": {
                 "name": part_name(name, index + 1),
-                "namespace": source["metadata"]["namespace"],
+                "namespace": namespace,
                 "annotations": {"olm.contentEncoding": "gzip+base64"},
                 "ownerReferences": [owner],
             },

@@ -196,9 +196,14 @@ fn warn_of_domain(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<
     let short = args.group.strip_suffix(&format!(".{domain}"));
     if let Some(short) = short.filter(|_| is_ours) {
         let group = &args.group;
+        let remedy = if args.dry_run {
+            "use"
+        } else {
+            "remove the kind with `operator-sdk delete api`, and use"
+        };
         report.warning(
             &format!("the API group is {group}.{domain}: the domain of the project is appended to `--group {group}`"),
-            Some(&format!("if you want {group}, remove the kind with `operator-sdk delete api`, and use `--group {short}`")),
+            Some(&format!("if you want {group}, {remedy} `--group {short}`")),
         );
     }
     Ok(())

@@ -1,14 +1,14 @@
-//! `scorecard`: the built-in tests of a bundle, in-process.
+//! `scorecard`: the built-in tests of a bundle in-process, and the other ones as pods.
 
 mod behaviour;
 mod change;
+mod pods;
 mod writes;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apimachinery::selector::LabelSelector;
-use operator_olm::bundle::Bundle;
 use operator_olm::files::Files;
 use operator_olm::scorecard::{self, Outcome, State};
 use serde_json::{Value, json};
@@ -30,6 +30,12 @@ pub(crate) enum ScorecardError {
     Selector(String),
     #[error("0 tests selected")]
     Nothing,
+    #[error("invalid value {0:?} of --test-program: it must be IMAGE=PATH with the path of a program")]
+    Program(String),
+    #[error("--test-program needs an embedded control plane, which this cluster is not")]
+    NoPrograms,
+    #[error("cannot write the files of a test to {}: {reason}", directory.display())]
+    Storage { directory: PathBuf, reason: String },
 }
 
 impl Hinted for ScorecardError {
@@ -41,6 +47,13 @@ impl Hinted for ScorecardError {
             Self::Invalid { .. } => "a configuration has stages, each with a list of tests".to_owned(),
             Self::Selector(_) => "write labels such as suite=olm".to_owned(),
             Self::Nothing => "list the tests of the configuration with --list".to_owned(),
+            Self::Program(_) => {
+                "write, for example, --test-program quay.io/example/tests:v1=./tests.sh".to_owned()
+            }
+            Self::NoPrograms => {
+                "add --embedded, or start a cluster with `operator-sdk cluster up`".to_owned()
+            }
+            Self::Storage { .. } => "name another directory with --test-output".to_owned(),
         })
     }
 }
@@ -50,11 +63,17 @@ struct Test {
     value: Value,
     /// The name of the built-in test; `None` for a test of the user's own.
     built_in: Option<&'static str>,
+    /// The number of its stage.
+    stage: usize,
+    /// True if the tests of the stage run at the same time.
+    is_parallel: bool,
+    /// The service account of the configuration; empty if it names none.
+    account: String,
 }
 
 /// `operator-sdk scorecard`.
 pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Failure> {
-    let loaded = load(&args.bundle)?;
+    let loaded = load(&args.bundle, args.insecure)?;
     let selector: LabelSelector = args.selector.parse().map_err(ScorecardError::Selector)?;
     // The tests of the suite build the project and take seconds: they must be asked for.
     let with_behaviour = args.selector.contains(behaviour::SUITE);
@@ -65,6 +84,9 @@ pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Fai
                 tests.push(Test {
                     value,
                     built_in: Some(name),
+                    stage: 0,
+                    is_parallel: false,
+                    account: String::new(),
                 });
             }
         }
@@ -83,14 +105,26 @@ pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Fai
     } else {
         Default::default()
     };
+    let mut of_pods = if !args.list && tests.iter().any(|test| test.built_in.is_none()) {
+        match pods::run(args, &loaded.files, &tests, report)? {
+            Some(outcomes) => outcomes,
+            None => return Ok(ExitCode::from(INTERRUPTED)),
+        }
+    } else {
+        Default::default()
+    };
     let results: Vec<(Test, Vec<Outcome>)> = tests
         .into_iter()
-        .map(|test| {
-            let outcomes = if args.list {
-                Vec::new()
-            } else {
-                let shared = test.built_in.and_then(|name| behaviour.get(name).cloned());
-                vec![shared.unwrap_or_else(|| outcome(&test, &loaded.files, &loaded.bundle))]
+        .enumerate()
+        .map(|(index, test)| {
+            let outcomes = match test.built_in {
+                _ if args.list => Vec::new(),
+                None => of_pods.remove(&index).unwrap_or_default(),
+                Some(name) => {
+                    let of_operator = behaviour.get(name).cloned();
+                    let outcome = of_operator.or_else(|| scorecard::run(name, &loaded.files, &loaded.bundle));
+                    outcome.into_iter().collect()
+                }
             };
             (test, outcomes)
         })
@@ -130,10 +164,14 @@ fn tests(args: &ScorecardArgs, files: &Files, is_optional: bool) -> Result<Vec<T
     };
     let content = String::from_utf8(content).map_err(|error| invalid(error.to_string()))?;
     let config = apimachinery::yaml::parse(&content).map_err(invalid)?.value;
-    let stages = config["stages"].as_array().into_iter().flatten();
-    let tests = stages.flat_map(|stage| stage["tests"].as_array().into_iter().flatten());
+    let account = config["serviceaccount"].as_str().unwrap_or_default();
+    let stages = config["stages"].as_array().into_iter().flatten().enumerate();
+    let tests = stages.flat_map(|(number, stage)| {
+        let tests = stage["tests"].as_array().into_iter().flatten();
+        tests.map(move |test| (number, stage["parallel"] == true, test))
+    });
     Ok(tests
-        .map(|test| {
+        .map(|(stage, is_parallel, test)| {
             let entrypoint: Vec<&str> = words(test);
             let built_in = match entrypoint.as_slice() {
                 ["scorecard-test", name, ..] => {
@@ -142,9 +180,16 @@ fn tests(args: &ScorecardArgs, files: &Files, is_optional: bool) -> Result<Vec<T
                 }
                 _ => None,
             };
+            let mut value = test.clone();
+            if value.is_object() && value["storage"].is_null() && !config["storage"].is_null() {
+                value["storage"] = config["storage"].clone();
+            }
             Test {
-                value: test.clone(),
+                value,
                 built_in,
+                stage,
+                is_parallel,
+                account: account.to_owned(),
             }
         })
         .collect())
@@ -158,23 +203,6 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 fn words(test: &Value) -> Vec<&str> {
     let words = test["entrypoint"].as_array().into_iter().flatten();
     words.filter_map(Value::as_str).collect()
-}
-
-fn outcome(test: &Test, files: &Files, bundle: &Bundle) -> Outcome {
-    let built_in = test.built_in.and_then(|name| scorecard::run(name, files, bundle));
-    built_in.unwrap_or_else(|| {
-        let name = test.value["labels"]["test"].as_str().unwrap_or("test");
-        let image = test.value["image"].as_str().unwrap_or_default();
-        Outcome {
-            name: name.to_owned(),
-            state: State::Error,
-            errors: vec![format!(
-                "the test runs the image {image:?}, which needs a cluster: this command runs the built-in tests only ({})",
-                scorecard::TESTS.join(", ")
-            )],
-            ..Outcome::default()
-        }
-    })
 }
 
 fn text((test, outcomes): &(Test, Vec<Outcome>)) -> String {

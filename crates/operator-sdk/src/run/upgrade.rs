@@ -12,7 +12,8 @@ use crate::args::UpgradeArgs;
 use crate::failure::{Failure, Hinted};
 use crate::file;
 use crate::merge::{self, Sides};
-use crate::plan::{Plan, sdk};
+use crate::plan::Plan;
+use crate::plan::sdk::{self, SdkSource};
 use crate::process::temporary::TemporaryDirectory;
 use crate::project::{Project, layout};
 use crate::record::{self, Record, RecordError};
@@ -309,12 +310,17 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Configures cargo for the checkout that Cargo.toml named by path, as `init` does: Cargo.toml then names a version.
+/// Configures cargo for the checkout that Cargo.toml named by path, as `init` does: Cargo.toml then names a version. A checkout
+/// that cargo's configuration has already also replaces the crates that this version adds to Cargo.toml.
 fn keep_checkout(plan: &mut Plan, project: &Project) -> Result<(), Failure> {
     let manifest = project.tree.get(layout::CARGO).unwrap_or_default();
     let planned = plan.planned(layout::CARGO).flatten();
     let Some(path) = sdk::path_in_manifest(manifest) else {
-        return Ok(());
+        let patched = project.tree.get(sdk::CONFIG).and_then(sdk::patched_path);
+        return match patched {
+            Some(path) => Ok(sdk::direct(plan, &project.tree, &SdkSource::Path(path))?),
+            None => Ok(()),
+        };
     };
     if planned.is_none_or(|planned| sdk::path_in_manifest(planned).is_some()) {
         return Ok(());

@@ -103,6 +103,17 @@ impl Webhooks {
         arguments
     }
 
+    /// Returns what an existing cluster must be able to do.
+    pub(crate) fn requirement(&self) -> String {
+        let Self { host, port, .. } = self;
+        let means = if host == THIS_MACHINE {
+            "it must run on this machine, outside of containers; if it does not, set an address of this machine that it can reach with `--webhook-host`"
+        } else {
+            "the name must resolve there, and no firewall may block the port"
+        };
+        format!("The API server must be able to connect to https://{host}:{port}: {means}.")
+    }
+
     /// Registers the webhooks after the operator listens.
     pub(crate) async fn register(&mut self, api: &Api, report: &Report) -> Result<(), Failure> {
         self.listening().await?;

@@ -60,6 +60,10 @@ pub(crate) fn mutate(
     unconverted: &Unconverted,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Status> {
+    // A deletion has no object that could be changed.
+    if mutated.object().is_none_or(Json::is_null) {
+        return Ok(());
+    }
     reinvocation.begin(mutated.object());
     let mut failures = Vec::new();
     for bound in policies {

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
+use structured_merge::builtin::Type;
 
 use super::Special;
 use super::table::{Cardinality, Field, FieldType, messages};
@@ -159,6 +160,15 @@ fn in_order(fields: &Map<String, Value>, message: Option<usize>) -> Vec<(&str, &
         ordered.sort_by_key(|(name, _)| place(message, name));
     }
     ordered
+}
+
+/// Returns the position of a field in the struct of an OpenAPI type.
+pub(crate) fn position(of_type: &Type, name: &str) -> (u32, u32, u32) {
+    let of_type = of_type.name.as_str();
+    let message = ["io.k8s.api.", "io.k8s.apimachinery.pkg.apis."]
+        .iter()
+        .find_map(|prefix| messages().by_name(of_type.strip_prefix(prefix)?));
+    message.map_or((0, 0, 0), |message| place(message, name))
 }
 
 /// Returns the position of a field in its struct. Type fields, which no message has, come first.

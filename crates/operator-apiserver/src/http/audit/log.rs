@@ -9,6 +9,8 @@ use apimachinery::object;
 use jiff::{Timestamp, ToSpan};
 use serde_json::Value;
 
+use super::{AuditMode, AuditTruncation};
+
 const MEGABYTE: u64 = 1 << 20;
 /// The size at which a file is renamed if none is set, in megabytes.
 const SIZE_DEFAULT: u64 = 100;
@@ -26,6 +28,10 @@ pub struct AuditLog {
     pub max_size_megabytes: u64,
     /// Writes lines of text instead of JSON: the format `legacy`.
     pub legacy: bool,
+    /// The mode; blocking.
+    pub mode: AuditMode,
+    /// The limits of the size of an event; none.
+    pub truncation: Option<AuditTruncation>,
 }
 
 impl AuditLog {
@@ -37,6 +43,8 @@ impl AuditLog {
             max_backups: 0,
             max_size_megabytes: 0,
             legacy: false,
+            mode: AuditMode::Blocking,
+            truncation: None,
         }
     }
 }
@@ -86,6 +94,20 @@ impl Writer {
 
     /// Writes one event.
     pub(super) fn write(&mut self, event: &Value) -> io::Result<()> {
+        let Some(truncation) = self.options.truncation else {
+            return self.append(event);
+        };
+        match truncation.apply(event.clone()) {
+            Some(event) => self.append(&event),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn mode(&self) -> AuditMode {
+        self.options.mode
+    }
+
+    fn append(&mut self, event: &Value) -> io::Result<()> {
         let line = if self.options.legacy {
             legacy(event)
         } else {

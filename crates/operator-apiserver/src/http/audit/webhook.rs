@@ -1,12 +1,14 @@
 //! The audit webhook: sends events in batches from its own task; drops them if there are too many.
 
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::limits::{self, Bucket};
+use super::{AuditMode, AuditThrottle, AuditTruncation};
 use crate::webhook_client::{Services, WebhookClient};
 
 const USER_AGENT: &str = "kube-apiserver-audit";
@@ -29,6 +31,12 @@ pub struct AuditWebhook {
     pub max_wait: Duration,
     /// The delay before a failed batch is sent again; 10 seconds. It grows by half each time.
     pub initial_backoff: Duration,
+    /// The mode; batches.
+    pub mode: AuditMode,
+    /// The limits of the size of events; none.
+    pub truncation: Option<AuditTruncation>,
+    /// The maximum rate of batches; 10 per second, 15 at once.
+    pub throttle: Option<AuditThrottle>,
 }
 
 impl AuditWebhook {
@@ -40,6 +48,9 @@ impl AuditWebhook {
             max_size: 400,
             max_wait: Duration::from_secs(30),
             initial_backoff: Duration::from_secs(10),
+            mode: AuditMode::Batch,
+            truncation: None,
+            throttle: Some(AuditThrottle::default()),
         }
     }
 }
@@ -48,66 +59,135 @@ impl AuditWebhook {
 #[derive(Debug)]
 pub(super) struct Sender {
     options: AuditWebhook,
+    client: Arc<WebhookClient>,
     queue: OnceLock<mpsc::Sender<Value>>,
 }
 
 impl Sender {
     pub(super) fn new(options: AuditWebhook) -> Result<Self, String> {
-        WebhookClient::from_kubeconfig(&options.kubeconfig)?;
+        let client = WebhookClient::from_kubeconfig(&options.kubeconfig)?;
         Ok(Self {
             options,
+            client: Arc::new(client),
             queue: OnceLock::new(),
         })
     }
 
-    /// Queues an event; drops it if the queue is full.
-    pub(super) fn send(&self, services: &Weak<Services>, event: Value) {
+    pub(super) fn mode(&self) -> AuditMode {
+        self.options.mode
+    }
+
+    /// Queues an event; drops it if the queue is full. In a blocking mode, the event is sent now, and the result says if
+    /// it has arrived.
+    pub(super) fn send(&self, services: &Weak<Services>, event: Value) -> Option<oneshot::Receiver<bool>> {
+        let event = match self.options.truncation {
+            Some(truncation) => truncation.apply(event)?,
+            None => event,
+        };
+        let (services, options) = (services.clone(), self.options.clone());
+        let client = self.client.clone();
+        if options.mode != AuditMode::Batch {
+            let (done, wait) = oneshot::channel();
+            // The end of a stream may be outside of a runtime.
+            let runtime = tokio::runtime::Handle::try_current().ok()?;
+            runtime.spawn(async move {
+                let is_sent = deliver(&client, &services, &options, &[event]).await;
+                let _ = done.send(is_sent);
+            });
+            return Some(wait);
+        }
         let queue = self.queue.get_or_init(|| {
             let (sender, events) = mpsc::channel(self.options.buffer_size.max(1));
-            tokio::spawn(run(services.clone(), self.options.clone(), events));
+            tokio::spawn(run(client, services, options, events));
             sender
         });
         if queue.try_send(event).is_err() {
             tracing::error!("audit event dropped: the webhook is too slow");
         }
+        None
     }
 }
 
-async fn run(services: Weak<Services>, options: AuditWebhook, mut events: mpsc::Receiver<Value>) {
-    let Ok(client) = WebhookClient::from_kubeconfig(&options.kubeconfig) else {
-        return;
-    };
+async fn run(
+    client: Arc<WebhookClient>,
+    services: Weak<Services>,
+    options: AuditWebhook,
+    mut events: mpsc::Receiver<Value>,
+) {
+    let mut bucket = options.throttle.map(Bucket::new);
     while let Some(batch) = batch(&options, &mut events).await {
-        let body = json!({
-            "kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": batch,
-        });
-        let mut wait = options.initial_backoff;
-        for attempt in 1..=TRIES {
-            let Some(services) = services.upgrade() else {
-                return;
-            };
-            let sent = client
-                .send(&services, USER_AGENT, body.to_string(), TIMEOUT)
-                .await;
-            drop(services);
-            let why = match sent {
-                Ok((code, _)) if code < 300 => break,
-                // A refusal stays one.
-                Ok((code, _)) if code < 500 && code != 429 => {
-                    tracing::error!(code, "the audit webhook rejected events");
-                    break;
-                }
-                Ok((code, _)) => format!("it answered with the code {code}"),
-                Err(error) => error.to_string(),
-            };
-            if attempt == TRIES {
-                tracing::error!(why, "audit events lost: the webhook failed too often");
-                break;
-            }
-            tokio::time::sleep(wait).await;
-            wait = wait.saturating_mul(3) / 2;
+        if let Some(bucket) = &mut bucket {
+            tokio::time::sleep(bucket.take(Instant::now())).await;
+        }
+        let limit = options
+            .truncation
+            .map_or(usize::MAX, |limits| limits.max_batch_size);
+        for part in parts(&batch, limit) {
+            deliver(&client, &services, &options, part).await;
+        }
+        if services.strong_count() == 0 {
+            return;
         }
     }
+}
+
+/// Splits events into parts that are not larger than a limit; each has at least one.
+fn parts(events: &[Value], limit: usize) -> Vec<&[Value]> {
+    let mut parts = Vec::new();
+    let (mut start, mut total) = (0, 0_usize);
+    for (index, event) in events.iter().enumerate() {
+        let size = if limit == usize::MAX {
+            0
+        } else {
+            limits::size(event)
+        };
+        if index > start && total.saturating_add(size) > limit {
+            parts.extend(events.get(start..index));
+            (start, total) = (index, 0);
+        }
+        total = total.saturating_add(size);
+    }
+    parts.extend(events.get(start..));
+    parts
+}
+
+/// Sends events, several times if necessary; returns true if they have arrived.
+async fn deliver(
+    client: &WebhookClient,
+    services: &Weak<Services>,
+    options: &AuditWebhook,
+    events: &[Value],
+) -> bool {
+    let body = json!({
+        "kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": events,
+    });
+    let mut wait = options.initial_backoff;
+    for attempt in 1..=TRIES {
+        let Some(services) = services.upgrade() else {
+            return false;
+        };
+        let sent = client
+            .send(&services, USER_AGENT, body.to_string(), TIMEOUT)
+            .await;
+        drop(services);
+        let why = match sent {
+            Ok((code, _)) if code < 300 => return true,
+            // A refusal stays one.
+            Ok((code, _)) if code < 500 && code != 429 => {
+                tracing::error!(code, "the audit webhook rejected events");
+                return false;
+            }
+            Ok((code, _)) => format!("it answered with the code {code}"),
+            Err(error) => error.to_string(),
+        };
+        if attempt == TRIES {
+            tracing::error!(why, "audit events lost: the webhook failed too often");
+            break;
+        }
+        tokio::time::sleep(wait).await;
+        wait = wait.saturating_mul(3) / 2;
+    }
+    false
 }
 
 /// Returns the next batch: as many events as its limit, or those that came before the first one reached the maximum
@@ -122,4 +202,22 @@ async fn batch(options: &AuditWebhook, events: &mut mpsc::Receiver<Value>) -> Op
         }
     }
     Some(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_split_by_their_size() {
+        let events: Vec<Value> = ["a", "bb", "cccccccc", "d"]
+            .into_iter()
+            .map(Value::from)
+            .collect();
+        let sizes =
+            |limit: usize| -> Vec<usize> { parts(&events, limit).iter().map(|part| part.len()).collect() };
+        assert_eq!(sizes(usize::MAX), [4]);
+        assert_eq!(sizes(7), [2, 1, 1]);
+        assert_eq!(sizes(1), [1, 1, 1, 1]);
+    }
 }

@@ -1,5 +1,7 @@
 //! Aggregated discovery, `apidiscovery.k8s.io/v2`: all groups in one document, with an ETag.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
@@ -10,6 +12,7 @@ use super::{Documents, Group};
 use crate::codec::{Form, body};
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
+use crate::registry::aggregation::check::{Entry, Health};
 use crate::resource::Definition;
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -19,9 +22,17 @@ pub(super) fn serve(handler: &Handler, call: &Call, core: bool) -> Option<Answer
     if !wanted(call.header(ACCEPT)) {
         return None;
     }
-    let custom = handler.registry.resources.custom();
-    let documents = &*handler.documents.of(&custom);
-    let (bytes, etag) = documents.aggregated[usize::from(core)].get_or_init(|| document(documents, core));
+    let resources = &handler.registry.resources;
+    let documents = &*handler.documents.of(resources);
+    let entries = handler.registry.aggregation.entries();
+    let with_extensions;
+    let (bytes, etag) = if core || entries.is_empty() {
+        documents.aggregated[usize::from(core)].get_or_init(|| document(documents, core, &[]))
+    } else {
+        entries.iter().for_each(|entry| entry.start(&handler.registry));
+        with_extensions = document(documents, core, &entries);
+        &with_extensions
+    };
     let mut answer = if call.header(IF_NONE_MATCH) == etag {
         Answer::new(StatusCode::NOT_MODIFIED, CONTENT_TYPE, Default::default())
     } else {
@@ -34,13 +45,16 @@ pub(super) fn serve(handler: &Handler, call: &Call, core: bool) -> Option<Answer
 }
 
 /// Returns the document, and its ETag.
-fn document(documents: &Documents, core: bool) -> (Bytes, String) {
-    let items: Vec<Value> = documents
+fn document(documents: &Documents, core: bool, extensions: &[Arc<Entry>]) -> (Bytes, String) {
+    let mut items: Vec<Value> = documents
         .groups
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(group_body)
         .collect();
+    for entry in extensions {
+        add_extension(&mut items, entry);
+    }
     let document = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {}, "items": items,
@@ -49,6 +63,76 @@ fn document(documents: &Documents, core: bool) -> (Bytes, String) {
     let digest = Sha512::digest(&bytes);
     let hex: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();
     (bytes, format!("\"{hex}\""))
+}
+
+/// Adds the group version of an extension API server.
+fn add_extension(items: &mut Vec<Value>, entry: &Entry) {
+    let remote = &entry.remote;
+    let version = match entry.health() {
+        Health::Available(found) => json!({
+            "version": remote.version, "freshness": "Current",
+            "resources": extension_resources(&remote.group, &remote.version, &found.resources),
+        }),
+        _ => json!({"version": remote.version, "freshness": "Stale"}),
+    };
+    let known = items
+        .iter_mut()
+        .find(|item| item["metadata"]["name"] == remote.group.as_str());
+    match known.and_then(|item| item["versions"].as_array_mut()) {
+        Some(versions) => versions.push(version),
+        None => items.push(json!({"metadata": {"name": remote.group}, "versions": [version]})),
+    }
+}
+
+/// Converts an APIResourceList of an extension API server.
+fn extension_resources(group: &str, version: &str, list: &Value) -> Vec<Value> {
+    let all = list["resources"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let text = |resource: &Value, field: &str| resource[field].as_str().unwrap_or_default().to_owned();
+    let or = |given: String, default: &str| {
+        if given.is_empty() {
+            default.to_owned()
+        } else {
+            given
+        }
+    };
+    let response = |resource: &Value| {
+        let group = or(text(resource, "group"), group);
+        kind(
+            &group,
+            &or(text(resource, "version"), version),
+            &text(resource, "kind"),
+        )
+    };
+    let main = all
+        .iter()
+        .filter(|resource| !text(resource, "name").contains('/'));
+    main.map(|resource| {
+        let name = text(resource, "name");
+        let mut body = json!({
+            "resource": name, "responseKind": response(resource),
+            "scope": if resource["namespaced"] == true { "Namespaced" } else { "Cluster" },
+            "singularResource": text(resource, "singularName"), "verbs": resource["verbs"],
+        });
+        for field in ["shortNames", "categories"] {
+            if resource[field].is_array() {
+                body[field] = resource[field].clone();
+            }
+        }
+        let prefix = format!("{name}/");
+        let subresources: Vec<Value> = all
+            .iter()
+            .filter_map(|sub| Some((sub, text(sub, "name").strip_prefix(&prefix)?.to_owned())))
+            .map(|(sub, name)| json!({"subresource": name, "verbs": sub["verbs"], "responseKind": response(sub)}))
+            .collect();
+        if !subresources.is_empty() {
+            body["subresources"] = subresources.into();
+        }
+        body
+    })
+    .collect()
 }
 
 /// Returns true if the first clause that the server can serve requests the aggregated form.

@@ -12,8 +12,8 @@ use crate::status::{self, Status};
 /// `/`: the paths of the server.
 pub(super) fn index(handler: &Handler, _call: &Call) -> Result<Answer, Status> {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-    let custom = handler.registry.resources.custom();
-    let documents = handler.documents.of(&custom);
+    let resources = &handler.registry.resources;
+    let documents = handler.documents.of(resources);
     let groups = &documents.groups;
     for group in groups.iter().filter(|group| !group.name.is_empty()) {
         paths.push(format!("/apis/{}", group.name));
@@ -33,7 +33,12 @@ pub(super) fn index(handler: &Handler, _call: &Call) -> Result<Answer, Status> {
         "/statusz",
         "/version",
     ];
-    paths.extend(others.map(str::to_owned));
+    let is_served = |path: &&str| match *path {
+        "/flagz" => handler.gates.is_enabled("ComponentFlagz"),
+        "/statusz" => handler.gates.is_enabled("ComponentStatusz"),
+        _ => true,
+    };
+    paths.extend(others.into_iter().filter(is_served).map(str::to_owned));
     paths.extend(super::health::paths());
     paths.sort();
     Ok(Answer::json(&json!({"paths": paths})))
@@ -52,8 +57,8 @@ pub(super) fn versions(_handler: &Handler, call: &Call) -> Result<Answer, Status
 
 /// `/apis`.
 pub(super) fn group_list(handler: &Handler, call: &Call) -> Result<Answer, Status> {
-    let custom = handler.registry.resources.custom();
-    let documents = handler.documents.of(&custom);
+    let resources = &handler.registry.resources;
+    let documents = handler.documents.of(resources);
     let mut groups: Vec<Value> = documents
         .groups
         .iter()
@@ -89,8 +94,8 @@ fn remote_group(name: &str, versions: &[String]) -> Value {
 
 /// `/apis/GROUP`.
 pub(super) fn group(handler: &Handler, call: &Call, name: &str) -> Result<Answer, Status> {
-    let custom = handler.registry.resources.custom();
-    let documents = handler.documents.of(&custom);
+    let resources = &handler.registry.resources;
+    let documents = handler.documents.of(resources);
     let found = documents.group(name).filter(|_| !name.is_empty());
     let remote = handler.registry.aggregation.groups();
     let mut body = match (found, remote.get(name)) {
@@ -110,13 +115,13 @@ pub(super) fn resources(
     group: &str,
     version: &str,
 ) -> Result<Answer, Status> {
-    let custom = handler.registry.resources.custom();
-    let documents = handler.documents.of(&custom);
+    let resources = &handler.registry.resources;
+    let documents = handler.documents.of(resources);
     let Some(found) = documents.group(group) else {
         return Ok(Answer::not_found());
     };
     let Some(found) = found.versions.iter().find(|known| known.name == version) else {
-        if crate::resource::builtin_catalog().has_group(group) {
+        if handler.registry.resources.builtin().has_group(group) {
             return Err(status::unknown_resource());
         }
         return Ok(Answer::not_found());
@@ -124,7 +129,7 @@ pub(super) fn resources(
     let resources: Vec<Value> = found
         .resources
         .iter()
-        .flat_map(|definition| resource_bodies(definition))
+        .flat_map(|definition| resource_bodies(definition, handler.gates.is_enabled("StorageVersionHash")))
         .collect();
     let mut body = json!({
         "kind": "APIResourceList", "groupVersion": api_version(group, version),
@@ -137,7 +142,7 @@ pub(super) fn resources(
 }
 
 /// Returns a resource and its subresources.
-fn resource_bodies(definition: &Definition) -> Vec<Value> {
+fn resource_bodies(definition: &Definition, has_hash: bool) -> Vec<Value> {
     let mut body = json!({
         "name": definition.subject.resource, "singularName": definition.singular,
         "namespaced": definition.namespaced, "kind": definition.subject.kind,
@@ -149,7 +154,7 @@ fn resource_bodies(definition: &Definition) -> Vec<Value> {
     if !definition.categories.is_empty() {
         body["categories"] = definition.categories.clone().into();
     }
-    if definition.allows("update") {
+    if has_hash && definition.allows("update") {
         body["storageVersionHash"] = super::version::storage_version_hash(definition).into();
     }
     let mut bodies = vec![body];

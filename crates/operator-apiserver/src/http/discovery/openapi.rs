@@ -10,7 +10,8 @@ use super::{Documents, GroupVersion, negotiated};
 use crate::codec::{Form, Representations, body};
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
-use crate::http::openapi::{self, Resource, Subresource};
+use crate::http::openapi::{self, Descriptions, Resource, Subresource};
+use crate::registry::aggregation::check::Health;
 use crate::resource::{Definition, Source};
 use crate::status::Status;
 
@@ -19,11 +20,12 @@ const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 /// `/openapi/v2`.
 pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
-    let custom = handler.registry.resources.custom();
-    let documents = &*handler.documents.of(&custom);
+    let resources = &handler.registry.resources;
+    let documents = &*handler.documents.of(resources);
     let [json, protobuf] = &documents.openapi;
+    let whole = || v2_document(documents, &handler.descriptions);
     if wants_protobuf(call) {
-        let encode = || Bytes::from(openapi::encode_v2(&v2_document(documents)));
+        let encode = || Bytes::from(openapi::encode_v2(&whole()));
         let bytes = protobuf.get_or_init(encode).clone();
         return Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes));
     }
@@ -32,9 +34,9 @@ pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
         _ => return Ok(refusal()),
     };
     if form.yaml || form.pretty {
-        return Ok(Answer::object(StatusCode::OK, &v2_document(documents), form));
+        return Ok(Answer::object(StatusCode::OK, &whole(), form));
     }
-    let encode = || body::encode(&v2_document(documents), Form::default());
+    let encode = || body::encode(&whole(), Form::default());
     let bytes = json.get_or_init(encode).clone();
     Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
 }
@@ -46,13 +48,15 @@ fn refusal() -> Answer {
     answer
 }
 
-fn v2_document(documents: &Documents) -> Value {
+fn v2_document(documents: &Documents, descriptions: &Descriptions) -> Value {
     let versions = documents.groups.iter().flat_map(|group| &group.versions);
     let definitions: Vec<&Definition> = versions
         .flat_map(|version| &version.resources)
         .map(|definition| &**definition)
         .collect();
-    with_resources(&definitions, openapi::v2_document)
+    with_resources(&definitions, |resources| {
+        openapi::v2_document(resources, descriptions)
+    })
 }
 
 /// The content type of the v2 document in protobuf; the `@` of the requested name must not occur in an answer.
@@ -75,6 +79,7 @@ fn wants_protobuf(call: &Call) -> bool {
 pub(super) fn v3(handler: &Handler, call: &Call, rest: &[&str]) -> Result<Answer, Status> {
     match rest {
         [] => index(handler, call),
+        path if is_endpoint(handler, path) => Ok(endpoint(handler, call, &path.join("/"))),
         ["api", version] => document(handler, call, "", version),
         ["apis", group, version] => document(handler, call, group, version),
         _ => Ok(missing()),
@@ -86,37 +91,82 @@ fn missing() -> Answer {
 }
 
 fn index(handler: &Handler, call: &Call) -> Result<Answer, Status> {
-    let custom = handler.registry.resources.custom();
+    let resources = &handler.registry.resources;
     let mut entries: Vec<(String, &str)> = Vec::new();
-    let documents = handler.documents.of(&custom);
+    let documents = handler.documents.of(resources);
+    let groups = documents.groups.iter().map(|group| &group.name);
+    let built_in = groups.filter(|group| !group.is_empty() && resources.builtin().has_group(group));
+    let endpoints: Vec<(String, String)> = openapi::ENDPOINTS
+        .iter()
+        .map(|path| (*path).to_owned())
+        .chain(built_in.map(|group| format!("apis/{group}")))
+        .map(|path| {
+            let document = openapi::endpoint_document(&path, &handler.descriptions).to_string();
+            (path, digest([document.as_bytes()]))
+        })
+        .collect();
+    entries.extend(endpoints.iter().map(|(path, hash)| (path.clone(), hash.as_str())));
     for group in &documents.groups {
         for version in &group.versions {
             let path = openapi::group_version_path(&group.name, &version.name);
-            entries.push((path, hash_of(&group.name, version)));
+            entries.push((path, hash_of(&group.name, version, &handler.descriptions)));
         }
     }
     let entries = entries.iter().map(|(path, hash)| (path.as_str(), *hash));
-    negotiated(call, &openapi::v3_index(entries))
+    let mut index = openapi::v3_index(entries);
+    for entry in handler.registry.aggregation.entries() {
+        entry.start(&handler.registry);
+        if let Health::Available(found) = entry.health()
+            && let Some(url) = &found.openapi
+        {
+            let path = openapi::group_version_path(&entry.remote.group, &entry.remote.version);
+            index["paths"][path] = serde_json::json!({"serverRelativeURL": url});
+        }
+    }
+    negotiated(call, &index)
+}
+
+/// Returns true for the path of an endpoint that is not a resource.
+fn is_endpoint(handler: &Handler, path: &[&str]) -> bool {
+    match path {
+        ["apis", group] => {
+            let documents = handler.documents.of(&handler.registry.resources);
+            let is_built_in = handler.registry.resources.builtin().has_group(group);
+            is_built_in && documents.group(group).is_some() && !group.is_empty()
+        }
+        path => openapi::ENDPOINTS.contains(&path.join("/").as_str()),
+    }
+}
+
+fn endpoint(handler: &Handler, call: &Call, path: &str) -> Answer {
+    let document = Bytes::from(openapi::endpoint_document(path, &handler.descriptions).to_string());
+    let hash = digest([&*document]);
+    cached(call, &hash, || document)
 }
 
 fn document(handler: &Handler, call: &Call, group: &str, version: &str) -> Result<Answer, Status> {
-    let custom = handler.registry.resources.custom();
-    let documents = handler.documents.of(&custom);
+    let resources = &handler.registry.resources;
+    let documents = handler.documents.of(resources);
     let Some(found) = documents.version(group, version) else {
         return Ok(missing());
     };
-    let hash = hash_of(group, found);
+    let hash = hash_of(group, found, &handler.descriptions);
+    Ok(cached(call, hash, || render(found, &handler.descriptions)))
+}
+
+/// Returns a document, which the client may have.
+fn cached(call: &Call, hash: &str, document: impl FnOnce() -> Bytes) -> Answer {
     let etag = format!("\"{hash}\"");
     let asked = call.query.text("hash");
     if !asked.is_empty() && asked != hash {
         let mut moved = Answer::new(StatusCode::MOVED_PERMANENTLY, "text/plain", Bytes::new());
         moved.set(LOCATION, &format!("{}?hash={hash}", call.info.path));
-        return Ok(moved);
+        return moved;
     }
     let mut answer = if call.header(IF_NONE_MATCH) == etag {
         Answer::new(StatusCode::NOT_MODIFIED, "application/json", Bytes::new())
     } else {
-        Answer::new(StatusCode::OK, "application/json", render(found))
+        Answer::new(StatusCode::OK, "application/json", document())
     };
     answer.set(ETAG, &etag);
     answer.set(VARY, "Accept");
@@ -124,19 +174,21 @@ fn document(handler: &Handler, call: &Call, group: &str, version: &str) -> Resul
         answer.set(CACHE_CONTROL, "public, immutable");
         answer.set(EXPIRES, FAR_FUTURE);
     }
-    Ok(answer)
+    answer
 }
 
 /// Returns the document of a version.
-fn render(version: &GroupVersion) -> Bytes {
+fn render(version: &GroupVersion, descriptions: &Descriptions) -> Bytes {
     let definitions: Vec<&Definition> = version.resources.iter().map(|definition| &**definition).collect();
-    let document: Value = with_resources(&definitions, openapi::v3_document);
+    let document: Value = with_resources(&definitions, |resources| {
+        openapi::v3_document(resources, descriptions)
+    });
     Bytes::from(document.to_string())
 }
 
 /// Returns the hash of the document of a version for its URL. It is computed from the definitions where possible: an
 /// index of thousands of versions does not generate thousands of documents.
-fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
+fn hash_of<'v>(group: &str, version: &'v GroupVersion, descriptions: &Descriptions) -> &'v str {
     version.hash.get_or_init(|| {
         let custom = version
             .resources
@@ -148,10 +200,11 @@ fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
         match custom.collect::<Option<Vec<&str>>>() {
             Some(identities) => {
                 let name = format!("{group}/{}", version.name);
-                let parts = std::iter::once(name.as_str()).chain(identities);
+                let described = if descriptions.is_empty() { "" } else { "described" };
+                let parts = [name.as_str(), described].into_iter().chain(identities);
                 digest(parts.flat_map(|part| [part.as_bytes(), b"\0"]))
             }
-            None => digest([&*render(version)]),
+            None => digest([&*render(version, descriptions)]),
         }
     })
 }

@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::activity::{Activity, Observed};
 use super::tls::ClientTrust;
 use super::write_timeout::WriteTimeout;
 use super::{Peer, Timeouts};
@@ -63,29 +63,26 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
     };
     // The handshake determines the protocol: a client that uses another one is rejected.
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let service = Requests::new(&stream, address, &shared);
-    let activity = service.activity.subscribe();
-    let stream = TokioIo::new(stream);
+    let activity = Activity::new(http2);
+    let service = Requests::new(&stream, address, activity.clone(), &shared);
+    let stream = TokioIo::new(Observed::new(stream, activity.clone()));
     let result = if http2 {
         let connection = http2_builder(&shared.timeouts).serve_connection(stream, service);
-        converse(connection, activity, &shared).await
+        converse(connection, &activity, &shared).await
     } else {
-        let connection = http1_builder(&shared.timeouts).serve_connection(stream, service);
-        converse(connection.with_upgrades(), activity, &shared).await
+        let connection = http1_builder().serve_connection(stream, service);
+        converse(connection.with_upgrades(), &activity, &shared).await
     };
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended with an error");
     }
 }
 
-type ClientStream = TlsStream<WriteTimeout<TcpStream>>;
+type TlsClient = TlsStream<WriteTimeout<TcpStream>>;
+type ClientStream = Observed<TlsClient>;
 
 /// Answers requests until the client disconnects, is idle for too long, or the listener ends.
-async fn converse(
-    connection: impl Connection,
-    mut activity: watch::Receiver<usize>,
-    shared: &Shared,
-) -> hyper::Result<()> {
+async fn converse(connection: impl Connection, activity: &Activity, shared: &Shared) -> hyper::Result<()> {
     tokio::pin!(connection);
     tokio::select! {
         result = connection.as_mut() => result,
@@ -93,7 +90,7 @@ async fn converse(
             connection.as_mut().shut_down();
             connection.await
         }
-        () = idle(&mut activity, shared.timeouts.idle) => {
+        () = activity.is_idle(&shared.timeouts) => {
             connection.as_mut().shut_down();
             tokio::time::timeout(CLOSE_MAX, connection).await.unwrap_or(Ok(()))
         }
@@ -118,11 +115,11 @@ impl Connection for http2::Connection<TokioIo<ClientStream>, Requests, TokioExec
     }
 }
 
-fn http1_builder(timeouts: &Timeouts) -> http1::Builder {
+/// Its own time limit for heads would also end connections that wait for their next request.
+fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(timeouts.header)
+        .header_read_timeout(None::<Duration>)
         .max_headers(HEADERS_MAX);
     builder
 }
@@ -144,12 +141,11 @@ struct Requests {
     handler: Arc<Handler>,
     peer: Peer,
     drain: CancellationToken,
-    /// The number of requests in flight.
-    activity: Arc<watch::Sender<usize>>,
+    activity: Activity,
 }
 
 impl Requests {
-    fn new(stream: &ClientStream, address: Option<IpAddr>, shared: &Shared) -> Self {
+    fn new(stream: &TlsClient, address: Option<IpAddr>, activity: Activity, shared: &Shared) -> Self {
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let certificate = chain.first();
         let is_trusted = shared.clients.trusts(chain);
@@ -162,11 +158,17 @@ impl Requests {
                 address,
                 user: user.unwrap_or_else(User::anonymous),
                 is_untrusted: certificate.is_some() && !is_trusted,
+                proxy: shared
+                    .clients
+                    .trusts_proxy(chain)
+                    .then(|| certificate.and_then(|der| User::from_certificate(der)))
+                    .flatten()
+                    .map(|user| user.name),
                 expiry: certificate.and_then(|der| authn::expiry(der)),
                 request_timeout: shared.timeouts.request,
             },
             drain: shared.drain.clone(),
-            activity: Arc::new(watch::Sender::new(0)),
+            activity,
         }
     }
 }
@@ -179,39 +181,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.drain.clone());
-        let active = Active::begin(self.activity.clone());
+        let active = self.activity.begin();
         let answer = self.handler.clone().answer(request);
         Box::pin(async move { Ok(answer.await.map(|body| hold(body, active))) })
-    }
-}
-
-/// Returns when no request was in flight for this long.
-async fn idle(active: &mut watch::Receiver<usize>, limit: Duration) {
-    loop {
-        let is_quiet = *active.borrow_and_update() == 0;
-        let changed = if is_quiet {
-            tokio::time::timeout(limit, active.changed()).await
-        } else {
-            Ok(active.changed().await)
-        };
-        if !matches!(changed, Ok(Ok(()))) {
-            return;
-        }
-    }
-}
-
-/// A request in flight, until the last byte of its answer is written or the client disconnects.
-struct Active(Arc<watch::Sender<usize>>);
-
-impl Active {
-    fn begin(count: Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|count| *count += 1);
-        Self(count)
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

@@ -16,6 +16,7 @@ use rustls::{DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme
 
 use super::ServerIdentity;
 use crate::error::Error;
+use crate::identity::authn::FrontProxy;
 use crate::identity::keyring::Keyring;
 
 /// A certificate and its key, both as PEM.
@@ -74,6 +75,7 @@ impl Certificates {
     pub(super) fn server_config(
         &self,
         given: Option<&ServerIdentity>,
+        front: Option<&FrontProxy>,
     ) -> Result<(ServerConfig, ClientTrust), Error> {
         let mut roots = RootCertStore::empty();
         add_authorities(&mut roots, self.authority.as_bytes())?;
@@ -82,11 +84,29 @@ impl Certificates {
             added.map_err(|error| unusable("client authorities", error))?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(failed)?;
-        let clients = ClientTrust(verifier);
+        let verifier = |roots: RootCertStore| {
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                .allow_unauthenticated()
+                .build()
+                .map_err(failed)
+        };
+        let users = verifier(roots)?;
+        let mut hints = users.root_hint_subjects().to_vec();
+        let proxies = front.map(|front| {
+            let mut roots = RootCertStore::empty();
+            let added = add_authorities(&mut roots, &front.authorities);
+            added.map_err(|error| unusable("authorities of front proxies", error))?;
+            verifier(roots)
+        });
+        let proxies = proxies.transpose()?;
+        if let Some(proxies) = &proxies {
+            hints.extend(proxies.root_hint_subjects().iter().cloned());
+        }
+        let clients = ClientTrust {
+            users,
+            proxies,
+            hints: hints.into(),
+        };
         let (certificate, key) = match given {
             Some(given) => (given.certificate.as_slice(), given.key.as_slice()),
             None => (self.server.certificate.as_bytes(), self.server.key.as_bytes()),
@@ -107,23 +127,36 @@ impl Certificates {
 /// Verifies client certificates. The handshake accepts every certificate whose key the client has, so that a request
 /// can still be authenticated by its token; [`trusts`](Self::trusts) is called after the handshake.
 #[derive(Clone, Debug)]
-pub(super) struct ClientTrust(Arc<dyn ClientCertVerifier>);
+pub(super) struct ClientTrust {
+    users: Arc<dyn ClientCertVerifier>,
+    proxies: Option<Arc<dyn ClientCertVerifier>>,
+    /// The subjects of all authorities.
+    hints: Arc<[rustls::DistinguishedName]>,
+}
 
 impl ClientTrust {
-    /// Returns true if a certificate is signed by one of the authorities and is valid now.
+    /// Returns true if a certificate is signed by one of the authorities of users and is valid now.
     pub(super) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
-        chain.split_first().is_some_and(|(certificate, intermediates)| {
-            let verified = self
-                .0
-                .verify_client_cert(certificate, intermediates, UnixTime::now());
-            verified.is_ok()
-        })
+        verifies(&self.users, chain)
     }
+
+    /// Returns true if a certificate is signed by one of the authorities of front proxies and is valid now.
+    pub(super) fn trusts_proxy(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let proxies = self.proxies.as_ref();
+        proxies.is_some_and(|proxies| verifies(proxies, chain))
+    }
+}
+
+fn verifies(verifier: &Arc<dyn ClientCertVerifier>, chain: &[CertificateDer<'_>]) -> bool {
+    chain.split_first().is_some_and(|(certificate, intermediates)| {
+        let verified = verifier.verify_client_cert(certificate, intermediates, UnixTime::now());
+        verified.is_ok()
+    })
 }
 
 impl ClientCertVerifier for ClientTrust {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.users.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
@@ -131,7 +164,7 @@ impl ClientCertVerifier for ClientTrust {
     }
 
     fn root_hint_subjects(&self) -> &[rustls::DistinguishedName] {
-        self.0.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -149,7 +182,7 @@ impl ClientCertVerifier for ClientTrust {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        self.users.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -158,11 +191,11 @@ impl ClientCertVerifier for ClientTrust {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        self.users.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.users.supported_verify_schemes()
     }
 }
 

@@ -319,7 +319,7 @@ fn tag(resource: &Resource<'_>) -> String {
 }
 
 /// Returns the group in camel case, without the suffix that Kubernetes' own groups share.
-fn group_name(group: &str) -> String {
+pub(super) fn group_name(group: &str) -> String {
     if group.is_empty() {
         return "core".to_owned();
     }
@@ -328,7 +328,7 @@ fn group_name(group: &str) -> String {
     labels.fold(first, |name, label| name + &capitalized(label))
 }
 
-fn capitalized(word: &str) -> String {
+pub(super) fn capitalized(word: &str) -> String {
     let mut letters = word.chars();
     letters
         .next()

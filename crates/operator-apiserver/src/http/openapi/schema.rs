@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use structured_merge::builtin::{self, Field, FieldKind, ListType, MapType, Type};
 
-use super::Resource;
+use super::{Descriptions, Resource};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 const REFERENCE: &str = "#/components/schemas/";
 
 /// The components of one document, by name.
-#[derive(Debug, Default)]
-pub(super) struct Components {
+#[derive(Debug)]
+pub(super) struct Components<'d> {
     schemas: BTreeMap<String, Value>,
+    descriptions: &'d Descriptions,
 }
 
 /// The components that a resource's operations refer to.
@@ -44,7 +47,14 @@ pub(super) fn component_name(group: &str, version: &str, kind: &str) -> String {
     format!("{}.{version}.{kind}", reversed.join("."))
 }
 
-impl Components {
+impl<'d> Components<'d> {
+    pub(super) fn new(descriptions: &'d Descriptions) -> Self {
+        Self {
+            schemas: BTreeMap::new(),
+            descriptions,
+        }
+    }
+
     pub(super) fn into_json(self) -> Value {
         Value::Object(self.schemas.into_iter().collect())
     }
@@ -91,21 +101,44 @@ impl Components {
         let list = format!("{object}List");
         self.add_named(&format!("{META}.ObjectMeta"));
         self.add_named(&format!("{META}.ListMeta"));
-        self.schemas
-            .insert(object.clone(), custom_object(resource, schema));
-        self.schemas.insert(list.clone(), custom_list(resource, &object));
+        let object_schema = custom_object(resource, schema, self.descriptions);
+        self.schemas.insert(object.clone(), object_schema);
+        let list_schema = custom_list(resource, &object, self.descriptions);
+        self.schemas.insert(list.clone(), list_schema);
         (object, list)
     }
 
+    /// Adds a schema that is not in the table of built-in types, with its descriptions and the types that it refers to.
+    pub(super) fn add_schema(&mut self, name: &str, mut schema: Value) {
+        let descriptions = self.descriptions;
+        if let Some(schema) = schema.as_object_mut() {
+            describe(schema, descriptions.of_type(name));
+        }
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+        for (field, property) in properties.into_iter().flatten() {
+            let item = property
+                .get("items")
+                .and_then(|items| items.get("$ref")?.as_str());
+            if let Some(item) = item.and_then(|item| item.strip_prefix(REFERENCE)) {
+                self.add_named(item);
+            }
+            if let Some(property) = property.as_object_mut() {
+                describe(property, descriptions.of_field(name, field));
+            }
+        }
+        self.schemas.insert(name.to_owned(), schema);
+    }
+
     /// Adds a built-in type and the types of its fields.
-    fn add_named(&mut self, name: &str) {
+    pub(super) fn add_named(&mut self, name: &str) {
         if self.schemas.contains_key(name) {
             return;
         }
         let Some(found) = builtin::types().named(name) else {
             return;
         };
-        self.schemas.insert(name.to_owned(), type_schema(found));
+        self.schemas
+            .insert(name.to_owned(), type_schema(found, self.descriptions));
         for field in &found.fields {
             self.add_references(&field.kind);
         }
@@ -121,8 +154,9 @@ impl Components {
 }
 
 /// Returns the schema of a built-in type.
-pub(super) fn type_schema(found: &Type) -> Value {
+fn type_schema(found: &Type, descriptions: &Descriptions) -> Value {
     let mut schema = Map::new();
+    describe(&mut schema, descriptions.of_type(&found.name));
     match &found.special {
         Some(kind) => {
             if let Value::Object(special) = kind_schema(kind) {
@@ -137,7 +171,11 @@ pub(super) fn type_schema(found: &Type) -> Value {
         let properties: Map<String, Value> = found
             .fields
             .iter()
-            .map(|field| (field.name.to_owned(), field_schema(field)))
+            .map(|field| {
+                let mut schema = field_schema(field);
+                describe(&mut schema, descriptions.of_field(&found.name, field.name));
+                (field.name.to_owned(), Value::Object(schema))
+            })
             .collect();
         schema.insert("properties".to_owned(), Value::Object(properties));
     }
@@ -162,7 +200,7 @@ pub(super) fn kind_extension(group: &str, version: &str, kind: &str) -> Value {
     json!({"group": group, "version": version, "kind": kind})
 }
 
-fn field_schema(field: &Field) -> Value {
+fn field_schema(field: &Field) -> Map<String, Value> {
     let mut schema = Map::new();
     match (&field.kind, kind_schema(&field.kind)) {
         // Keywords beside a `$ref` are ignored in OpenAPI 3.0.
@@ -180,7 +218,13 @@ fn field_schema(field: &Field) -> Value {
         };
     }
     schema.extend(merge_keywords(field));
-    Value::Object(schema)
+    schema
+}
+
+fn describe(schema: &mut Map<String, Value>, description: Option<&str>) {
+    if let Some(text) = description {
+        schema.insert("description".to_owned(), text.into());
+    }
 }
 
 /// Returns the keywords of a field for defaults, list and map types, and patches.
@@ -236,16 +280,19 @@ fn kind_schema(kind: &FieldKind) -> Value {
 }
 
 /// Returns a custom resource's schema, with the fields that every object has.
-fn custom_object(resource: &Resource<'_>, schema: &Value) -> Value {
+fn custom_object(resource: &Resource<'_>, schema: &Value, descriptions: &Descriptions) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Some(properties) = properties.as_object_mut() {
-        properties.insert("apiVersion".to_owned(), json!({"type": "string"}));
-        properties.insert("kind".to_owned(), json!({"type": "string"}));
-        properties.insert(
-            "metadata".to_owned(),
-            json!({"allOf": [meta_reference("ObjectMeta")]}),
-        );
+        let metadata = json!({"allOf": [meta_reference("ObjectMeta")]});
+        let fields = [
+            ("apiVersion", json!({"type": "string"})),
+            ("kind", json!({"type": "string"})),
+            ("metadata", metadata),
+        ];
+        for (name, field) in fields {
+            properties.insert(name.to_owned(), described(field, descriptions.of_object(name)));
+        }
     }
     schema.insert("type".to_owned(), "object".into());
     let kind = kind_extension(resource.group, resource.version, resource.kind);
@@ -253,21 +300,34 @@ fn custom_object(resource: &Resource<'_>, schema: &Value) -> Value {
     Value::Object(schema)
 }
 
-fn custom_list(resource: &Resource<'_>, object: &str) -> Value {
+fn custom_list(resource: &Resource<'_>, object: &str, descriptions: &Descriptions) -> Value {
     let kind = kind_extension(
         resource.group,
         resource.version,
         &format!("{}List", resource.kind),
     );
-    json!({
+    let field = |name: &str, schema: Value| described(schema, descriptions.of_list(name));
+    let items = json!({"type": "array", "items": reference(object)});
+    let about_items = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
+    let about = format!("{}List is a list of {}", resource.kind, resource.kind);
+    let has_own = !descriptions.is_empty();
+    let list = json!({
         "type": "object",
         "required": ["items"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"allOf": [meta_reference("ListMeta")]},
-            "items": {"type": "array", "items": reference(object)},
+            "apiVersion": field("apiVersion", json!({"type": "string"})),
+            "kind": field("kind", json!({"type": "string"})),
+            "metadata": field("metadata", json!({"allOf": [meta_reference("ListMeta")]})),
+            "items": described(items, has_own.then_some(about_items.as_str())),
         },
         "x-kubernetes-group-version-kind": [kind],
-    })
+    });
+    described(list, has_own.then_some(about.as_str()))
+}
+
+fn described(mut schema: Value, description: Option<&str>) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        describe(schema, description);
+    }
+    schema
 }

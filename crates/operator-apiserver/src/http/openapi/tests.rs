@@ -73,7 +73,7 @@ fn dangling_references(document: &Value) -> Vec<String> {
 
 #[test]
 fn a_built_in_document_is_closed_and_names_its_operations() {
-    let document = v3_document(&[deployments()]);
+    let document = v3_document(&[deployments()], &Descriptions::default());
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
     assert_eq!(item["patch"]["operationId"], "patchAppsV1NamespacedDeployment");
@@ -92,7 +92,7 @@ fn a_built_in_document_is_closed_and_names_its_operations() {
 
 #[test]
 fn lists_say_how_they_are_merged() {
-    let document = v3_document(&[deployments()]);
+    let document = v3_document(&[deployments()], &Descriptions::default());
     let containers =
         &document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
     assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
@@ -103,7 +103,7 @@ fn lists_say_how_they_are_merged() {
 #[test]
 fn a_custom_document_carries_the_schema_and_the_fields_of_every_object() {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
-    let document = v3_document(&[widgets(&schema)]);
+    let document = v3_document(&[widgets(&schema)], &Descriptions::default());
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let widget = &document["components"]["schemas"]["com.example.v1.Widget"];
     assert_eq!(widget["properties"]["spec"], json!({"type": "object"}));
@@ -124,7 +124,7 @@ fn the_v2_document_has_definitions_and_flat_parameters() {
         "size": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}},
     }});
-    let document = v2_document(&[deployments(), widgets(&schema)]);
+    let document = v2_document(&[deployments(), widgets(&schema)], &Descriptions::default());
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let properties = &document["definitions"]["com.example.v1.Widget"]["properties"];
     assert_eq!(properties["not"], json!({"type": "string"}));

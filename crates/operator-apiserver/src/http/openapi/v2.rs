@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Resource, v3_document};
+use super::{Descriptions, Resource, v3_document};
 
 /// Keywords that OpenAPI v2 lacks; they are removed from schemas of custom resources, as in the API server.
 const UNSUPPORTED: &[&str] = &["oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations"];
 
 /// Returns the v2 document of all served resources.
-pub(crate) fn document(resources: &[Resource<'_>]) -> Value {
+pub(crate) fn document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Value {
     let (custom, built_in): (Vec<_>, Vec<_>) = resources
         .iter()
         .cloned()
@@ -16,7 +16,7 @@ pub(crate) fn document(resources: &[Resource<'_>]) -> Value {
     let mut paths = Map::new();
     let mut definitions = Map::new();
     for part in [built_in, custom] {
-        let Value::Object(mut v3) = v3_document(&part) else {
+        let Value::Object(mut v3) = v3_document(&part, descriptions) else {
             continue;
         };
         if let Some(Value::Object(v3_paths)) = v3.remove("paths") {

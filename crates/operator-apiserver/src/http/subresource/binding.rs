@@ -30,15 +30,15 @@ pub(super) async fn serve(
     if definition.is("", "bindings") {
         // In the older form, only the body has the name of the pod.
         object::name(&body).clone_into(&mut write.name);
-        if write.name.is_empty() {
-            return Err(status::bad_request("Name parameter required."));
-        }
     }
     super::check_place(&write, &body, "Binding")?;
     super::complete_body(&write, &mut body, ("v1", "Binding"))?;
     let tracking = verb::write(call, &find("bindings")?)?;
     managed_fields::update(&registry.timestamp(), &tracking, None, &mut body);
     binding::admit(registry, &write, &mut body).await?;
+    if write.name.is_empty() {
+        return Err(status::bad_request("Name parameter required."));
+    }
     write.definition = find("pods")?;
     write.subresource = "binding".to_owned();
     binding::bind(registry, &write, &body)?;

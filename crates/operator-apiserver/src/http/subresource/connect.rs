@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::kubelet::{container_of, reachable_node};
 use crate::admission::{self, Operation};
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::verb;
 use crate::identity::authz;
 use crate::registry::Registry;
@@ -20,13 +21,19 @@ use builtin_kinds::tree::{at, list, text};
 
 /// Answers a request for a connection to a pod.
 pub(super) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     definition: &Arc<Definition>,
 ) -> Result<Answer, Status> {
+    let registry = &*handler.registry;
     let options = options(call);
     admit(registry, call, definition, options.clone()).await?;
-    check_right_to_create(registry, call, definition)?;
+    if handler
+        .gates
+        .is_enabled("AuthorizePodWebsocketUpgradeCreatePermission")
+    {
+        check_right_to_create(registry, call, definition).await?;
+    }
     let pod = registry
         .get(definition, &call.info.namespace, &call.info.name)?
         .value
@@ -53,7 +60,11 @@ pub(super) async fn serve(
 }
 
 /// A GET connects like a POST (WebSockets only support GET), so it also requires the permission to create.
-fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definition) -> Result<(), Status> {
+async fn check_right_to_create(
+    registry: &Registry,
+    call: &Call,
+    definition: &Definition,
+) -> Result<(), Status> {
     if call.info.verb != "get" {
         return Ok(());
     }
@@ -61,7 +72,7 @@ fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definiti
         verb: "create",
         ..authz::Attributes::of(&call.user, &call.info)
     };
-    let decision = registry.authorizer.authorize(&asked);
+    let decision = registry.authorizer.authorize(&asked).await;
     if decision.allowed {
         return Ok(());
     }

@@ -271,6 +271,7 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
         warnings: crate::write::Warnings::default(),
         in_collection: false,
         conversions: Arc::default(),
+        decisions: Arc::default(),
         deadline: write.deadline,
     };
     registry.update(&of_budget, &change).await.map(drop)

@@ -1,6 +1,7 @@
 //! Reviews: kinds that are created and answered, but never stored.
 
 use apimachinery::object;
+use apimachinery::selector::{FieldSelector, LabelSelector};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::codec::Form;
 use crate::http::call::Answer;
 use crate::http::handler::Handler;
 use crate::identity::authn::User;
-use crate::identity::authz::{self, Attributes, Decision, Rule};
+use crate::identity::authz::{self, Attributes, Decision, Rule, Selectors};
 use crate::patch::managed_fields;
 use crate::registry::create::{SERVER_FIELDS, fill_namespace};
 use crate::resource::Definition;
@@ -35,7 +36,11 @@ pub(crate) async fn serve(
     managed_fields::update(&handler.registry.timestamp(), write, None, &mut review);
     let user = &write.user;
     let resource = write.definition.subject.resource.as_str();
-    review["status"] = unanswered(resource);
+    if resource == "tokenreviews" {
+        keep_status(&mut review);
+    } else {
+        review["status"] = unanswered(resource);
+    }
     admission::mutate_body(&handler.registry.admission, write, Operation::Create, &mut review).await?;
     match resource {
         "selfsubjectreviews" => {}
@@ -49,10 +54,10 @@ pub(crate) async fn serve(
     admission::validate_body(&handler.registry.admission, write, Operation::Create, &review).await?;
     let answered = match resource {
         "selfsubjectreviews" => who_am_i(handler, user, &review),
-        "selfsubjectaccessreviews" => may(handler, user, review),
+        "selfsubjectaccessreviews" => may(handler, user, review).await,
         "selfsubjectrulesreviews" => self_subject_rules(handler, user, &review),
-        "tokenreviews" => token_review(handler, review),
-        _ => may(handler, &subject(&review), review),
+        "tokenreviews" => token_review(handler, review).await,
+        _ => may(handler, &subject(&review), review).await,
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
@@ -61,11 +66,21 @@ pub(crate) async fn serve(
 fn unanswered(resource: &str) -> Value {
     match resource {
         "selfsubjectreviews" => json!({"userInfo": {}}),
-        "tokenreviews" => json!({"user": {}}),
         "selfsubjectrulesreviews" => {
             json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false})
         }
         _ => json!({"allowed": false}),
+    }
+}
+
+/// The status that a client gives to the review of a token stays where the answer says nothing.
+fn keep_status(review: &mut Value) {
+    if !review["status"].is_object() {
+        review["status"] = json!({});
+    }
+    if let Some(status) = review["status"].as_object_mut() {
+        status.remove("authenticated");
+        status.entry("user").or_insert_with(|| json!({}));
     }
 }
 
@@ -111,10 +126,63 @@ fn subject(review: &Value) -> User {
     }
 }
 
-fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
-    let decision = handler.registry.authorizer.authorize(&attributes(user, &review));
+async fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
+    let selectors = object::get(&review, &["spec", "resourceAttributes"]).map(Selectors::read);
+    let asked = Attributes {
+        selectors: selectors.as_ref(),
+        ..attributes(user, &review)
+    };
+    let decision = handler.registry.authorizer.authorize(&asked).await;
     review["status"] = access_status(&decision);
+    let ignored = ignored_selectors(&review);
+    if !ignored.is_empty() {
+        review["status"]["evaluationError"] = ignored.join("; ").into();
+    }
     review
+}
+
+/// Returns the texts about selectors of a review that cannot be read.
+fn ignored_selectors(review: &Value) -> Vec<String> {
+    type IsValid = fn(&Value) -> bool;
+    let kinds: [(&str, IsValid); 2] = [
+        ("fieldSelector", is_field_selector),
+        ("labelSelector", is_label_selector),
+    ];
+    kinds
+        .into_iter()
+        .filter_map(|(name, is_readable)| {
+            let selector = object::get(review, &["spec", "resourceAttributes", name])?;
+            let why = format!("spec.resourceAttributes.{name} ignored due to parse error");
+            (selector.is_object() && !is_readable(selector)).then_some(why)
+        })
+        .collect()
+}
+
+fn requirements(selector: &Value) -> impl Iterator<Item = (&str, usize)> {
+    let all = object::get(selector, &["requirements"]).and_then(Value::as_array);
+    all.into_iter().flatten().map(|requirement| {
+        let values = object::get(requirement, &["values"]).and_then(Value::as_array);
+        (
+            object::text(requirement, &["operator"]),
+            values.map_or(0, Vec::len),
+        )
+    })
+}
+
+fn is_field_selector(selector: &Value) -> bool {
+    let raw = object::text(selector, &["rawSelector"]);
+    raw.parse::<FieldSelector>().is_ok()
+        && requirements(selector).all(|(operator, values)| match operator {
+            "In" | "NotIn" => values == 1,
+            _ => false,
+        })
+}
+
+fn is_label_selector(selector: &Value) -> bool {
+    let raw = object::text(selector, &["rawSelector"]);
+    raw.parse::<LabelSelector>().is_ok()
+        && requirements(selector)
+            .all(|(operator, _)| matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist"))
 }
 
 fn attributes<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
@@ -136,14 +204,24 @@ fn attributes<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
         namespace: resource("namespace"),
         name: resource("name"),
         path: part("nonResourceAttributes", "path"),
+        version: match resource("version") {
+            "" => "*",
+            version => version,
+        },
         selected_node: "",
+        selectors: None,
     }
 }
 
 fn access_status(decision: &Decision) -> Value {
     let mut status = json!({"allowed": decision.allowed});
-    if !decision.reason.is_empty() {
-        status["reason"] = decision.reason.as_str().into();
+    if decision.denied {
+        status["denied"] = true.into();
+    }
+    for (field, text) in [("reason", &decision.reason), ("evaluationError", &decision.error)] {
+        if !text.is_empty() {
+            status[field] = text.as_str().into();
+        }
     }
     status
 }
@@ -186,24 +264,32 @@ fn self_subject_rules(handler: &Handler, user: &User, review: &Value) -> Value {
             ..Rule::default()
         },
     );
-    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
-    if !unresolved.is_empty() {
-        let texts = unresolved.iter().map(ToString::to_string).collect();
+    let mut texts: Vec<String> = unresolved.iter().map(ToString::to_string).collect();
+    let is_incomplete = handler.registry.authorizer.has_webhooks();
+    if is_incomplete {
+        texts.push("webhook authorizer does not support user rule resolution".to_owned());
+    }
+    let mut status =
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": is_incomplete});
+    if !texts.is_empty() {
         status["evaluationError"] = authz::aggregate(texts).into();
     }
     let parts = [("metadata", json!({})), ("spec", json!({})), ("status", status)];
     answer(review, parts)
 }
 
-fn token_review(handler: &Handler, mut review: Value) -> Value {
+async fn token_review(handler: &Handler, mut review: Value) -> Value {
     let token = object::text(&review, &["spec", "token"]);
     let audiences = texts(object::get(&review, &["spec", "audiences"]));
-    review["status"] = match handler.authenticator.authenticate(token, &audiences) {
+    let answer = match handler.authenticator.authenticate(token, &audiences).await {
         Ok(known) => json!({
             "authenticated": true, "user": known.user.info(), "audiences": known.audiences,
         }),
-        Err(why) => json!({"user": {}, "error": why}),
+        Err(why) => json!({"error": why}),
     };
+    for (name, value) in answer.as_object().into_iter().flatten() {
+        review["status"][name] = value.clone();
+    }
     review
 }
 

@@ -50,7 +50,12 @@ pub(super) async fn serve(
         .get(definition, &write.namespace, &write.name)?
         .value
         .clone();
-    check_account_uid(&request, &account)?;
+    if handler
+        .gates
+        .is_enabled("TokenRequestServiceAccountUIDValidation")
+    {
+        check_account_uid(&request, &account)?;
+    }
     let now = handler.registry.clock.now();
     complete(handler, &account, now, &mut request);
     validate(&request)?;

@@ -50,8 +50,8 @@ pub(super) async fn serve_collection(
     form: Form,
 ) -> Result<Answer, Status> {
     let mut write = write(call, definition)?;
-    let delete_options = delete_options(call, &mut write)?;
     let options = options::list_options(call, definition)?;
+    let delete_options = delete_options(call, &mut write)?;
     let mut page: Page = registry.list(definition, &call.info.namespace, &options)?;
     let stored = page.items.iter().map(|stored| &stored.value);
     conversion::prepare(&registry.converter, definition, stored).await?;
@@ -70,6 +70,7 @@ pub(super) async fn serve_collection(
             warnings: write.warnings.clone(),
             in_collection: true,
             conversions: Arc::default(),
+            decisions: Arc::default(),
             deadline: write.deadline,
         };
         match registry.delete(&one, &delete_options).await {

@@ -245,12 +245,19 @@ pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
     }
 }
 
-pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
+/// `is_listing` is false if the feature gate of initial events is off.
+pub(crate) fn watch_options(call: &Call, is_listing: bool) -> Result<WatchOptions, Status> {
     let query = &call.query;
     let timeout = integer(call, "timeoutSeconds")?;
     let send = query
         .get("sendInitialEvents")
         .map(|_| query.flag("sendInitialEvents"));
+    if send.is_some() && !is_listing {
+        return Err(refuse_list(&[Error::forbidden(
+            Path::new("sendInitialEvents"),
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+        )]));
+    }
     let matches = query.text("resourceVersionMatch");
     let path = Path::new("resourceVersionMatch");
     if send.is_some() && matches != "NotOlderThan" {

@@ -62,7 +62,7 @@ fn go_type(definition: &Definition, suffix: &str) -> String {
 /// Returns the Go package of a group's internal types.
 pub(crate) fn go_package(group: &str) -> &str {
     match group.split('.').next().unwrap_or_default() {
-        "" => "core",
+        "" | "events" => "core",
         "rbac" => "rbac",
         first => first,
     }

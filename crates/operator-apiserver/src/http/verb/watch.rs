@@ -9,7 +9,9 @@ use crate::codec::Form;
 use crate::http::call::{Answer, Call, Content};
 use crate::http::handler::Handler;
 use crate::http::table::IncludeObject;
+use crate::http::upgrade::Upgrade;
 use crate::http::watch::{self, Subscription};
+use crate::http::websocket;
 use crate::resource::Definition;
 use crate::status::Status;
 
@@ -21,7 +23,7 @@ pub(super) fn serve(
 ) -> Result<Answer, Status> {
     let mut list = options::list_options(call, definition)?;
     list.token = String::new();
-    let mut watch = options::watch_options(call)?;
+    let mut watch = options::watch_options(call, handler.gates.is_enabled("WatchList"))?;
     let least = handler.min_request_timeout.as_secs();
     if watch.timeout_seconds.is_none() && least > 0 {
         // Randomized, so that not all clients reconnect at the same time.
@@ -35,6 +37,16 @@ pub(super) fn serve(
         });
     }
     let stream_type = form.stream_type()?;
+    let mut answer = Answer::new(StatusCode::OK, stream_type, Default::default());
+    if call.can_upgrade && websocket::is_requested(call) {
+        answer = websocket::handshake(call);
+        if !answer.code.is_informational() {
+            return Ok(answer);
+        }
+        answer.upgrade = Some(Upgrade::Events {
+            is_text: !form.protobuf,
+        });
+    }
     let subscription = Subscription::open(
         handler.registry.clone(),
         definition.clone(),
@@ -44,7 +56,6 @@ pub(super) fn serve(
         form,
         IncludeObject::parse(call)?,
     );
-    let mut answer = Answer::new(StatusCode::OK, stream_type, Default::default());
     answer.content = Content::Stream(watch::stream(subscription, &watch, call.drain.clone()));
     Ok(answer)
 }

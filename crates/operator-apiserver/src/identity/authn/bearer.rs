@@ -6,12 +6,19 @@ use std::sync::Arc;
 use apimachinery::object;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use parking_lot::RwLock;
 use serde_json::Value;
 
-use super::{AUTHENTICATED, CREDENTIAL_ID, NODE_NAME, User, service_account_groups, service_account_name};
+use super::jwt::{AuthenticationConfiguration, JwtAuthenticator};
+use super::token_webhook::{TokenWebhook, WebhookAuthenticator};
+use super::{
+    AUTHENTICATED, Anonymous, CREDENTIAL_ID, NODE_NAME, User, service_account_groups, service_account_name,
+};
 use crate::clock::{Clock, unix_seconds};
+use crate::identity::authz::aggregate;
 use crate::identity::token::Issuer;
 use crate::store::Store;
+use crate::webhook_client::Services;
 
 /// The allowed difference between clocks, in seconds.
 const LEEWAY: i64 = 60;
@@ -47,36 +54,164 @@ pub(crate) struct Authenticator {
     pub(crate) issuer: Arc<Issuer>,
     /// The users of static tokens.
     pub(crate) static_tokens: HashMap<String, User>,
+    /// Finds the addresses of webhooks.
+    pub(crate) services: Arc<Services>,
+    /// The issuers of other tokens, and the requests without any.
+    configured: RwLock<Arc<Configured>>,
+    /// The anonymous requests that are answered if no file decides.
+    anonymous: Anonymous,
+    webhook: Option<WebhookAuthenticator>,
+}
+
+/// The part of authentication that a file configures.
+#[derive(Debug)]
+struct Configured {
+    issuers: Vec<JwtAuthenticator>,
+    anonymous: Anonymous,
+}
+
+impl Configured {
+    /// Reads a configuration; `anonymous` is used if it does not say which anonymous requests are answered.
+    fn new(configuration: &AuthenticationConfiguration, anonymous: Anonymous) -> Result<Self, String> {
+        let anonymous = if !configuration.has_anonymous() {
+            anonymous
+        } else {
+            match configuration.anonymous_paths() {
+                None => Anonymous::All,
+                Some(paths) if paths.is_empty() => Anonymous::Nothing,
+                Some(paths) => Anonymous::Paths(paths),
+            }
+        };
+        Ok(Self {
+            issuers: JwtAuthenticator::all(configuration)?,
+            anonymous,
+        })
+    }
 }
 
 impl Authenticator {
+    /// Returns an authenticator of static tokens and of service accounts.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        issuer: Arc<Issuer>,
+        static_tokens: HashMap<String, User>,
+        services: Arc<Services>,
+        anonymous: Anonymous,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            issuer,
+            static_tokens,
+            services,
+            configured: RwLock::new(Arc::new(Configured {
+                issuers: Vec::new(),
+                anonymous: anonymous.clone(),
+            })),
+            anonymous,
+            webhook: None,
+        }
+    }
+
+    /// Replaces what a file configures.
+    ///
+    /// # Errors
+    /// An authority of an issuer is not valid.
+    pub(crate) fn configure(&self, configuration: &AuthenticationConfiguration) -> Result<(), String> {
+        let configured = Configured::new(configuration, self.anonymous.clone())?;
+        *self.configured.write() = Arc::new(configured);
+        Ok(())
+    }
+
+    /// Adds the webhook.
+    ///
+    /// # Errors
+    /// Its kubeconfig is not valid.
+    pub(crate) fn set_webhook(&mut self, webhook: TokenWebhook) -> Result<(), String> {
+        self.webhook = Some(WebhookAuthenticator::new(webhook)?);
+        Ok(())
+    }
+
+    /// Returns the requests without credentials that are answered.
+    pub(crate) fn anonymous(&self) -> Anonymous {
+        self.configured.read().anonymous.clone()
+    }
+
     /// Returns the user of a token, if it is for one of the audiences; without any, it must be for this server.
     ///
     /// # Errors
     /// The reason for which it is rejected.
-    pub(crate) fn authenticate(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
+    pub(crate) async fn authenticate(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<Authenticated, String> {
         let own = self.issuer.audiences();
         let wanted = if audiences.is_empty() { &own } else { audiences };
         if let Some(user) = self.static_tokens.get(token) {
             let audiences = common(&own, wanted);
-            if audiences.is_empty() {
-                return Err(INVALID.to_owned());
+            if !audiences.is_empty() {
+                return Ok(Authenticated {
+                    user: user.clone(),
+                    audiences,
+                });
             }
-            return Ok(Authenticated {
-                user: user.clone(),
-                audiences,
-            });
         }
-        let claims = self.issuer.verify(token).ok_or(INVALID)?;
-        let refuse = |why: String| format!("[{INVALID}, {why}]");
-        let audiences = audiences_of(&claims, wanted).map_err(refuse)?;
-        check_time(&claims, unix_seconds(self.clock.now())).map_err(refuse)?;
-        let user = Account::of(&claims).user(self).map_err(refuse)?;
+        let mut errors = vec![INVALID.to_owned()];
+        match self.service_account(token, wanted) {
+            Some(Ok(known)) => return Ok(known),
+            Some(Err(why)) => errors.push(why),
+            None => {}
+        }
+        let audiences = common(&own, wanted);
+        if !audiences.is_empty() {
+            match self.issued(token).await {
+                Some(Ok(mut user)) => {
+                    user.join(AUTHENTICATED);
+                    return Ok(Authenticated { user, audiences });
+                }
+                Some(Err(why)) => errors.push(why),
+                None => {}
+            }
+        }
+        if let Some(webhook) = &self.webhook {
+            match webhook.authenticate(&self.services, token, wanted).await {
+                Ok(Some(known)) => return Ok(known),
+                Ok(None) => {}
+                Err(why) => errors.push(why),
+            }
+        }
+        Err(aggregate(errors))
+    }
+
+    /// Returns the service account of a token; `None` if it is not the token of one.
+    fn service_account(&self, token: &str, wanted: &[String]) -> Option<Result<Authenticated, String>> {
+        let claims = self.issuer.verify(token)?;
+        Some(self.account(&claims, wanted))
+    }
+
+    fn account(&self, claims: &Value, wanted: &[String]) -> Result<Authenticated, String> {
+        let audiences = audiences_of(claims, wanted)?;
+        check_time(claims, unix_seconds(self.clock.now()))?;
+        let user = Account::of(claims).user(self)?;
         Ok(Authenticated { user, audiences })
+    }
+
+    /// Returns the user of a token of another issuer; `None` if the issuer is not known.
+    async fn issued(&self, token: &str) -> Option<Result<User, String>> {
+        let configured = self.configured.read().clone();
+        let now = unix_seconds(self.clock.now());
+        for issuer in &configured.issuers {
+            if let Some(result) = issuer.authenticate(&self.services, token, now).await {
+                return Some(result);
+            }
+        }
+        None
     }
 }
 
-fn common(known: &[String], wanted: &[String]) -> Vec<String> {
+pub(super) fn common(known: &[String], wanted: &[String]) -> Vec<String> {
     known
         .iter()
         .filter(|known| wanted.contains(known))

@@ -25,7 +25,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 ///
 /// # Errors
 /// Returns an error if headers have parts of a user but no user name, or the requester may not impersonate it.
-pub(crate) fn impersonate(
+pub(crate) async fn impersonate(
     authorizer: &Authorizer,
     headers: &HeaderMap,
     request: &Attributes<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn impersonate(
     };
     let mut first_refusal = None;
     for mode in MODES.iter().filter(|mode| (mode.fits)(&wanted, request.user)) {
-        match mode.check(authorizer, &wanted, request) {
+        match mode.check(authorizer, &wanted, request).await {
             Ok(user) => return Ok(Some(user)),
             Err(refusal) => first_refusal = first_refusal.or(Some(refusal)),
         }
@@ -155,26 +155,19 @@ impl Mode {
     }
 
     /// Returns the user to act as, with the groups that follow from its name.
-    fn check(
+    async fn check(
         &self,
         authorizer: &Authorizer,
         wanted: &User,
         request: &Attributes<'_>,
     ) -> Result<User, Status> {
-        let check = |attributes: &Attributes<'_>| {
-            let decision = authorizer.authorize(attributes);
-            if decision.allowed {
-                Ok(())
-            } else {
-                Err(authz::refusal(attributes, &decision.reason))
-            }
-        };
         if self.is_constrained() {
             let verb = format!("impersonate-on:{}:{}", self.name, request.verb);
-            check(&Attributes {
+            let on = Attributes {
                 verb: &verb,
                 ..*request
-            })?;
+            };
+            authorizer.check(&on).await?;
         }
         let verb = self.verb();
         let impersonation = Impersonation {
@@ -182,12 +175,13 @@ impl Mode {
             verb: &verb,
             mode: self,
         };
-        check(&impersonation.name(wanted))?;
+        authorizer.check(&impersonation.name(wanted)).await?;
         if !wanted.uid.is_empty() {
-            check(&impersonation.part(AUTHENTICATION, "uids", "", &wanted.uid))?;
+            let uid = impersonation.part(AUTHENTICATION, "uids", "", &wanted.uid);
+            authorizer.check(&uid).await?;
         }
-        self.check_groups(&impersonation, wanted, &check)?;
-        self.check_extra(&impersonation, wanted, &check)?;
+        self.check_groups(&impersonation, wanted, authorizer).await?;
+        self.check_extra(&impersonation, wanted, authorizer).await?;
         Ok(self.complete(wanted))
     }
 
@@ -200,11 +194,11 @@ impl Mode {
     }
 
     /// Many groups are first checked together.
-    fn check_groups(
+    async fn check_groups(
         &self,
         impersonation: &Impersonation<'_>,
         wanted: &User,
-        check: &Check<'_>,
+        authorizer: &Authorizer,
     ) -> Result<(), Status> {
         let group = self.group();
         let refuse = |name: &str, why: &str| {
@@ -220,21 +214,24 @@ impl Mode {
             if wanted.is_in(MASTERS) {
                 return refuse(MASTERS, "impersonating the system:masters group is not allowed");
             }
-            if wanted.groups.len() >= MANY && check(&impersonation.part(group, "groups", "", "*")).is_ok() {
+            let all = impersonation.part(group, "groups", "", "*");
+            if wanted.groups.len() >= MANY && authorizer.check(&all).await.is_ok() {
                 return Ok(());
             }
         }
-        wanted
-            .groups
-            .iter()
-            .try_for_each(|name| check(&impersonation.part(group, "groups", "", name)))
+        for name in &wanted.groups {
+            authorizer
+                .check(&impersonation.part(group, "groups", "", name))
+                .await?;
+        }
+        Ok(())
     }
 
-    fn check_extra(
+    async fn check_extra(
         &self,
         impersonation: &Impersonation<'_>,
         wanted: &User,
-        check: &Check<'_>,
+        authorizer: &Authorizer,
     ) -> Result<(), Status> {
         let values = || wanted.extra.values().flatten();
         if self.is_constrained() {
@@ -253,15 +250,17 @@ impl Mode {
                 ));
             }
             let all = impersonation.part(AUTHENTICATION, "userextras", "*", "*");
-            if values().count().max(wanted.extra.len()) >= MANY && check(&all).is_ok() {
+            if values().count().max(wanted.extra.len()) >= MANY && authorizer.check(&all).await.is_ok() {
                 return Ok(());
             }
         }
-        wanted.extra.iter().try_for_each(|(key, values)| {
-            values
-                .iter()
-                .try_for_each(|value| check(&impersonation.part(AUTHENTICATION, "userextras", key, value)))
-        })
+        for (key, values) in &wanted.extra {
+            for value in values {
+                let part = impersonation.part(AUTHENTICATION, "userextras", key, value);
+                authorizer.check(&part).await?;
+            }
+        }
+        Ok(())
     }
 
     fn group(&self) -> &'static str {
@@ -290,8 +289,6 @@ impl Mode {
 /// The number of groups or extra values from which a constrained mode first checks all of them together.
 const MANY: usize = 4;
 
-type Check<'a> = dyn Fn(&Attributes<'_>) -> Result<(), Status> + 'a;
-
 /// The common attributes of all checks of one impersonation.
 struct Impersonation<'a> {
     requester: &'a User,
@@ -302,16 +299,10 @@ struct Impersonation<'a> {
 impl<'a> Impersonation<'a> {
     fn part(&self, group: &'a str, resource: &'a str, subresource: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
-            user: self.requester,
-            verb: self.verb,
-            is_resource: true,
-            group,
-            resource,
+            version: if group == AUTHENTICATION { "v1" } else { "" },
             subresource,
             name,
-            namespace: "",
-            path: "",
-            selected_node: "",
+            ..Attributes::resource(self.requester, self.verb, group, resource)
         }
     }
 

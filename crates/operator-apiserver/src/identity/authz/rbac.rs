@@ -20,10 +20,7 @@ pub(crate) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let mut unresolved = Vec::new();
     visit(store, asked.user, asked.namespace, &mut |found| match found {
         Ok((grant, rule)) if rule.allows(asked) => {
-            decision = Decision {
-                allowed: true,
-                reason: format!("RBAC: allowed by {grant}"),
-            };
+            decision = Decision::allow(&format!("RBAC: allowed by {grant}"));
             ControlFlow::Break(())
         }
         Ok(_) => ControlFlow::Continue(()),

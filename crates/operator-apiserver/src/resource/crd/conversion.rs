@@ -7,13 +7,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::field::Path;
 use apimachinery::object;
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use structured_merge::go;
 
 use crate::random::Random;
-use crate::resource::{Definition, Source};
+use crate::resource::{Definition, Source, labels};
 use crate::status::{self, Status};
 use crate::webhook_client::{Services, WebhookClient};
 
@@ -150,23 +152,23 @@ fn read_response(review_version: &str, answer: &Value, uid: &str) -> Result<Vec<
 }
 
 /// Checks the converted objects of a webhook, and restores the metadata that it must not change.
+///
+/// kube-apiserver converts the objects of a list one by one, so its errors are those of single objects.
 fn finish(objects: &[&Value], converted: Vec<Value>, wanted: &str) -> Result<Vec<Value>, String> {
     if converted.len() != objects.len() {
         return Err(format!("{} objects, expected {}", converted.len(), objects.len()));
     }
-    let pairs = objects.iter().zip(converted).enumerate();
+    let pairs = objects.iter().zip(converted);
     pairs
-        .map(|(index, (original, mut converted))| {
-            let wrong = |why: String| format!("invalid converted object at index {index}: {why}");
+        .map(|(original, mut converted)| {
             let version = object::text(&converted, &["apiVersion"]);
             if version != wanted {
-                return Err(wrong(format!(
-                    "invalid groupVersion (expected {wanted}, received {version})"
-                )));
+                return Err(format!(
+                    "invalid object at index 0: invalid groupVersion (expected {wanted}, received {version})"
+                ));
             }
-            check_identity(original, &converted).map_err(wrong)?;
-            restore_metadata(original, &mut converted)
-                .map_err(|why| format!("invalid metadata in object at index {index}: {why}"))?;
+            check_identity(original, &converted).map_err(|why| format!("invalid object: {why}"))?;
+            restore_metadata(original, &mut converted).map_err(|why| format!("invalid metadata: {why}"))?;
             Ok(converted)
         })
         .collect()
@@ -197,22 +199,44 @@ fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), Strin
         .cloned()
         .unwrap_or_default();
     let given = match converted.get("metadata") {
+        None => return Err("missing metadata in converted object".to_owned()),
         Some(Value::Object(given)) => given.clone(),
-        None | Some(Value::Null) => Map::new(),
-        Some(_) => return Err("missing metadata in converted object".to_owned()),
+        Some(other) => {
+            let found = go::type_name(other);
+            return Err(format!("invalid metadata of type {found} in converted object"));
+        }
     };
     for field in ["labels", "annotations"] {
-        match given.get(field) {
-            None | Some(Value::Null) => drop(metadata.remove(field)),
-            Some(Value::Object(texts)) if texts.values().all(Value::is_string) => {
-                metadata.insert(field.to_owned(), Value::Object(texts.clone()));
+        let texts = match given.get(field) {
+            None | Some(Value::Null) => {
+                metadata.remove(field);
+                continue;
             }
-            Some(_) => {
+            Some(Value::Object(texts)) => texts,
+            Some(other) => {
+                let found = go::type_name(other);
                 return Err(format!(
-                    "metadata.{field} of converted object is not a map of strings"
+                    "invalid metadata.{field} of type {found} in converted object"
                 ));
             }
+        };
+        if let Some((key, other)) = texts.iter().find(|(_, text)| !text.is_string()) {
+            let found = go::type_name(other);
+            return Err(format!(
+                "metadata.{field}[{key}] must be a string, but is {found} in converted object"
+            ));
         }
+        if metadata.get(field).and_then(Value::as_object) != Some(texts) {
+            let path = Path::new("metadata");
+            let errors = match field {
+                "labels" => labels::validate_labels(converted, &path.child("labels")),
+                _ => labels::validate_annotations(converted, &path.child("annotation")),
+            };
+            if !errors.is_empty() {
+                return Err(status::aggregate(&errors));
+            }
+        }
+        metadata.insert(field.to_owned(), Value::Object(texts.clone()));
     }
     if let Some(converted) = converted.as_object_mut() {
         converted.insert("metadata".to_owned(), Value::Object(metadata));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use apimachinery::jsonpath::JsonPath;
 use apimachinery::object;
 use serde_json::{Value, json};
-use structured_merge::Schema;
+use structured_merge::scale::ReplicasPaths;
+use structured_merge::{PathElement, Schema};
 use tokio_util::sync::CancellationToken;
 
 use super::conversion::Conversion;
@@ -55,6 +56,7 @@ pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) 
             .collect(),
         namespaced: spec["scope"] == "Namespaced",
         merge_schemas: merge_schemas(group, &versions),
+        replicas_paths: replicas_paths(group, &versions),
         storage_schema,
         since,
         uid: object::uid(crd).to_owned(),
@@ -74,6 +76,7 @@ struct Family {
     current: Vec<String>,
     namespaced: bool,
     merge_schemas: BTreeMap<String, Schema>,
+    replicas_paths: ReplicasPaths,
     storage_schema: structural_schema::Schema,
     since: u64,
     uid: String,
@@ -102,6 +105,28 @@ fn merge_schemas(group: &str, versions: &[&Value]) -> BTreeMap<String, Schema> {
             (api_version, schema)
         })
         .collect()
+}
+
+/// Returns the paths of the replicas in all versions, by apiVersion; `None` for versions without a scale subresource.
+fn replicas_paths(group: &str, versions: &[&Value]) -> ReplicasPaths {
+    let path = |version: &Value| {
+        let scale = version.pointer("/subresources/scale").and_then(scale)?;
+        Some(
+            scale
+                .spec_replicas
+                .split('.')
+                .skip(1)
+                .map(PathElement::field)
+                .collect(),
+        )
+    };
+    let named = |version: &&Value| {
+        (
+            format!("{group}/{}", object::text(version, &["name"])),
+            path(version),
+        )
+    };
+    versions.iter().map(named).collect()
 }
 
 fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Family) -> Option<Definition> {
@@ -155,6 +180,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
             .pointer("/subresources/status")
             .is_some_and(|status| !status.is_null()),
         scale: version.pointer("/subresources/scale").and_then(scale),
+        replicas_paths: family.replicas_paths.clone(),
         columns: printer_columns(version),
         selectable_fields: version["selectableFields"]
             .as_array()

@@ -9,6 +9,7 @@ use apimachinery::object;
 use serde_json::Value;
 use structural_schema::Outcome;
 use structured_merge::Schema;
+use structured_merge::scale::ReplicasPaths;
 use tokio_util::sync::CancellationToken;
 
 use super::conversion::Conversion;
@@ -26,6 +27,8 @@ pub(crate) struct CustomVersion {
     pub(crate) merge_schemas: BTreeMap<String, Schema>,
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
+    /// The paths of the replicas in all versions of the CRD.
+    pub(crate) replicas_paths: ReplicasPaths,
     pub(crate) columns: Vec<PrinterColumn>,
     /// JSON paths such as `.spec.color`.
     pub(crate) selectable_fields: Vec<String>,
@@ -124,20 +127,18 @@ impl CustomVersion {
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
-        let mut outcome = self.schema.check(object, None);
-        outcome.errors.extend(self.check_scale(object, true));
-        outcome
+        self.schema
+            .check_with(object, None, self.check_scale(object, true))
     }
 
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         let is_status = subresource == "status";
-        let mut outcome = if is_status {
-            self.schema.check_status(object, Some(old))
+        let scale = self.check_scale(object, !is_status);
+        if is_status {
+            self.schema.check_status_with(object, Some(old), scale)
         } else {
-            self.schema.check(object, Some(old))
-        };
-        outcome.errors.extend(self.check_scale(object, !is_status));
-        outcome
+            self.schema.check_with(object, Some(old), scale)
+        }
     }
 
     fn check_scale(&self, object: &Value, with_spec: bool) -> Vec<Error> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Making;
 use crate::differential::catalog::Kind;
 use crate::differential::sequence::{Sequence, request, send};
-use crate::scenario::Step;
+use crate::scenario::{Retry, Step};
 
 /// Restricts a namespace of its own, then creates pods and claims in it.
 pub(super) fn admission(making: &mut Making<'_>) -> Sequence {
@@ -117,19 +117,80 @@ pub(super) fn rbac(making: &mut Making<'_>) -> Sequence {
         bindings.clone(),
         json!({"metadata": {"name": format!("r{number}")}, "roleRef": reference, "subjects": subjects}),
     ));
-    // The authorizer of the real server learns of roles and bindings by a watch.
-    sequence.steps.push(Step {
-        seconds: Some(0.05),
-        ..Step::default()
-    });
+    let mut probes = 0;
+    await_authorizer(&mut sequence, &roles, &bindings, &user, &mut probes);
     for _ in 0..4 {
         let step = user_step(making, &namespace, &user, &roles, &bindings);
+        let is_rule = step
+            .path
+            .as_ref()
+            .is_some_and(|path| *path == roles || *path == bindings);
+        // A list of the whole cluster would differ.
+        let may_have_groups = step.method.as_deref() == Some("POST") && making.random.chance(30);
+        let groups = if may_have_groups {
+            making
+                .random
+                .text(&["system:masters", "system:authenticated", "devs"])
+        } else {
+            ""
+        };
         sequence.steps.push(Step {
             user: Some(user.clone()),
+            groups: Some(groups.to_owned())
+                .filter(|group| !group.is_empty())
+                .into_iter()
+                .collect(),
             ..step
         });
+        if is_rule {
+            await_authorizer(&mut sequence, &roles, &bindings, &user, &mut probes);
+        }
     }
     sequence
+}
+
+/// Waits until the authorizer of the real server knows all roles and bindings so far: it learns of them by two watches.
+fn await_authorizer(sequence: &mut Sequence, roles: &str, bindings: &str, user: &str, probes: &mut usize) {
+    *probes += 1;
+    let name = format!("probe-{user}-{probes}");
+    let resource = format!("probes{probes}");
+    sequence
+        .cleanup
+        .extend([format!("{roles}/{name}"), format!("{bindings}/{name}")]);
+    let rule = json!({"apiGroups": ["probe.example.com"], "resources": [resource], "verbs": ["get"]});
+    let namespace = roles.rsplit('/').nth(1).unwrap_or_default();
+    let attributes =
+        json!({"namespace": namespace, "group": "probe.example.com", "resource": resource, "verb": "get"});
+    sequence.steps.extend([
+        send(
+            "POST",
+            roles,
+            json!({"metadata": {"name": name}, "rules": [rule]}),
+        ),
+        send(
+            "POST",
+            bindings,
+            json!({
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                "subjects": [{"kind": "User", "name": user}],
+            }),
+        ),
+        Step {
+            retry: Some(Retry {
+                until: "status.allowed".to_owned(),
+                equals: true.into(),
+                seconds: Some(10.0),
+            }),
+            // The order of bindings in the cache of the real server is random.
+            ignore: vec!["body.status.reason".to_owned()],
+            ..send(
+                "POST",
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                json!({"spec": {"user": user, "resourceAttributes": attributes}}),
+            )
+        },
+    ]);
 }
 
 fn rules(making: &mut Making<'_>) -> Value {

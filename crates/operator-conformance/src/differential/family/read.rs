@@ -7,7 +7,10 @@ use crate::differential::catalog::Kind;
 use crate::differential::sequence::{Sequence, patch, request};
 use crate::scenario::Step;
 
-const ACCEPTS: [&str; 16] = [
+/// The media type of protobuf.
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+const ACCEPTS: [&str; 20] = [
     "application/json",
     "application/json;as=Table;v=v1;g=meta.k8s.io",
     "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
@@ -19,6 +22,10 @@ const ACCEPTS: [&str; 16] = [
     "application/yaml",
     "application/yaml;as=Table;v=v1;g=meta.k8s.io",
     "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
+    PROTOBUF,
+    PROTOBUF,
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
     "application/json;stream=watch",
     "application/xml",
     "application/xml, */*",
@@ -163,10 +170,10 @@ pub(super) fn watch(making: &mut Making<'_>) -> Sequence {
     let path = making.path(&kind, &object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let random = &mut making.random;
-    let accept = if random.chance(50) {
-        random.text(&ACCEPTS)
-    } else {
-        "application/json"
+    let accept = match random.text(&ACCEPTS) {
+        accept if random.chance(50) && !accept.starts_with(PROTOBUF) => accept,
+        // Events are read line by line.
+        _ => "application/json",
     };
     let mut open = Step {
         watch: Some("w".to_owned()),
@@ -176,13 +183,17 @@ pub(super) fn watch(making: &mut Making<'_>) -> Sequence {
     .header("Accept", accept)
     .query("fieldSelector", &format!("metadata.name={name}"));
     let early = random.chance(50);
+    let mut expected = 2;
     open = match random.below(8) {
         0 => open.query("labelSelector", random.text(&["z=1", "!z", "a b"])),
         1 if !early => open.query("resourceVersion", random.text(&["${rv}", "0", "x"])),
-        2 => open
-            .query("sendInitialEvents", "true")
-            .query("resourceVersionMatch", random.text(&["NotOlderThan", "Exact"]))
-            .query("allowWatchBookmarks", random.text(&["true", "false"])),
+        2 => {
+            // A bookmark ends the initial events.
+            expected += 1;
+            open.query("sendInitialEvents", "true")
+                .query("resourceVersionMatch", random.text(&["NotOlderThan", "Exact"]))
+                .query("allowWatchBookmarks", random.text(&["true", "false"]))
+        }
         3 => open.query("includeObject", random.text(&["None", "Object", "Metadata"])),
         _ => open,
     };
@@ -197,17 +208,24 @@ pub(super) fn watch(making: &mut Making<'_>) -> Sequence {
     let first = if early { [open, create] } else { [create, open] };
     sequence.steps.extend(first);
     sequence.steps.push(change);
-    let mut expected = 2;
     if kind.kind != "Namespace" {
         sequence
             .steps
             .push(request("DELETE", path).query("gracePeriodSeconds", "0"));
         expected += 1;
     }
+    if kind.allows("list") {
+        // A list waits until the watch cache of the real server has the last revision: then events cannot be late.
+        let all = request("GET", kind.collection(making.namespace));
+        sequence
+            .steps
+            .push(all.query("fieldSelector", &format!("metadata.name={name}")));
+    }
     sequence.steps.push(Step {
         events: Some("w".to_owned()),
         count: expected,
-        seconds: Some(4.0),
+        seconds: Some(10.0),
+        quiet: Some(1.0),
         ..Step::default()
     });
     sequence

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Making;
+use super::read::PROTOBUF;
 use crate::differential::catalog::Kind;
 use crate::differential::mutation::value;
 use crate::differential::sequence::{Sequence, merge_patch, patch, request, send};
@@ -14,18 +15,28 @@ pub(super) fn create(making: &mut Making<'_>) -> Sequence {
     let mut object = making.object(&kind);
     let mut sequence = making.begin(&kind, &object);
     making.change(&kind, &mut object);
-    let mut step = making.create(&kind, &object);
-    if making.random.chance(5) {
-        step = step.query("dryRun", "All");
-    }
-    if making.random.chance(10) {
-        step = step.query(
-            "fieldValidation",
-            making.random.text(&["Strict", "Warn", "Ignore"]),
-        );
-    }
+    let step = making.create(&kind, &object);
+    let step = with_options(making, step);
     sequence.steps.push(step);
     sequence
+}
+
+/// Adds the options of a write to some requests.
+fn with_options(making: &mut Making<'_>, mut step: Step) -> Step {
+    let random = &mut making.random;
+    if random.chance(5) {
+        step = step.query("dryRun", random.text(&["All", "All", "All", "x", ""]));
+    }
+    if random.chance(10) {
+        step = step.query("fieldValidation", random.text(&["Strict", "Warn", "Ignore"]));
+    }
+    if random.chance(3) {
+        step = step.query("fieldManager", random.text(&["a", "", "\u{fc}", "a\tb"]));
+    }
+    if random.chance(3) {
+        step = step.header("Accept", PROTOBUF);
+    }
+    step
 }
 
 /// PUT of a changed object, with or without a resource version.
@@ -45,7 +56,8 @@ pub(super) fn update(making: &mut Making<'_>) -> Sequence {
     if !making.random.chance(5) {
         making.change(&kind, &mut object);
     }
-    sequence.steps.push(send("PUT", path, object));
+    let step = with_options(making, send("PUT", path, object));
+    sequence.steps.push(step);
     sequence
 }
 
@@ -60,6 +72,7 @@ pub(super) fn patches(making: &mut Making<'_>) -> Sequence {
     }
     for _ in 0..2 {
         let step = random_patch(making, &kind, &object, path.clone());
+        let step = with_options(making, step);
         sequence.steps.push(step);
     }
     sequence
@@ -145,12 +158,7 @@ pub(super) fn subresource(making: &mut Making<'_>) -> Sequence {
     let names: Vec<String> = kind
         .subresources
         .iter()
-        .filter(|name| {
-            !matches!(
-                name.as_str(),
-                "exec" | "attach" | "portforward" | "proxy" | "log" | "token"
-            )
-        })
+        .filter(|name| !matches!(name.as_str(), "exec" | "attach" | "portforward" | "proxy" | "log"))
         .cloned()
         .collect();
     for _ in 0..2 {
@@ -158,6 +166,11 @@ pub(super) fn subresource(making: &mut Making<'_>) -> Sequence {
             break;
         };
         let step = subresource_step(making, &kind, &object, &name, format!("{path}/{name}"));
+        let step = if step.method.as_deref() == Some("GET") {
+            step
+        } else {
+            with_options(making, step)
+        };
         sequence.steps.push(step);
     }
     sequence
@@ -190,8 +203,46 @@ fn subresource_step(making: &mut Making<'_>, kind: &Kind, object: &Value, name: 
             path,
             json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": making.random.text(&["Node", "Pod", ""]), "name": making.random.text(&["n", "", "A"])}}),
         ),
+        "token" => send("POST", path, token_request(making)),
         _ => whole_object_step(making, kind, object, name, path),
     }
+}
+
+fn token_request(making: &mut Making<'_>) -> Value {
+    let random = &mut making.random;
+    let mut request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    if random.chance(60) {
+        let audiences = [
+            json!(["a"]),
+            json!([]),
+            json!([""]),
+            json!(["a", "b"]),
+            json!("a"),
+        ];
+        request["spec"]["audiences"] = random.pick(&audiences).cloned().unwrap_or_default();
+    }
+    if random.chance(60) {
+        let times = [
+            json!(600),
+            json!(599),
+            json!(3600),
+            json!(-1),
+            json!(4_294_967_297_i64),
+            json!("x"),
+        ];
+        request["spec"]["expirationSeconds"] = random.pick(&times).cloned().unwrap_or_default();
+    }
+    if random.chance(30) {
+        request["spec"]["boundObjectRef"] = json!({
+            "apiVersion": random.text(&["v1", "v2", ""]),
+            "kind": random.text(&["Pod", "Secret", "Node", "Job", ""]),
+            "name": random.text(&["nope", "", "A"]),
+        });
+    }
+    if random.chance(20) {
+        request["metadata"] = json!({"name": random.text(&["a", "A", ""])});
+    }
+    request
 }
 
 /// A subresource such as `status` that has the form of the object.
@@ -311,83 +362,5 @@ fn add_strange(making: &mut Making<'_>, tree: &mut Ordered, depth: usize) {
             }
         }
         Ordered::Scalar(_) => {}
-    }
-}
-
-/// Deletes with options, and what is left afterwards.
-pub(super) fn delete(making: &mut Making<'_>) -> Sequence {
-    let kind = making.kind("delete");
-    let mut object = making.object(&kind);
-    if making.random.chance(40) {
-        let finalizer = making
-            .random
-            .text(&["example.com/f", "foregroundDeletion", "orphan"]);
-        object["metadata"]["finalizers"] = json!([finalizer]);
-    }
-    let mut sequence = making.begin(&kind, &object);
-    let path = making.path(&kind, &object);
-    sequence.steps.push(
-        making
-            .create(&kind, &object)
-            .capture("uid", "metadata.uid")
-            .capture("rv", "metadata.resourceVersion"),
-    );
-    if kind.kind == "Namespace" {
-        // Its deletion needs a controller.
-        return sequence;
-    }
-    for _ in 0..=making.random.below(2) {
-        let step = delete_step(making, &path);
-        sequence.steps.push(step);
-    }
-    sequence.steps.push(request("GET", path));
-    sequence
-}
-
-fn delete_step(making: &mut Making<'_>, path: &str) -> Step {
-    let random = &mut making.random;
-    let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-    if random.chance(40) {
-        options["propagationPolicy"] = random
-            .text(&["Foreground", "Background", "Orphan", "nope", ""])
-            .into();
-    }
-    if random.chance(30) {
-        options["gracePeriodSeconds"] = random
-            .pick(&[json!(0), json!(1), json!(30), json!(-1), json!("x")])
-            .cloned()
-            .unwrap_or_default();
-    }
-    if random.chance(25) {
-        let all = [
-            json!({"uid": "${uid}"}),
-            json!({"uid": "nope"}),
-            json!({"resourceVersion": "${rv}"}),
-            json!({"resourceVersion": "1"}),
-            json!({}),
-        ];
-        options["preconditions"] = random.pick(&all).cloned().unwrap_or_default();
-    }
-    if random.chance(10) {
-        options["orphanDependents"] = random.chance(50).into();
-    }
-    if random.chance(10) {
-        options["dryRun"] = random
-            .pick(&[json!(["All"]), json!(["x"]), json!([])])
-            .cloned()
-            .unwrap_or_default();
-    }
-    if random.chance(15) {
-        options["nope"] = json!(1);
-    }
-    match random.below(10) {
-        0 => request("DELETE", path),
-        1 => request("DELETE", path).query(
-            "propagationPolicy",
-            random.text(&["Foreground", "Background", "Orphan", "nope"]),
-        ),
-        2 => request("DELETE", path).query("gracePeriodSeconds", random.text(&["0", "1", "x"])),
-        3 => request("DELETE", path).query("dryRun", random.text(&["All", "x", ""])),
-        _ => send("DELETE", path, options),
     }
 }

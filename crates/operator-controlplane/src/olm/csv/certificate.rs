@@ -18,7 +18,7 @@ pub(crate) struct Pair {
 }
 
 /// Makes an authority and a certificate for names.
-pub(super) fn generate(names: &[String], now: Timestamp) -> Option<Pair> {
+pub(in crate::olm) fn generate(names: &[String], now: Timestamp) -> Option<Pair> {
     make(names, now)
         .inspect_err(|error| tracing::warn!(%error, "cannot create a certificate"))
         .ok()

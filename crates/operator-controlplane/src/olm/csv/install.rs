@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Certificates, Member, webhook};
+use super::{Certificates, Member, api_service, webhook};
 use crate::kind::DEPLOYMENT;
 use crate::object::{Object, set};
 use crate::olm::kinds::{CSV, SUBSCRIPTION};
@@ -16,9 +16,11 @@ const HASH: &str = "olm.deployment-spec-hash";
 
 /// The state of an installation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(in crate::olm) enum Health {
     Ready,
     Waiting(String),
+    /// An owned API is not available yet.
+    ApisMissing,
     /// A part differs from its desired state; it is installed again.
     Changed(String),
     Failed(String),
@@ -59,7 +61,8 @@ pub(super) fn actions(
     }
     actions.extend(orphans(member).map(|orphan| delete(&DEPLOYMENT, orphan, None)));
     if actions.is_empty() {
-        actions = webhook::configurations(member)?;
+        actions = api_service::actions(member);
+        actions.extend(webhook::configurations(member)?);
     }
     Ok(actions)
 }
@@ -191,7 +194,8 @@ fn config<'a>(member: &Member<'a>) -> Option<&'a Value> {
     own?.pointer("/spec/config")
 }
 
-fn configure(spec: &mut Value, config: &Value) {
+/// Changes a Deployment as the settings of a user say.
+pub(in crate::olm) fn configure(spec: &mut Value, config: &Value) {
     containers(spec, |container| {
         merge_named(container, "env", config.items("/env"));
         merge_named(container, "volumeMounts", config.items("/volumeMounts"));
@@ -299,6 +303,12 @@ pub(super) fn health(member: &Member<'_>) -> Health {
             ));
         }
     }
+    if !api_service::actions(member).is_empty() {
+        return Health::Changed("APIServices not installed".to_owned());
+    }
+    if !api_service::are_available(member) {
+        return Health::ApisMissing;
+    }
     match webhook::configurations(member) {
         Ok(actions) if actions.is_empty() => Health::Ready,
         Ok(_) => Health::Changed("Webhooks not installed".to_owned()),
@@ -307,7 +317,7 @@ pub(super) fn health(member: &Member<'_>) -> Health {
 }
 
 /// The reason why a Deployment is not ready.
-fn rollout(live: &Value) -> Option<Health> {
+pub(in crate::olm) fn rollout(live: &Value) -> Option<Health> {
     let name = live.name();
     let waiting = |reason: String| {
         Some(Health::Waiting(format!(

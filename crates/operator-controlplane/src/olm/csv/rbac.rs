@@ -7,7 +7,7 @@ use crate::kind::{CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, Kind, NAMESPACE};
 use crate::object::{Object, unset};
 use crate::objects::{Key, Objects};
 use crate::olm::kinds::{
-    CLUSTER_ROLE_BINDING, CSV, MUTATING_WEBHOOK, ROLE, ROLE_BINDING, VALIDATING_WEBHOOK,
+    API_SERVICE, CLUSTER_ROLE_BINDING, CSV, MUTATING_WEBHOOK, ROLE, ROLE_BINDING, VALIDATING_WEBHOOK,
 };
 use crate::olm::operator_group::aggregation;
 use crate::olm::{COPIED_FROM, is_owned, owner_labels};
@@ -143,6 +143,7 @@ pub(super) fn abandoned(objects: &Objects, key: &Key) -> Vec<Action> {
         &*ROLE,
         &*MUTATING_WEBHOOK,
         &*VALIDATING_WEBHOOK,
+        &*API_SERVICE,
     ];
     let left = kinds.into_iter().flat_map(|kind| {
         let all = objects.list(kind, "");

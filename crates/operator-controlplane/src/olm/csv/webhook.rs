@@ -26,20 +26,23 @@ const ROTATE: &str = "olm.certificate-rotate-at";
 /// The time before its expiry at which a certificate is renewed.
 const RENEWAL: SignedDuration = SignedDuration::from_hours(24);
 
-fn descriptions(csv: &Value) -> &[Value] {
+/// Returns the webhook descriptions of a ClusterServiceVersion.
+pub(in crate::olm) fn descriptions(csv: &Value) -> &[Value] {
     csv.items("/spec/webhookdefinitions")
 }
 
-fn service_name(deployment: &str) -> String {
+/// Returns the name of the Service of a Deployment that serves webhooks.
+pub(in crate::olm) fn service_name(deployment: &str) -> String {
     format!("{}-service", deployment.replace('.', "-"))
 }
 
-fn secret_name(deployment: &str) -> String {
+/// Returns the name of the Secret with the certificate of a Deployment that serves webhooks.
+pub(in crate::olm) fn secret_name(deployment: &str) -> String {
     format!("{}-cert", service_name(deployment))
 }
 
 /// Returns the Deployments that serve webhooks or owned API services.
-fn served(csv: &Value) -> BTreeSet<&str> {
+pub(in crate::olm) fn served(csv: &Value) -> BTreeSet<&str> {
     let services = csv.items("/spec/apiservicedefinitions/owned").iter();
     descriptions(csv)
         .iter()
@@ -91,7 +94,7 @@ pub(super) fn fault(csv: &Value) -> Option<&'static str> {
 }
 
 /// Mounts the certificate into the containers of a Deployment that serves webhooks.
-pub(super) fn mount(csv: &Value, deployment: &str, spec: &mut Value) {
+pub(in crate::olm) fn mount(csv: &Value, deployment: &str, spec: &mut Value) {
     if !served(csv).contains(deployment) {
         return;
     }
@@ -153,26 +156,14 @@ pub(super) fn services(
             .and_then(|known| rotation(known))
             .is_some_and(|rotate| member.world.now < rotate);
         if !is_valid {
-            let names = [
-                format!("{service}.{namespace}"),
-                format!("{service}.{namespace}.svc"),
-            ];
-            let pair = certificates(&names, member.world.now)
-                .ok_or_else(|| "no certificate could be made".to_owned())?;
-            let rotate = member
-                .world
-                .now
-                .checked_add(VALID - RENEWAL)
-                .unwrap_or(member.world.now);
-            let data = json!({
-                "tls.crt": STANDARD.encode(&pair.certificate), "tls.key": STANDARD.encode(&pair.key),
-                "olmCAKey": STANDARD.encode(&pair.authority),
-            });
-            let mut object =
-                json!({"metadata": metadata(&secret), "type": "kubernetes.io/tls", "data": data});
-            object["metadata"]["annotations"] = json!({ROTATE: time(rotate)});
+            let mut object = certificate(&service, namespace, member.world.now, certificates)?;
             actions.push(match known {
-                None => create(&SECRET, object, None),
+                None => {
+                    let annotations = object["metadata"]["annotations"].take();
+                    object["metadata"] = metadata(&secret);
+                    object["metadata"]["annotations"] = annotations;
+                    create(&SECRET, object, None)
+                }
                 Some(known) => {
                     let mut changed = Value::clone(known);
                     changed["data"] = object["data"].take();
@@ -191,6 +182,29 @@ pub(super) fn services(
         actions.extend(ensure(member, &ROLE_BINDING, &secret, binding, &[]));
     }
     Ok(actions)
+}
+
+/// Makes a certificate for a Service; returns the Secret without its name.
+pub(in crate::olm) fn certificate(
+    service: &str,
+    namespace: &str,
+    now: Timestamp,
+    certificates: &mut Certificates<'_>,
+) -> Result<Value, String> {
+    let names = [
+        format!("{service}.{namespace}"),
+        format!("{service}.{namespace}.svc"),
+    ];
+    let pair = certificates(&names, now).ok_or_else(|| "no certificate could be made".to_owned())?;
+    let rotate = now.checked_add(VALID - RENEWAL).unwrap_or(now);
+    Ok(json!({
+        "metadata": {"annotations": {ROTATE: time(rotate)}},
+        "type": "kubernetes.io/tls",
+        "data": {
+            "tls.crt": STANDARD.encode(&pair.certificate), "tls.key": STANDARD.encode(&pair.key),
+            "olmCAKey": STANDARD.encode(&pair.authority),
+        },
+    }))
 }
 
 /// Creates an object, or takes over one with the same name.
@@ -227,7 +241,8 @@ fn ensure(member: &Member<'_>, kind: &Kind, name: &str, wanted: Value, fields: &
     (changed != **known).then(|| update(kind, changed, None))
 }
 
-fn ports(csv: &Value, deployment: &str) -> Vec<Value> {
+/// Returns the ports of the Service of a Deployment.
+pub(in crate::olm) fn ports(csv: &Value, deployment: &str) -> Vec<Value> {
     let services = csv.items("/spec/apiservicedefinitions/owned").iter();
     let of_deployment = descriptions(csv)
         .iter()
@@ -249,7 +264,8 @@ fn strategy<'a>(csv: &'a Value, deployment: &str) -> Option<&'a Value> {
     all.find(|entry| entry.text("/name") == deployment)
 }
 
-fn selector(csv: &Value, deployment: &str) -> Result<Value, String> {
+/// Returns the labels of the pods of a Deployment.
+pub(in crate::olm) fn selector(csv: &Value, deployment: &str) -> Result<Value, String> {
     let entry = strategy(csv, deployment)
         .ok_or_else(|| format!("no deployment named \"{deployment}\" in the install strategy"))?;
     Ok(entry
@@ -264,7 +280,8 @@ fn account<'a>(csv: &'a Value, deployment: &str) -> &'a str {
     if account.is_empty() { "default" } else { account }
 }
 
-fn rotation(secret: &Value) -> Option<Timestamp> {
+/// Returns the time from which the certificate in a Secret is renewed.
+pub(in crate::olm) fn rotation(secret: &Value) -> Option<Timestamp> {
     secret.annotation(ROTATE)?.parse().ok()
 }
 
@@ -365,29 +382,30 @@ fn owned<'a>(member: &'a Member<'_>, kind: &Kind) -> impl Iterator<Item = &'a st
     all.filter(|known| is_owned(known, CSV.name, csv.namespace(), csv.name()))
 }
 
-fn client(member: &Member<'_>, description: &Value, path: &str, authority: &str) -> Value {
+fn client(member: &Member<'_>, description: &Value, authority: &str) -> Value {
     let port = description.int("/containerPort").unwrap_or(443);
     json!({
         "service": {
             "name": service_name(description.text("/deploymentName")), "namespace": member.csv.namespace(),
-            "path": path, "port": port,
+            "path": path(description), "port": port,
         },
         "caBundle": authority,
     })
 }
 
-fn configuration(member: &Member<'_>, description: &Value, authority: &str) -> Value {
-    let generate = description.text("/generateName");
-    let path = match description.text("/webhookPath") {
+/// Returns the path of a webhook.
+pub(in crate::olm) fn path(description: &Value) -> &str {
+    match description.text("/webhookPath") {
         "" => "/",
         path => path,
-    };
+    }
+}
+
+/// Returns the entry of a webhook in its configuration, without its namespaces.
+pub(in crate::olm) fn entry(description: &Value, client: Value) -> Value {
     let mut webhook = Map::new();
-    webhook.insert("name".to_owned(), generate.into());
-    webhook.insert(
-        "clientConfig".to_owned(),
-        client(member, description, path, authority),
-    );
+    webhook.insert("name".to_owned(), description.text("/generateName").into());
+    webhook.insert("clientConfig".to_owned(), client);
     for field in [
         "rules",
         "failurePolicy",
@@ -402,8 +420,14 @@ fn configuration(member: &Member<'_>, description: &Value, authority: &str) -> V
             webhook.insert(field.to_owned(), value.clone());
         }
     }
+    Value::Object(webhook)
+}
+
+fn configuration(member: &Member<'_>, description: &Value, authority: &str) -> Value {
+    let generate = description.text("/generateName");
+    let mut webhook = entry(description, client(member, description, authority));
     if let Some(selector) = namespaces(member) {
-        webhook.insert("namespaceSelector".to_owned(), selector);
+        webhook["namespaceSelector"] = selector;
     }
     let webhooks = json!([webhook]);
     let mut labels = owner_labels(CSV.name, member.csv);
@@ -465,14 +489,10 @@ fn conversions(member: &Member<'_>, description: &Value, authority: &str) -> Res
                     .to_owned(),
             );
         }
-        let path = match description.text("/webhookPath") {
-            "" => "/",
-            path => path,
-        };
         let conversion = json!({
             "strategy": "Webhook",
             "webhook": {
-                "clientConfig": client(member, description, path, authority),
+                "clientConfig": client(member, description, authority),
                 "conversionReviewVersions": description.items("/admissionReviewVersions"),
             },
         });

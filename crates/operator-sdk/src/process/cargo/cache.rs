@@ -50,7 +50,11 @@ pub(super) struct Cache {
 impl Cache {
     /// Returns the cache for builds with these options; `None` if builds with them are not cached.
     pub(super) fn of(root: &Path, options: &BuildOptions) -> Option<Self> {
-        if options.target.is_some() || !options.flags.is_empty() || !options.arguments.is_empty() {
+        if options.target.is_some()
+            || !options.flags.is_empty()
+            || !options.arguments.is_empty()
+            || options.test.is_some()
+        {
             return None;
         }
         let directory = match std::env::var_os(VARIABLE) {
@@ -115,9 +119,10 @@ impl Cache {
         (target.starts_with(&root) || target.starts_with(&self.root)).then_some(target)
     }
 
-    /// Keeps the dependencies of a build that compiled some of them. Without them the next project compiles its own.
+    /// Keeps the dependencies of a build that compiled some of them, or if none are kept: cargo alone may have compiled them.
+    /// Without them the next project compiles its own.
     pub(super) fn keep(&self, messages: &Messages) {
-        if messages.compiled_dependencies {
+        if messages.compiled_dependencies || !self.has_set() {
             let _ = self.keep_units(&messages.dependencies);
         }
     }
@@ -145,6 +150,15 @@ impl Cache {
         }
         fs::rename(copy, &entry)?;
         self.remove_old()
+    }
+
+    /// Returns true if a set of this version is kept, of any compiler.
+    fn has_set(&self) -> bool {
+        let version = concat!(env!("CARGO_PKG_VERSION"), "-");
+        let is_set = |name: &str| name.starts_with(version) && name.ends_with(self.profile);
+        let sets = fs::read_dir(&self.directory).into_iter().flatten();
+        sets.filter_map(Result::ok)
+            .any(|entry| entry.file_name().to_str().is_some_and(is_set))
     }
 
     /// Returns the directory of this version and the compiler of the project.

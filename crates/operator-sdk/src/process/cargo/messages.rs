@@ -27,6 +27,8 @@ struct Message {
     #[serde(default)]
     executable: Option<PathBuf>,
     #[serde(default)]
+    target: Target,
+    #[serde(default)]
     filenames: Vec<PathBuf>,
     #[serde(default)]
     out_dir: Option<PathBuf>,
@@ -34,11 +36,17 @@ struct Message {
     fresh: bool,
 }
 
+#[derive(Default, Deserialize)]
+struct Target {
+    #[serde(default)]
+    kind: Vec<String>,
+}
+
 // === impl Messages ===
 
 impl Messages {
-    /// Reads the messages of the build of the project in `root`.
-    pub(super) fn read(root: &Path, output: impl BufRead) -> Self {
+    /// Reads the messages of the build of the project in `root`. The build of a test builds the program too.
+    pub(super) fn read(root: &Path, of_test: bool, output: impl BufRead) -> Self {
         let mut messages = Self::default();
         let Ok(root) = root.canonicalize() else {
             return messages;
@@ -52,7 +60,9 @@ impl Messages {
             if manifest.as_ref().is_some_and(|path| path.starts_with(&root)) {
                 local.insert(message.package_id.clone());
             }
-            if manifest.is_some_and(|path| path == root.join("Cargo.toml")) && message.executable.is_some() {
+            let is_test = message.target.kind.iter().any(|kind| kind == "test");
+            let is_own = manifest.is_some_and(|path| path == root.join("Cargo.toml"));
+            if is_own && is_test == of_test && message.executable.is_some() {
                 messages.program = message.executable;
             }
             if local.contains(&message.package_id) {

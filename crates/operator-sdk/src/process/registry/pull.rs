@@ -122,6 +122,16 @@ impl Repository {
     }
 }
 
+/// Returns the files of an archive by path.
+///
+/// # Errors
+/// Returns the reason why it cannot be read, or that a path leaves the archive.
+pub(crate) fn files_of(archive: impl Read) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let mut files = BTreeMap::new();
+    unpack(archive, &mut files)?;
+    Ok(files)
+}
+
 /// Adds the files of a layer to those of earlier layers, and removes those that it deletes.
 fn unpack(layer: impl Read, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(), String> {
     let mut archive = tar::Archive::new(layer.take(FILES_MAX as u64 * 2));

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::load;
-use crate::args::BundleBuildArgs;
+use super::{Loaded, load};
+use crate::args::{BundleBuildArgs, BundlePushArgs};
 use crate::failure::Failure;
 use crate::oci::Image;
 use crate::oci::reference::Reference;
@@ -18,17 +18,7 @@ const PARTS: [&str; 3] = ["manifests/", "metadata/", "tests/"];
 /// `operator-sdk bundle build`.
 pub(super) fn build(args: &BundleBuildArgs, report: &Report) -> Result<ExitCode, Failure> {
     let reference = Reference::parse(&args.image)?;
-    let loaded = load(&args.bundle)?;
-    let labels = labels(&loaded.bundle.annotations.document.value);
-    let files = loaded
-        .files
-        .iter()
-        .filter(|(path, _)| PARTS.iter().any(|part| path.starts_with(part)));
-    let image = Image::of_files(files, created()?.as_deref(), &labels);
-    let image = image.map_err(|source| ImageError::File {
-        path: PathBuf::from(&args.bundle),
-        source,
-    })?;
+    let image = image(&load(&args.bundle, args.insecure)?, &args.bundle)?;
     let default = (!args.push).then(|| PathBuf::from("bundle.tar"));
     if let Some(file) = args.output.clone().or(default) {
         write(&file, &image.layout(&reference.name, &reference.tag))?;
@@ -44,6 +34,32 @@ pub(super) fn build(args: &BundleBuildArgs, report: &Report) -> Result<ExitCode,
     }
     report.line(&format!("{}@{}", reference.name, image.manifest.digest));
     Ok(ExitCode::SUCCESS)
+}
+
+/// `operator-sdk bundle push`.
+pub(super) fn push(args: &BundlePushArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let args = BundleBuildArgs {
+        image: args.image.clone(),
+        bundle: args.bundle.clone(),
+        push: true,
+        output: None,
+        insecure: args.insecure,
+    };
+    build(&args, report)
+}
+
+/// Returns the image of a bundle.
+pub(crate) fn image(loaded: &Loaded, place: &str) -> Result<Image, Failure> {
+    let labels = labels(&loaded.bundle.annotations.document.value);
+    let files = loaded
+        .files
+        .iter()
+        .filter(|(path, _)| PARTS.iter().any(|part| path.starts_with(part)));
+    let image = Image::of_files(files, created()?.as_deref(), &labels);
+    Ok(image.map_err(|source| ImageError::File {
+        path: PathBuf::from(place),
+        source,
+    })?)
 }
 
 /// The labels of the image, which are the annotations of the bundle.

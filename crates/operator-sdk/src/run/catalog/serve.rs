@@ -55,7 +55,7 @@ pub(super) fn run(args: &CatalogServeArgs, report: &Report) -> Result<ExitCode, 
 
 async fn accept(listener: TcpListener, queries: Arc<Queries>) {
     loop {
-        // A connection that ended before it was accepted is no reason to stop.
+        // The server goes on after a connection that ended before it was accepted.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::task::yield_now().await;
             continue;

@@ -1,5 +1,6 @@
 //! The embedded API server with the flags of kube-apiserver. As with a real one, no controllers run.
 
+mod access;
 mod audit;
 mod flags;
 
@@ -10,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use operator_apiserver::{
-    AbacPolicies, ApiServer, Authorization, Builder, ListenOptions, ServerIdentity, ServiceNetwork,
+    AdmissionConfiguration, ApiServer, Builder, FeatureGates, ListenOptions, RuntimeConfig, ServerIdentity,
+    ServiceNetwork,
 };
 
 use super::bad_value;
 use crate::args::go_flags::GoFlags;
 use crate::failure::Failure;
-use crate::process::cluster::ClusterError;
+use crate::process::cluster::{ClusterError, described};
 use crate::process::signal::Ends;
 use crate::report::Report;
 
@@ -25,27 +27,33 @@ pub(super) use self::flags::FLAGS;
 pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     check_flags(given, report)?;
     let options = listen_options(given)?;
-    let builder = ApiServer::builder()
-        .authorizers(authorizers(given)?)
-        .service_network(service_network(given, report)?)
+    let builder = described(ApiServer::builder())
+        .service_network(service_network(given)?)
         .anonymous_auth(given.value("anonymous-auth") != Some("false"))
         .disable_admission_plugins(disabled_plugins(given, report)?)
         .enable_admission_plugins(given.parts("enable-admission-plugins").map(str::to_owned))
         .min_request_timeout(min_request_timeout(given)?)
+        .runtime_config(parsed(given, "runtime-config", RuntimeConfig::parse)?)
+        .feature_gates(parsed(given, "feature-gates", FeatureGates::parse)?)
         .flags(
             given
                 .names()
                 .map(|name| (name.to_owned(), flag_text(given, name))),
         );
     let builder = with_tokens(builder, given)?;
+    let (builder, files) = access::configure(builder, given)?;
     let builder = audit::configure(builder, given)?;
+    let builder = with_admission(builder, given, report)?;
     let builder = with_proxy_client(builder, given)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let server = builder.build().map_err(ClusterError::Listen)?;
         let listener = server.listen(options).await.map_err(ClusterError::Listen)?;
         report.progress(&format!("serving on https://{}", listener.local_addr()));
-        ends.next().await;
+        tokio::select! {
+            _ = ends.next() => {}
+            () = files.follow(server.clone(), report) => {}
+        }
         server.shutdown();
         listener.shutdown().await;
         Ok(())
@@ -71,6 +79,16 @@ fn min_request_timeout(given: &GoFlags) -> Result<Duration, Failure> {
     Ok(Duration::from_secs(seconds.unwrap_or(1800)))
 }
 
+/// Parses a list of settings.
+fn parsed<'g, T>(
+    given: &'g GoFlags,
+    flag: &'static str,
+    parse: impl FnOnce(Vec<&'g str>) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let parts: Vec<&str> = given.parts(flag).collect();
+    parse(parts).map_err(|why| bad_value(flag, given.value(flag).unwrap_or_default(), why))
+}
+
 /// Rejects flags that would be unsafe to ignore, and warns of ignored ones.
 fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     for flag in given.names() {
@@ -88,74 +106,16 @@ fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
             report.progress(&format!("warning: --{flag} is ignored: {why}"));
         }
     }
-    for part in given.parts("feature-gates") {
-        let value = part.split_once('=').map(|(_, value)| value);
-        if !matches!(value, Some("true" | "false")) {
-            return Err(bad_value(
-                "feature-gates",
-                part,
-                "NAME=true or NAME=false is needed",
-            ));
-        }
-    }
     Ok(())
 }
 
-/// Returns the IPv4 range for service addresses, of at most two given ranges.
-fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, Failure> {
+/// Returns the ranges of service addresses.
+fn service_network(given: &GoFlags) -> Result<ServiceNetwork, Failure> {
     const RANGE: &str = "service-cluster-ip-range";
-    let ranges = given.value(RANGE).unwrap_or_default();
-    if ranges.split(',').count() > 2 {
-        return Err(bad_value(
-            RANGE,
-            ranges,
-            "it must not contain more than two entries",
-        ));
+    match given.value(RANGE) {
+        None => Ok(ServiceNetwork::default()),
+        Some(ranges) => ranges.parse().map_err(|error| bad_value(RANGE, ranges, error)),
     }
-    let mut network = ServiceNetwork::default();
-    for range in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()) {
-        if range.contains(':') {
-            report.progress(&format!(
-                "warning: no service gets an address from {range}: IPv6 is not supported"
-            ));
-        } else {
-            network = range.parse().map_err(|error| bad_value(RANGE, range, error))?;
-        }
-    }
-    Ok(network)
-}
-
-/// Returns the authorizers in the order of their modes; without a mode all requests are allowed.
-fn authorizers(given: &GoFlags) -> Result<Vec<Authorization>, Failure> {
-    const MODE: &str = "authorization-mode";
-    const POLICIES: &str = "authorization-policy-file";
-    let mut authorizers = Vec::new();
-    for mode in given.parts(MODE) {
-        let authorizer = match mode {
-            "AlwaysAllow" => Authorization::AlwaysAllow,
-            "AlwaysDeny" => Authorization::AlwaysDeny,
-            "Node" => Authorization::Node,
-            "RBAC" => Authorization::Rbac,
-            "ABAC" => {
-                let path = given
-                    .value(POLICIES)
-                    .ok_or_else(|| bad_value(MODE, mode, format!("it needs --{POLICIES}")))?;
-                let text = read(POLICIES, Path::new(path))?;
-                let policies = AbacPolicies::parse(&String::from_utf8_lossy(&text));
-                Authorization::Abac(policies.map_err(|why| bad_value(POLICIES, path, why))?)
-            }
-            "Webhook" => return Err(bad_value(MODE, mode, "this mode is not supported")),
-            _ => return Err(bad_value(MODE, mode, "it is not a valid mode")),
-        };
-        if authorizers.contains(&authorizer) {
-            return Err(bad_value(MODE, mode, "the mode is specified more than once"));
-        }
-        authorizers.push(authorizer);
-    }
-    if authorizers.is_empty() {
-        authorizers.push(Authorization::AlwaysAllow);
-    }
-    Ok(authorizers)
 }
 
 /// Returns the plug-ins to disable. Plug-ins that are enabled by default need not be enabled; others are not supported.
@@ -180,6 +140,23 @@ fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Fai
         known(DISABLE, plugin)?;
     }
     Ok(given.parts(DISABLE).map(str::to_owned).collect())
+}
+
+/// Configures admission plug-ins.
+fn with_admission(builder: Builder, given: &GoFlags, report: &Report) -> Result<Builder, Failure> {
+    const FILE: &str = "admission-control-config-file";
+    let Some(path) = given.value(FILE) else {
+        return Ok(builder);
+    };
+    let directory = Path::new(path).parent().unwrap_or(Path::new("."));
+    let configuration = AdmissionConfiguration::parse(&text(FILE, path)?, directory);
+    let configuration = configuration.map_err(|why| bad_value(FILE, path, why))?;
+    for plugin in configuration.unsupported() {
+        report.progress(&format!(
+            "warning: the configuration of the admission plug-in {plugin} in --{FILE} is ignored"
+        ));
+    }
+    Ok(builder.admission(configuration))
 }
 
 /// Configures tokens: the signing keys, and static tokens.
@@ -315,6 +292,18 @@ fn certificate_files(given: &GoFlags) -> Option<(&'static str, PathBuf, PathBuf)
         directory.join("apiserver.crt"),
         directory.join("apiserver.key"),
     ))
+}
+
+fn text(flag: &str, path: &str) -> Result<String, Failure> {
+    let bytes = read(flag, Path::new(path))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn duration(given: &GoFlags, flag: &'static str, default: Duration) -> Result<Duration, Failure> {
+    match given.value(flag) {
+        None => Ok(default),
+        Some(text) => apimachinery::time::parse_timeout(text).map_err(|error| bad_value(flag, text, error)),
+    }
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {

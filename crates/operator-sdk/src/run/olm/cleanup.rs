@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use super::install::GROUP;
-use super::session::{CATALOG_SOURCE, CSV, DEFINITION, OPERATOR_GROUP, Resource, SUBSCRIPTION, Session};
-use super::{api, signals};
+use super::session::{
+    CATALOG_SOURCE, CSV, DEFINITION, OPERATOR_GROUP, Resource, SUBSCRIPTION, Session, V1ALPHA1,
+};
+use super::{ROOT_V1, api, signals, v1};
 use crate::args::CleanupArgs;
 use crate::failure::Failure;
 use crate::process::objects::text;
@@ -19,7 +21,7 @@ pub(crate) fn cleanup(args: &CleanupArgs, report: &Report) -> Result<ExitCode, F
         let api = api(&args.olm.cluster).await?;
         let mut ends = signals()?;
         let namespace = args.olm.namespace.as_deref();
-        let session = Session::open(api, namespace, args.olm.timeout, report).await?;
+        let session = Session::open(api, &[V1ALPHA1, ROOT_V1], namespace, args.olm.timeout, report).await?;
         tokio::select! {
             outcome = clean(&session, args) => outcome.map(|()| ExitCode::SUCCESS),
             () = ends.next() => {
@@ -44,6 +46,9 @@ async fn clean(session: &Session<'_>, args: &CleanupArgs) -> Result<(), Failure>
     let package = &args.package;
     let parts = find(session, package).await?;
     if parts.subscription.is_empty() && parts.csv.is_empty() && parts.catalog.is_empty() {
+        if let Some(extension) = v1::find(session, package).await? {
+            return v1::clean(session, args, &extension).await;
+        }
         report.warning(&format!("Cleanup operator: package {package:?} not found"), None);
         return Ok(());
     }

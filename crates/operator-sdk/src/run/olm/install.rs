@@ -3,25 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use operator_olm::bundle::Bundle;
 use operator_olm::catalog::{self, Catalog, Channel, Entry, Package, validate};
+use operator_olm::render;
 use serde_json::{Value, json};
 
 use super::mode::{InstallMode, install_mode};
 use super::process::{Built, LocalProgram, LocalProject};
 use super::session::{
     CATALOG_SOURCE, CONFIG_MAP, CSV, DEFINITION, DEPLOYMENT, INSTALL_PLAN, OPERATOR_GROUP, POD, SUBSCRIPTION,
-    Session,
+    Session, V1ALPHA1,
 };
-use super::{OlmError, api, config_maps_of, registry, signals, undone_on_failure};
-use crate::args::{ClusterArgs, RegistryArgs, RunBundleArgs};
+use super::{OlmError, ROOT_V1, api, config_maps_of, registry, signals, undone_on_failure, v1};
+use crate::args::{ClusterArgs, OlmVersionArg, RegistryArgs, RunBundleArgs};
 use crate::failure::Failure;
 use crate::process::api::{Api, processes_directory};
 use crate::process::cluster::{Cluster, ClusterOptions};
 use crate::process::objects::text;
 use crate::process::signal::{Ends, INTERRUPTED};
 use crate::report::Report;
-use crate::run::catalog::render_bundle;
+use crate::run::bundle::{Loaded, is_image, load};
 use crate::run::cluster::ready_line;
 
 /// The channel of the catalog of `run bundle`.
@@ -33,35 +33,44 @@ pub(super) const INJECTED: &str = "operators.operatorframework.io/injected-bundl
 pub(super) const POD_NAME: &str = "operators.operatorframework.io/registry-pod-name";
 const INDEX_IMAGE: &str = "operators.operatorframework.io/index-image";
 
-/// A rendered bundle directory.
-pub(super) struct Source {
-    pub(super) loaded: Bundle,
+/// A rendered bundle.
+pub(crate) struct Source {
+    pub(super) loaded: Loaded,
     pub(super) rendered: catalog::Bundle,
 }
 
 impl Source {
-    pub(super) fn read(path: &str) -> Result<Self, Failure> {
-        if !Path::new(path).is_dir() {
-            return Err(OlmError::Image(path.to_owned()).into());
+    /// Reads a bundle directory, or pulls a bundle image.
+    pub(crate) fn read(place: &str, insecure: bool) -> Result<Self, Failure> {
+        if !Path::new(place).is_dir() && !is_image(place) {
+            return Err(OlmError::NoBundle(place.to_owned()).into());
         }
-        let (loaded, rendered) = render_bundle(Path::new(path), "")?;
+        let loaded = load(place, insecure)?;
+        let rendered = render::render(&loaded.bundle, "").map_err(|reason| OlmError::Render {
+            place: place.to_owned(),
+            reason,
+        })?;
         Ok(Self { loaded, rendered })
     }
 
     pub(super) fn csv(&self) -> &Value {
-        self.loaded.csv_manifest().value()
+        self.loaded.bundle.csv_manifest().value()
     }
 
     /// Returns the names of the CRDs that the operator owns.
     fn owned(&self) -> Vec<String> {
-        let owned = self.loaded.csv_list("/spec/customresourcedefinitions/owned");
+        let owned = self
+            .loaded
+            .bundle
+            .csv_list("/spec/customresourcedefinitions/owned");
         owned
             .iter()
             .map(|owned| text(owned, "/name").to_owned())
             .collect()
     }
 
-    fn catalog(&self) -> Catalog {
+    /// Returns the catalog with the bundle alone.
+    pub(super) fn catalog(&self) -> Catalog {
         let package = self.rendered.package.clone();
         Catalog {
             packages: vec![Package {
@@ -86,7 +95,7 @@ impl Source {
 
 /// `operator-sdk run bundle`.
 pub(crate) fn run_bundle(args: &RunBundleArgs, report: &Report) -> Result<ExitCode, Failure> {
-    let source = Source::read(&args.bundle)?;
+    let source = Source::read(&args.bundle, args.insecure)?;
     let project = LocalProject::find(&args.program, &source)?;
     crate::run::block_on(async {
         let mut ends = signals()?;
@@ -102,8 +111,9 @@ pub(crate) fn run_bundle(args: &RunBundleArgs, report: &Report) -> Result<ExitCo
             None => None,
         };
         let api = api(&args.olm.cluster).await?;
+        let is_embedded = programs.is_some();
         let program = program.as_ref().zip(programs.as_deref());
-        run(api, args, &source, program, &mut ends, report).await
+        run(api, args, &source, program, is_embedded, &mut ends, report).await
     })
 }
 
@@ -120,24 +130,28 @@ async fn run(
     args: &RunBundleArgs,
     source: &Source,
     program: Option<(&LocalProgram, &Path)>,
+    is_embedded: bool,
     ends: &mut Ends,
     report: &Report,
 ) -> Result<ExitCode, Failure> {
     let namespace = args.olm.namespace.as_deref();
-    let mut session = Session::open(api, namespace, args.olm.timeout, report).await?;
+    let root = match args.olm_version {
+        OlmVersionArg::V0 => V1ALPHA1,
+        OlmVersionArg::V1 => ROOT_V1,
+    };
+    let mut session = Session::open(api, &[root], namespace, args.olm.timeout, report).await?;
     let mode = install_mode(args.install_mode.as_deref(), source.csv(), &session.namespace)?;
     if let Some((program, directory)) = program {
         program.register(directory, &session.namespace)?;
     }
     undone_on_failure(&mut session, ends, async |session| {
-        install(
-            session,
-            source,
-            &mode,
-            args.install_mode.is_some(),
-            &args.registry,
-        )
-        .await?;
+        match args.olm_version {
+            OlmVersionArg::V0 => {
+                let is_chosen = args.install_mode.is_some();
+                install(session, source, &mode, is_chosen, &args.registry).await?;
+            }
+            OlmVersionArg::V1 => v1::install(session, source, &mode, args, is_embedded).await?,
+        }
         report.line(&format!(
             "OLM has successfully installed {:?}",
             source.rendered.name
@@ -178,7 +192,7 @@ async fn embedded(
     .await?;
     let programs = program.as_ref().zip(Some(cluster.programs()));
     let outcome = match Api::connect(cluster.kubeconfig()).await {
-        Ok(api) => run(api, args, source, programs, ends, report).await,
+        Ok(api) => run(api, args, source, programs, true, ends, report).await,
         Err(error) => Err(error.into()),
     };
     if matches!(outcome, Ok(code) if code == ExitCode::SUCCESS) {
@@ -389,19 +403,10 @@ pub(super) async fn start_pod(
         Err(_) if session.is_over() => {
             let pod = session.get(POD, &name).await?;
             let cause = pod.as_ref().and_then(registry::fault);
-            Err(timeout(session, &goal, cause.as_slice()))
+            Err(session.timeout(&goal, cause.as_slice()))
         }
         running => running,
     }
-}
-
-fn timeout(session: &Session<'_>, goal: &str, causes: &[String]) -> Failure {
-    let error = OlmError::Timeout {
-        goal: goal.to_owned(),
-        seconds: session.seconds(),
-        causes: String::new(),
-    };
-    error.with_causes(causes).into()
 }
 
 /// Waits for an InstallPlan of a Subscription other than `before`, and approves it.
@@ -424,7 +429,7 @@ pub(super) async fn approve(session: &Session<'_>, subscription: &str, before: &
         Err(_) if session.is_over() => {
             let found = session.get(SUBSCRIPTION, subscription).await?;
             let cause = found.as_ref().and_then(problem);
-            return Err(timeout(session, &goal, cause.as_slice()));
+            return Err(session.timeout(&goal, cause.as_slice()));
         }
         plan => plan?,
     };
@@ -491,7 +496,7 @@ pub(super) async fn succeeded(session: &Session<'_>, subscription: &str, csv: &s
     match outcome {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error.with_causes(&causes(session, csv).await?).into()),
-        Err(_) if session.is_over() => Err(timeout(session, &goal, &causes(session, csv).await?)),
+        Err(_) if session.is_over() => Err(session.timeout(&goal, &causes(session, csv).await?)),
         Err(failure) => Err(failure),
     }
 }

@@ -8,7 +8,7 @@ use super::OlmError;
 use super::install::{Source, install};
 use super::mode::install_mode;
 use super::process::{Built, LocalProject};
-use super::session::Session;
+use super::session::{Session, V1ALPHA1};
 use crate::args::{ProgramArgs, RegistryArgs};
 use crate::failure::Failure;
 use crate::process::api::Api;
@@ -37,16 +37,15 @@ impl LocalOperator {
 
 /// Builds the project in the current directory, and installs its bundle. Returns `None` after a signal.
 pub(crate) async fn start(
-    bundle: &str,
+    source: &Source,
     timeout: Duration,
     audit: AuditOptions,
     ends: &mut Ends,
     report: &Report,
 ) -> Result<Option<LocalOperator>, Failure> {
-    let source = Source::read(bundle)?;
-    let project = LocalProject::find(&ProgramArgs::default(), &source)?
+    let project = LocalProject::find(&ProgramArgs::default(), source)?
         .ok_or_else(|| OlmError::NoProject(source.rendered.package.clone()))?;
-    let Built::Program(program) = project.build(&source, ends).await? else {
+    let Built::Program(program) = project.build(source, ends).await? else {
         return Ok(None);
     };
     let cluster = Cluster::start(&ClusterOptions {
@@ -62,10 +61,10 @@ pub(crate) async fn start(
     .await?;
     let installed = async {
         let api = Api::connect(cluster.kubeconfig()).await?;
-        let mut session = Session::open(api.clone(), None, timeout, report).await?;
+        let mut session = Session::open(api.clone(), &[V1ALPHA1], None, timeout, report).await?;
         let mode = install_mode(None, source.csv(), &session.namespace)?;
         program.register(cluster.programs(), &session.namespace)?;
-        install(&mut session, &source, &mode, false, &RegistryArgs::default()).await?;
+        install(&mut session, source, &mode, false, &RegistryArgs::default()).await?;
         Ok::<_, Failure>((api, session.namespace, mode))
     };
     let outcome = tokio::select! {

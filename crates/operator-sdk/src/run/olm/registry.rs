@@ -101,7 +101,7 @@ fn owner(source: &Value) -> Value {
 }
 
 /// Returns the reason why a pod is not running, if there is one.
-pub(super) fn fault(pod: &Value) -> Option<String> {
+pub(crate) fn fault(pod: &Value) -> Option<String> {
     let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
     let mut waiting = statuses.iter().flat_map(|pointer| {
         let all = pod.pointer(pointer).and_then(Value::as_array);

@@ -31,7 +31,17 @@ const fn namespaced(root: &'static str, plural: &'static str, word: &'static str
     }
 }
 
-const V1ALPHA1: &str = "/apis/operators.coreos.com/v1alpha1";
+/// Returns a cluster-scoped resource.
+pub(super) const fn cluster(root: &'static str, plural: &'static str, word: &'static str) -> Resource {
+    Resource {
+        root,
+        plural,
+        namespaced: false,
+        word,
+    }
+}
+
+pub(super) const V1ALPHA1: &str = "/apis/operators.coreos.com/v1alpha1";
 pub(super) const CATALOG_SOURCE: Resource = namespaced(V1ALPHA1, "catalogsources", "catalogsource");
 pub(super) const SUBSCRIPTION: Resource = namespaced(V1ALPHA1, "subscriptions", "subscription");
 pub(super) const INSTALL_PLAN: Resource = namespaced(V1ALPHA1, "installplans", "installplan");
@@ -41,12 +51,11 @@ pub(super) const OPERATOR_GROUP: Resource =
 pub(super) const CONFIG_MAP: Resource = namespaced("/api/v1", "configmaps", "configmap");
 pub(super) const POD: Resource = namespaced("/api/v1", "pods", "pod");
 pub(super) const DEPLOYMENT: Resource = namespaced("/apis/apps/v1", "deployments", "deployment");
-pub(super) const DEFINITION: Resource = Resource {
-    root: "/apis/apiextensions.k8s.io/v1",
-    plural: "customresourcedefinitions",
-    namespaced: false,
-    word: "customresourcedefinition",
-};
+pub(super) const DEFINITION: Resource = cluster(
+    "/apis/apiextensions.k8s.io/v1",
+    "customresourcedefinitions",
+    "customresourcedefinition",
+);
 
 /// A step of the rollback.
 enum Undo {
@@ -66,13 +75,19 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
+    /// Opens a session with a cluster that serves one of some APIs.
     pub(super) async fn open(
         api: Api,
+        roots: &[&str],
         namespace: Option<&str>,
         timeout: Duration,
         report: &'a Report,
     ) -> Result<Self, Failure> {
-        if api.get(V1ALPHA1).await?.is_none() {
+        let mut is_served = false;
+        for root in roots {
+            is_served = is_served || api.get(root).await?.is_some();
+        }
+        if !is_served {
             return Err(OlmError::NotInstalled.into());
         }
         let namespace = namespace.map_or_else(|| api.namespace().to_owned(), str::to_owned);
@@ -189,9 +204,14 @@ impl<'a> Session<'a> {
 
     /// Waits until an object is deleted.
     pub(super) async fn gone(&self, resource: Resource, name: &str) -> Result<(), Failure> {
-        let collection = self.collection(resource);
+        self.gone_from(&self.collection(resource), name, resource.word)
+            .await
+    }
+
+    /// Waits until an object of a collection is deleted.
+    pub(super) async fn gone_from(&self, collection: &str, name: &str, word: &str) -> Result<(), Failure> {
         let mut left = Vec::new();
-        let gone = self.api.follow(&collection, name, |object| {
+        let gone = self.api.follow(collection, name, |object| {
             let finalizers = object.and_then(|object| object.pointer("/metadata/finalizers"));
             left = finalizers.and_then(Value::as_array).cloned().unwrap_or_default();
             object.is_none().then_some(())
@@ -199,7 +219,7 @@ impl<'a> Session<'a> {
         match tokio::time::timeout_at(self.deadline, gone).await {
             Ok(gone) => Ok(gone?),
             Err(_) => Err(OlmError::NotDeleted {
-                word: resource.word,
+                word: word.to_owned(),
                 name: name.to_owned(),
                 finalizers: json!(left).to_string(),
             }
@@ -228,9 +248,15 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the time limit in seconds.
-    pub(super) fn seconds(&self) -> u64 {
-        self.seconds
+    /// Returns the error that a goal was not reached in time, with the known causes.
+    pub(super) fn timeout(&self, goal: &str, causes: &[String]) -> Failure {
+        let error = OlmError::Timeout {
+            goal: goal.to_owned(),
+            seconds: self.seconds,
+            causes: String::new(),
+        };
+        let causes: Vec<String> = causes.iter().filter(|cause| !cause.is_empty()).cloned().collect();
+        error.with_causes(&causes).into()
     }
 
     /// Approves an InstallPlan.

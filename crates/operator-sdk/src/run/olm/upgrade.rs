@@ -14,7 +14,7 @@ use super::install::{
     CHANNEL, INJECTED, POD_NAME, Source, approve, injected, programs, start_pod, succeeded,
 };
 use super::process::{Built, LocalProject};
-use super::session::{CATALOG_SOURCE, CONFIG_MAP, CSV, POD, SUBSCRIPTION, Session};
+use super::session::{CATALOG_SOURCE, CONFIG_MAP, CSV, POD, SUBSCRIPTION, Session, V1ALPHA1};
 use super::{OlmError, api, config_maps_of, registry, signals, undone_on_failure};
 use crate::args::RunBundleUpgradeArgs;
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ const PART_MAX: u64 = 64 << 20;
 
 /// `operator-sdk run bundle-upgrade`.
 pub(crate) fn run_bundle_upgrade(args: &RunBundleUpgradeArgs, report: &Report) -> Result<ExitCode, Failure> {
-    let source = Source::read(&args.bundle)?;
+    let source = Source::read(&args.bundle, args.insecure)?;
     let project = LocalProject::find(&args.program, &source)?;
     crate::run::block_on(async {
         let mut ends = signals()?;
@@ -41,7 +41,7 @@ pub(crate) fn run_bundle_upgrade(args: &RunBundleUpgradeArgs, report: &Report) -
         };
         let api = api(&args.olm.cluster).await?;
         let namespace = args.olm.namespace.as_deref();
-        let mut session = Session::open(api, namespace, args.olm.timeout, report).await?;
+        let mut session = Session::open(api, &[V1ALPHA1], namespace, args.olm.timeout, report).await?;
         if let Some((program, directory)) = program.as_ref().zip(programs.as_deref()) {
             program.register(directory, &session.namespace)?;
         }

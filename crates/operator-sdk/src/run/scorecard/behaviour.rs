@@ -19,7 +19,7 @@ use crate::process::objects::{Objects, Place, text};
 use crate::process::signal::Ends;
 use crate::process::temporary::TemporaryDirectory;
 use crate::report::Report;
-use crate::run::olm::{self, LocalOperator};
+use crate::run::olm::{self, LocalOperator, Source};
 
 /// The name of the suite, in its label.
 pub(super) const SUITE: &str = "behaviour";
@@ -81,12 +81,16 @@ pub(super) fn run(
     bundle: &Bundle,
     report: &Report,
 ) -> Result<Option<Outcomes>, Failure> {
+    let source = match Source::read(&args.bundle, args.insecure) {
+        Ok(source) => source,
+        Err(failure) => return Ok(Some(not_started(&failure))),
+    };
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let directory = TemporaryDirectory::create()?;
         let log = directory.path().join("audit.log");
         let audit = Writes::audit(&log, "default");
-        let operator = match olm::start(&args.bundle, INSTALLATION, audit, &mut ends, report).await {
+        let operator = match olm::start(&source, INSTALLATION, audit, &mut ends, report).await {
             Ok(Some(operator)) => operator,
             Ok(None) => return Ok(None),
             Err(failure) => return Ok(Some(not_started(&failure))),

@@ -1,12 +1,12 @@
 //! The flags of the audit log.
 
-use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
 
-use operator_apiserver::{AuditLog, AuditOptions, AuditWebhook, Builder};
+use operator_apiserver::{
+    AuditLog, AuditMode, AuditOptions, AuditThrottle, AuditTruncation, AuditWebhook, Builder,
+};
 
-use super::{bad_value, read};
+use super::{bad_value, duration, text};
 use crate::args::go_flags::GoFlags;
 use crate::failure::Failure;
 
@@ -44,6 +44,8 @@ fn log(given: &GoFlags) -> Result<Option<AuditLog>, Failure> {
         Some("legacy") => true,
         Some(other) => return Err(bad_value(FORMAT, other, "it must be json or legacy")),
     };
+    log.mode = mode(given, "audit-log-mode", log.mode)?;
+    log.truncation = truncation(given, &LOG_TRUNCATION)?;
     Ok(Some(log))
 }
 
@@ -56,27 +58,65 @@ fn webhook(given: &GoFlags) -> Result<Option<AuditWebhook>, Failure> {
     webhook.max_size = number(given, "audit-webhook-batch-max-size", webhook.max_size)?;
     webhook.max_wait = duration(given, "audit-webhook-batch-max-wait", webhook.max_wait)?;
     webhook.initial_backoff = duration(given, "audit-webhook-initial-backoff", webhook.initial_backoff)?;
-    const MODE: &str = "audit-webhook-mode";
-    match given.value(MODE) {
-        None | Some("batch") => {}
-        Some("blocking" | "blocking-strict") => {
-            // Each event is sent immediately; requests do not wait for it.
-            webhook.max_size = 1;
-        }
-        Some(other) => {
-            return Err(bad_value(
-                MODE,
-                other,
-                "it must be batch, blocking or blocking-strict",
-            ));
-        }
-    }
+    webhook.mode = mode(given, "audit-webhook-mode", webhook.mode)?;
+    webhook.truncation = truncation(given, &WEBHOOK_TRUNCATION)?;
+    webhook.throttle = throttle(given)?;
     Ok(Some(webhook))
 }
 
-fn text(flag: &str, path: &str) -> Result<String, Failure> {
-    let bytes = read(flag, Path::new(path))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+fn mode(given: &GoFlags, flag: &'static str, default: AuditMode) -> Result<AuditMode, Failure> {
+    match given.value(flag) {
+        None => Ok(default),
+        Some("batch") => Ok(AuditMode::Batch),
+        Some("blocking") => Ok(AuditMode::Blocking),
+        Some("blocking-strict") => Ok(AuditMode::BlockingStrict),
+        Some(other) => {
+            let why = "it must be batch, blocking or blocking-strict";
+            Err(bad_value(flag, other, why))
+        }
+    }
+}
+
+/// The flags of a truncation: enabled, batch size, event size.
+type TruncationFlags = [&'static str; 3];
+
+const LOG_TRUNCATION: TruncationFlags = [
+    "audit-log-truncate-enabled",
+    "audit-log-truncate-max-batch-size",
+    "audit-log-truncate-max-event-size",
+];
+const WEBHOOK_TRUNCATION: TruncationFlags = [
+    "audit-webhook-truncate-enabled",
+    "audit-webhook-truncate-max-batch-size",
+    "audit-webhook-truncate-max-event-size",
+];
+
+fn truncation(given: &GoFlags, flags: &TruncationFlags) -> Result<Option<AuditTruncation>, Failure> {
+    let [enabled, batch, event] = *flags;
+    if given.value(enabled) != Some("true") {
+        return Ok(None);
+    }
+    let mut limits = AuditTruncation::default();
+    limits.max_batch_size = number(given, batch, limits.max_batch_size)?;
+    limits.max_event_size = number(given, event, limits.max_event_size)?;
+    if limits.max_event_size > limits.max_batch_size {
+        let why = format!("it is larger than --{batch}");
+        return Err(bad_value(event, given.value(event).unwrap_or_default(), why));
+    }
+    Ok(Some(limits))
+}
+
+fn throttle(given: &GoFlags) -> Result<Option<AuditThrottle>, Failure> {
+    const QPS: &str = "audit-webhook-batch-throttle-qps";
+    if given.value("audit-webhook-batch-throttle-enable") == Some("false") {
+        return Ok(None);
+    }
+    let mut limits = AuditThrottle::default();
+    limits.burst = number(given, "audit-webhook-batch-throttle-burst", limits.burst)?;
+    if let Some(text) = given.value(QPS) {
+        limits.qps = text.parse().map_err(|error| bad_value(QPS, text, error))?;
+    }
+    Ok(Some(limits))
 }
 
 fn number<T>(given: &GoFlags, flag: &'static str, default: T) -> Result<T, Failure>
@@ -86,12 +126,5 @@ where
     match given.value(flag) {
         None => Ok(default),
         Some(text) => text.parse().map_err(|error| bad_value(flag, text, error)),
-    }
-}
-
-fn duration(given: &GoFlags, flag: &'static str, default: Duration) -> Result<Duration, Failure> {
-    match given.value(flag) {
-        None => Ok(default),
-        Some(text) => apimachinery::time::parse_timeout(text).map_err(|error| bad_value(flag, text, error)),
     }
 }

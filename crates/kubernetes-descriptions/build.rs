@@ -1,0 +1,188 @@
+//! Writes the table of descriptions, from the schemas in the source text of the crate `k8s-openapi`.
+//!
+//! The text is read rather than compiled: a build of that crate for the build script takes ten times as long as the rest
+//! of this crate, and the version of Kubernetes is that of the server, not that of the types which an operator uses.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+
+/// The folder of the version of Kubernetes whose API the server has.
+const VERSION: &str = "src/v1_36";
+/// A table with fewer entries was not read in full.
+const ENTRIES_MIN: usize = 2500;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let source = source().ok_or("the source text of the crate k8s-openapi 0.29 was not found")?;
+    let mut table = BTreeMap::new();
+    read_folder(&source.join(VERSION), &mut table)?;
+    if table.len() < ENTRIES_MIN {
+        let found = table.len();
+        return Err(format!("{}: only {found} descriptions were found", source.display()).into());
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let mut encoder = ZlibEncoder::new(fs::File::create(out.join("table"))?, Compression::best());
+    for (name, text) in table {
+        write!(encoder, "{name}\0{text}\0")?;
+    }
+    encoder.finish()?;
+    Ok(())
+}
+
+// === the place of the source text ===
+
+/// Returns the folder of the crate `k8s-openapi`. Cargo has unpacked it, because it is a dependency.
+fn source() -> Option<PathBuf> {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?);
+    beside(&package).or_else(|| of_cargo(&package)).or_else(in_cache)
+}
+
+/// Looks beside this package: in the sources of a registry, and in a vendored folder.
+fn beside(package: &Path) -> Option<PathBuf> {
+    crate_in(package.parent()?)
+}
+
+/// Returns the crate in a folder of unpacked crates.
+fn crate_in(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?;
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok())
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name == "k8s-openapi" || name.starts_with("k8s-openapi-0.29.")
+        })
+        .map(|entry| entry.path())
+        .filter(|path| path.join(VERSION).is_dir())
+        .collect();
+    found.sort();
+    found.pop()
+}
+
+/// Asks Cargo, which knows replaced sources.
+fn of_cargo(package: &Path) -> Option<PathBuf> {
+    let output = Command::new(env::var_os("CARGO")?)
+        .args([
+            "metadata",
+            "--offline",
+            "--locked",
+            "--format-version=1",
+            "--manifest-path",
+        ])
+        .arg(package.join("Cargo.toml"))
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split("\"manifest_path\":\"")
+        .filter_map(|rest| Some(PathBuf::from(unescape(rest.split('"').next()?))))
+        .filter_map(|manifest| manifest.parent().map(Path::to_owned))
+        .find(|folder| {
+            let name = folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            name.starts_with("k8s-openapi") && folder.join(VERSION).is_dir()
+        })
+}
+
+/// Looks in the registries of Cargo's home folder.
+fn in_cache() -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(env::home_dir()?.join(".cargo")))?;
+    let registries = fs::read_dir(home.join("registry/src")).ok()?;
+    registries
+        .filter_map(|registry| registry.ok())
+        .find_map(|registry| crate_in(&registry.path()))
+}
+
+// === the schemas ===
+
+/// Reads all files of a folder and of those in it. The folders are those of the packages of Kubernetes, a few deep.
+fn read_folder(folder: &Path, table: &mut BTreeMap<String, String>) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read_folder(&path, table)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            read_schema(&fs::read_to_string(&path)?, table);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the descriptions of a file's type and of its fields: the code is generated, so that the indentation of a line
+/// says what it belongs to.
+fn read_schema(text: &str, table: &mut BTreeMap<String, String>) {
+    let Some((_, text)) = text.split_once("crate::schemars::JsonSchema for ") else {
+        return;
+    };
+    let Some(name) = between(text, "\"", "\".into()") else {
+        return;
+    };
+    let mut field = "";
+    for line in text.lines() {
+        let rest = line.trim_start();
+        match line.len() - rest.len() {
+            12 => {
+                if let Some(text) = described(rest) {
+                    table.insert(name.to_owned(), text);
+                }
+            }
+            16 => {
+                if let Some(name) = between(rest, "\"", "\": ") {
+                    field = name;
+                }
+            }
+            20 => {
+                if let Some(text) = described(rest) {
+                    table.insert(format!("{name}/{field}"), text);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the description in a line: a keyword of a schema, or a call that inserts one.
+fn described(line: &str) -> Option<String> {
+    let keyword = line.strip_prefix("\"description\": \"");
+    let keyword = keyword.and_then(|rest| rest.strip_suffix("\","));
+    let call = || {
+        let (_, rest) = line.split_once(".insert(\"description\".into(), \"")?;
+        rest.strip_suffix("\".into());")
+    };
+    keyword.or_else(call).map(unescape)
+}
+
+fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
+    let (_, rest) = text.split_once(start)?;
+    Some(rest.split_once(end)?.0)
+}
+
+/// Returns the text of a literal of Rust or JSON.
+fn unescape(literal: &str) -> String {
+    let mut text = String::with_capacity(literal.len());
+    let mut rest = literal.chars();
+    while let Some(letter) = rest.next() {
+        match (letter, letter == '\\') {
+            (_, false) => text.push(letter),
+            _ => match rest.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some('r') => text.push('\r'),
+                Some(other) => text.push(other),
+                None => {}
+            },
+        }
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! The descriptions of built-in types and fields: a compressed table that is inflated at its first use.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::OnceLock;
+
+use flate2::read::ZlibDecoder;
+
+/// The maximum size of an inflated table.
+const BYTES_MAX: u64 = 16 << 20;
+/// A type whose fields that every object has have the descriptions that those of custom resources have.
+const EXAMPLE: &str = "io.k8s.api.core.v1.Pod";
+/// A type whose `metadata` is that of a list.
+const LIST_EXAMPLE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+
+/// The table of a server; empty if it has none.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptions {
+    compressed: &'static [u8],
+    texts: OnceLock<HashMap<Box<str>, Box<str>>>,
+}
+
+impl Descriptions {
+    pub(crate) fn new(compressed: &'static [u8]) -> Self {
+        Self {
+            compressed,
+            texts: OnceLock::new(),
+        }
+    }
+
+    /// Returns true if the server has no table.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.compressed.is_empty()
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        let texts = self.texts.get_or_init(|| {
+            read(self.compressed).unwrap_or_else(|error| {
+                tracing::error!(%error, "the table of descriptions cannot be read");
+                HashMap::new()
+            })
+        });
+        texts.get(key).map(|text| &**text)
+    }
+
+    /// Returns the description of a built-in type.
+    pub(super) fn of_type(&self, name: &str) -> Option<&str> {
+        self.get(name)
+    }
+
+    /// Returns the description of a field of a built-in type.
+    pub(super) fn of_field(&self, name: &str, field: &str) -> Option<&str> {
+        let own = self.get(&format!("{name}/{field}"));
+        // The table has no lists: they are one type for all kinds in its source.
+        let is_list = name.ends_with("List") && matches!(field, "apiVersion" | "kind" | "metadata");
+        own.or_else(|| is_list.then(|| self.of_list(field)).flatten())
+    }
+
+    /// Returns the description of a field that every object has.
+    pub(super) fn of_object(&self, field: &str) -> Option<&str> {
+        self.get(&format!("{EXAMPLE}/{field}"))
+    }
+
+    /// Returns the description of a field that every list has.
+    pub(super) fn of_list(&self, field: &str) -> Option<&str> {
+        self.get(&format!("{LIST_EXAMPLE}/{field}"))
+    }
+}
+
+fn read(compressed: &[u8]) -> std::io::Result<HashMap<Box<str>, Box<str>>> {
+    let mut text = String::new();
+    if !compressed.is_empty() {
+        ZlibDecoder::new(compressed)
+            .take(BYTES_MAX)
+            .read_to_string(&mut text)?;
+    }
+    let mut parts = text.split('\0');
+    let mut texts = HashMap::new();
+    while let (Some(key), Some(text)) = (parts.next(), parts.next()) {
+        texts.insert(key.into(), text.into());
+    }
+    Ok(texts)
+}

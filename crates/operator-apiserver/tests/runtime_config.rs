@@ -1,0 +1,119 @@
+//! Disabled built-in APIs and feature gates, with the answers of a real API server (1.36).
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod asking;
+
+use asking::{get, post};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use operator_apiserver::{ApiServer, FeatureGates, RuntimeConfig};
+use serde_json::json;
+use tower::ServiceExt;
+
+async fn text(server: &ApiServer, path: &str) -> (u16, String) {
+    let request = Request::get(path).body(Full::new(Bytes::new())).unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_disabled_api_is_neither_served_nor_listed() {
+    let off = [
+        "apps/v1/deployments=false",
+        "batch/v1=false",
+        "autoscaling/v1=false",
+    ];
+    let config = RuntimeConfig::parse(off).unwrap();
+    let server = ApiServer::builder().runtime_config(config).build().unwrap();
+    let not_found = (404, "404 page not found\n".to_owned());
+    for path in [
+        "/apis/batch",
+        "/apis/batch/v1",
+        "/apis/batch/v1/jobs",
+        "/apis/batch/v1/namespaces/default/jobs",
+    ] {
+        assert_eq!(text(&server, path).await, not_found, "{path}");
+    }
+    for path in [
+        "/apis/apps/v1/namespaces/default/deployments",
+        "/apis/autoscaling/v1/horizontalpodautoscalers",
+    ] {
+        let missing = get(&server, path).await;
+        assert_eq!(
+            (missing.code, missing.message()),
+            (404, "the server could not find the requested resource")
+        );
+    }
+    let group = get(&server, "/apis/autoscaling").await.body;
+    let v2 = json!({"groupVersion": "autoscaling/v2", "version": "v2"});
+    assert_eq!(
+        (&group["versions"], &group["preferredVersion"]),
+        (&json!([v2]), &v2)
+    );
+    let apps = get(&server, "/apis/apps/v1").await.body;
+    let names = apps["resources"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|resource| resource["name"].as_str().unwrap()).collect();
+    assert!(
+        names.contains(&"daemonsets") && !names.contains(&"deployments"),
+        "{names:?}"
+    );
+    assert_eq!(text(&server, "/openapi/v3/apis/batch/v1").await.0, 404);
+    for (name, code) in [
+        ("v1.batch", 404),
+        ("v1.autoscaling", 404),
+        ("v2.autoscaling", 200),
+        ("v1.apps", 200),
+    ] {
+        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
+        assert_eq!(get(&server, &path).await.code, code, "{name}");
+    }
+    // The others are served.
+    let map = json!({"metadata": {"name": "a"}});
+    post(&server, "/api/v1/namespaces/default/configmaps", map)
+        .await
+        .is_done();
+}
+
+#[tokio::test]
+async fn gates_change_what_they_stand_for() {
+    let off = [
+        "WatchList=false",
+        "ComponentFlagz=false",
+        "ComponentStatusz=false",
+        "StorageVersionHash=false",
+        "TokenRequestServiceAccountUIDValidation=false",
+    ];
+    let gates = FeatureGates::parse(off).unwrap();
+    let server = ApiServer::builder().feature_gates(gates).build().unwrap();
+    let usual = ApiServer::builder().build().unwrap();
+    for path in ["/flagz", "/statusz"] {
+        assert_eq!(
+            text(&server, path).await,
+            (404, "404 page not found\n".to_owned())
+        );
+        assert_eq!(text(&usual, path).await.0, 200);
+        let listed = |index: String| index.contains(path);
+        assert!(!listed(text(&server, "/").await.1) && listed(text(&usual, "/").await.1));
+    }
+    let watch = "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+    let refused = get(&server, watch).await;
+    refused.is_refused(
+        422,
+        "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    );
+    let hash = "storageVersionHash";
+    assert!(
+        !text(&server, "/api/v1").await.1.contains(hash) && text(&usual, "/api/v1").await.1.contains(hash)
+    );
+    let account = json!({"metadata": {"name": "robot"}});
+    let request = json!({"metadata": {"name": "robot", "uid": "other"}, "spec": {"audiences": ["a"]}});
+    for (server, code) in [(&server, 201), (&usual, 409)] {
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        post(server, accounts, account.clone()).await.is_done();
+        let answer = post(server, &format!("{accounts}/robot/token"), request.clone()).await;
+        assert_eq!(answer.code, code, "{}", answer.body);
+    }
+}

@@ -1,0 +1,623 @@
+//! Runs the plans of a campaign: the reference, batches of plans, and their results.
+
+mod confirm;
+mod mutants;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::generate::{Random, combined};
+use crate::oracle::{Reference, Violation, check, fresh_deploy};
+use crate::plan::{Fault, Plan};
+use crate::progress::{Monitor, Phase, Progress};
+use crate::report::{Finding, Report};
+use crate::run::{Expectation, Recovered, Run, Setup, run};
+use crate::single::single_faults;
+use crate::state::{Mask, differences};
+use crate::trace::{Event, Kind, Timeline};
+use crate::workload::Workload;
+
+/// The requests that the operator may send in a run whose reference is not known yet.
+pub(crate) const REFERENCE_CALLS: usize = 20_000;
+/// The limit of the requests of a run, as a multiple of those of the reference.
+const CALLS_FACTOR: usize = 20;
+/// The seed of the second reference run, which must differ from that of every plan.
+const SECOND_SEED: u64 = 0x5eed;
+/// Findings beyond this number are counted, but not shrunk and reported.
+const FINDINGS_MAX: usize = 25;
+/// The number of plans that run before their results are taken. Independent of the number of threads, so that a seed and
+/// a number of plans lead to the same findings on every machine.
+const BATCH: usize = 16;
+
+/// The number of single faults after which the changes of the spec follow, so that a small budget has some of both.
+const BEFORE_MUTANTS: usize = 48;
+
+/// The settings of a campaign.
+pub(crate) struct Settings {
+    pub(crate) ignored: Vec<String>,
+    pub(crate) seed: u64,
+    pub(crate) plans: usize,
+    pub(crate) jobs: usize,
+    pub(crate) budget: Duration,
+    pub(crate) stops_at_first: bool,
+    pub(crate) checks_idempotence: bool,
+}
+
+/// The results without faults.
+struct Baseline {
+    reference: Reference,
+    timeline: Timeline,
+    singles: Vec<Fault>,
+    calls: usize,
+    /// The number of requests and watch events.
+    events: usize,
+    /// The states of the cluster that were reached.
+    coverage: Vec<u64>,
+}
+
+/// A workload under exploration.
+struct Subject {
+    workload: Workload,
+    baseline: Baseline,
+    /// The number of single faults that have been taken.
+    taken: usize,
+    /// States from which an operator that has just started is known to succeed.
+    known: BTreeSet<Recovered>,
+}
+
+/// A plan and its workload.
+struct Task {
+    subject: usize,
+    plan: Plan,
+    is_single: bool,
+}
+
+/// The results of a campaign up to now.
+struct Results {
+    random: Random,
+    /// The workload of the user, and then workloads with changes of the spec.
+    subjects: Vec<Subject>,
+    has_mutants: bool,
+    mutations: usize,
+    corpus: Vec<Fault>,
+    traces: BTreeSet<String>,
+    states: BTreeSet<u64>,
+    end_states: BTreeSet<String>,
+    known: BTreeSet<String>,
+    generated: usize,
+    plans: usize,
+    pruned: usize,
+    singles_run: usize,
+    faults: BTreeMap<String, usize>,
+    findings: Vec<Finding>,
+}
+
+/// A plan that violated an oracle in a way that no plan before it did.
+struct Candidate {
+    task: Task,
+    number: usize,
+    run: Run,
+    violations: Vec<Violation>,
+}
+
+/// Runs the plans of a campaign.
+pub(crate) struct Explorer {
+    setup: Setup,
+    workload: Workload,
+    settings: Settings,
+    monitor: Arc<Monitor>,
+}
+
+impl Explorer {
+    pub(crate) fn new(settings: Settings, setup: Setup, workload: Workload) -> Self {
+        Self {
+            monitor: setup.monitor.clone(),
+            setup,
+            workload,
+            settings,
+        }
+    }
+
+    /// Runs plans until the budget is used up.
+    pub(crate) fn explore(mut self) -> Result<Report, Error> {
+        let started = Instant::now();
+        let mut results = Results::new(self.settings.seed);
+        match self.begin(&mut results) {
+            Ok(None) => {}
+            Ok(Some(finding)) => return Ok(self.report(None, vec![*finding], started)),
+            Err(Error::Stopped) => return Ok(self.report(None, Vec::new(), started)),
+            Err(error) => return Err(error),
+        }
+        let end = started + self.settings.budget;
+        let is_over = |results: &Results| {
+            let has_finding = self.settings.stops_at_first && !results.findings.is_empty();
+            Instant::now() >= end || self.monitor.is_stopped() || has_finding
+        };
+        while !is_over(&results) {
+            let batch = self.next_batch(&mut results, end)?;
+            if batch.is_empty() {
+                break;
+            }
+            self.run_batch(batch, &mut results, end)?;
+        }
+        results.findings.sort_by_key(|finding| {
+            let is_severe = finding.violations.iter().any(|violation| violation.severe);
+            (!is_severe, finding.found_after)
+        });
+        let findings = std::mem::take(&mut results.findings);
+        let baseline = results.subjects.first().map(|subject| &subject.baseline);
+        let mut report = self.report(baseline, findings, started);
+        report.plans = results.plans;
+        report.pruned = results.pruned;
+        report.mutations = results.mutations;
+        report.single_faults_run = results.singles_run;
+        report.traces = results.traces.len();
+        report.states = results.states.len();
+        report.end_states = results.end_states.len();
+        report.cover(&results.faults);
+        Ok(report)
+    }
+
+    /// Runs the workload without faults. Returns a finding if the operator fails undisturbed.
+    fn begin(&mut self, results: &mut Results) -> Result<Option<Box<Finding>>, Error> {
+        let baseline = match self.baseline_of(&self.workload)? {
+            Ok(baseline) => baseline,
+            Err(finding) => return Ok(Some(finding)),
+        };
+        self.limit_calls(&baseline);
+        results
+            .findings
+            .extend(self.compared_with_fresh(&self.workload, &baseline)?);
+        results.cover(&baseline.coverage);
+        results
+            .subjects
+            .push(Subject::new(self.workload.clone(), baseline));
+        self.monitor.update(|shown| results.show(shown));
+        Ok(None)
+    }
+
+    /// Runs one plan.
+    pub(crate) fn replay(mut self, plan: &Plan) -> Result<Report, Error> {
+        let started = Instant::now();
+        match self.replayed(plan, started) {
+            Err(Error::Stopped) => Ok(self.report(None, Vec::new(), started)),
+            report => report,
+        }
+    }
+
+    fn replayed(&mut self, plan: &Plan, started: Instant) -> Result<Report, Error> {
+        let baseline = match self.baseline_of(&self.workload)? {
+            Ok(baseline) => baseline,
+            Err(finding) => return Ok(self.report(None, vec![*finding], started)),
+        };
+        self.limit_calls(&baseline);
+        self.monitor.update(|shown| shown.phase = Phase::Plans);
+        let findings = if *plan == Plan::default() {
+            let finding = self.compared_with_fresh(&self.workload, &baseline)?;
+            finding.into_iter().collect()
+        } else {
+            let (run, violations) = self.run(plan, &self.workload, &baseline.reference, None)?;
+            match violations.is_empty() {
+                true => Vec::new(),
+                false => vec![self.finding(plan, self.workload.clone(), &run, violations, &baseline)],
+            }
+        };
+        let mut report = self.report(Some(&baseline), findings, started);
+        report.plans = 1;
+        Ok(report)
+    }
+
+    /// Runs a workload twice without faults, and learns what differs from run to run. Returns a finding if the operator fails
+    /// undisturbed.
+    fn baseline_of(&self, workload: &Workload) -> Result<Result<Baseline, Box<Finding>>, Error> {
+        let expectation = Expectation {
+            checks_idempotence: self.settings.checks_idempotence,
+            ..Expectation::default()
+        };
+        let first = run(&self.setup, workload, &Plan::default(), expectation)?;
+        let violations = check(&first, None);
+        if !violations.is_empty() {
+            return Ok(Err(Box::new(without_faults(
+                "no fault",
+                workload.clone(),
+                violations,
+                first.trace.timeline().lines,
+            ))));
+        }
+        let second = Plan {
+            seed: SECOND_SEED,
+            ..Plan::default()
+        };
+        let second = run(&self.setup, workload, &second, expectation)?;
+        let mut mask = Mask::new(&self.settings.ignored);
+        mask.learn(&differences(&first.state, &second.state, &mask));
+        let before_check = |event: &&Event| !matches!(event, Event::IdempotenceCheck);
+        let events = || first.trace.iter().take_while(before_check);
+        let is_call = |event: &&Event| matches!(event, Event::Call { .. });
+        let is_delivery = |event: &&Event| matches!(event, Event::Delivery { .. });
+        let calls = events().filter(is_call).count();
+        Ok(Ok(Baseline {
+            calls,
+            events: calls + events().filter(is_delivery).count(),
+            singles: single_faults(&first.trace, self.setup.pace.times),
+            timeline: first.trace.timeline(),
+            coverage: first.coverage,
+            reference: Reference {
+                additions: first.trace.counts(Kind::Added),
+                deletions: first.trace.counts(Kind::Deleted),
+                state: first.state,
+                mask,
+            },
+        }))
+    }
+
+    /// Compares the state that a workload leads to with that of the same objects created at once.
+    fn compared_with_fresh(
+        &self,
+        workload: &Workload,
+        baseline: &Baseline,
+    ) -> Result<Option<Finding>, Error> {
+        let violations = self.differences_to_fresh(workload, baseline)?;
+        Ok((!violations.is_empty()).then(|| {
+            without_faults(
+                "no fault: the workload leads to another state than a fresh deployment",
+                workload.clone(),
+                violations,
+                baseline.timeline.lines.clone(),
+            )
+        }))
+    }
+
+    fn differences_to_fresh(
+        &self,
+        workload: &Workload,
+        baseline: &Baseline,
+    ) -> Result<Vec<Violation>, Error> {
+        let Some(fresh) = workload.fresh() else {
+            return Ok(Vec::new());
+        };
+        let fresh = run(&self.setup, &fresh, &Plan::default(), Expectation::default())?;
+        if !check(&fresh, None).is_empty() {
+            return Ok(Vec::new());
+        }
+        let reference = &baseline.reference;
+        Ok(fresh_deploy(&fresh.state, &reference.state, &reference.mask))
+    }
+
+    /// Limits the requests of a run by those of the reference.
+    fn limit_calls(&mut self, baseline: &Baseline) {
+        self.setup.call_limit = baseline.calls * CALLS_FACTOR + 500;
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        workload: &Workload,
+        reference: &Reference,
+        known: Option<&BTreeSet<Recovered>>,
+    ) -> Result<(Run, Vec<Violation>), Error> {
+        let expectation = Expectation {
+            state: Some((&reference.state, &reference.mask)),
+            checks_idempotence: false,
+            known,
+        };
+        let run = run(&self.setup, workload, plan, expectation)?;
+        let violations = check(&run, Some(reference));
+        Ok((run, violations))
+    }
+
+    /// Returns the plans that run next: single faults of the user's workload, with changes of the spec among them, and then schedules,
+    /// pairs, and the single faults of the workloads whose changes led to new states.
+    fn next_batch(&self, results: &mut Results, end: Instant) -> Result<Vec<Task>, Error> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH && results.generated < self.settings.plans {
+            let is_due = results.generated >= BEFORE_MUTANTS && !results.has_mutants;
+            let single = if is_due { None } else { results.next_single(0) };
+            if let Some(task) = single {
+                batch.push(task);
+                continue;
+            }
+            if !results.has_mutants {
+                if !batch.is_empty() {
+                    break;
+                }
+                results.has_mutants = true;
+                self.explore_mutants(results, end)?;
+                continue;
+            }
+            batch.push(results.next_combined());
+        }
+        Ok(batch)
+    }
+
+    /// Runs plans on several threads, and takes their results in the order of the plans. Plans that have not begun when the
+    /// budget ends are left out.
+    fn run_batch(&self, batch: Vec<Task>, results: &mut Results, end: Instant) -> Result<(), Error> {
+        let first = results.generated - batch.len();
+        let jobs = self.settings.jobs;
+        let subjects = &results.subjects;
+        let runs = parallel(jobs, &batch, |task| {
+            let has_time = Instant::now() < end && !self.monitor.is_stopped();
+            let subject = subjects.get(task.subject).filter(|_| has_time)?;
+            let reference = &subject.baseline.reference;
+            let result = self.run(&task.plan, &subject.workload, reference, Some(&subject.known));
+            self.monitor
+                .update(|shown| shown.plans += usize::from(result.is_ok()));
+            Some(result)
+        });
+        let (mut candidates, mut repeated) = (Vec::new(), Vec::new());
+        for (index, (task, result)) in batch.into_iter().zip(runs).enumerate() {
+            let (run, violations) = match result {
+                None | Some(Err(Error::Stopped)) => continue,
+                Some(result) => result?,
+            };
+            results.take(&task, &run, violations.is_empty());
+            let Some(violation) = violations.first() else {
+                continue;
+            };
+            if results.is_new(&violations) {
+                candidates.push(Candidate {
+                    task,
+                    number: first + index + 1,
+                    run,
+                    violations,
+                });
+                // The results are in plan order, so that the first finding does not depend on the threads.
+                if self.settings.stops_at_first {
+                    break;
+                }
+            } else {
+                repeated.push(violation.fingerprint());
+            }
+        }
+        if !candidates.is_empty() {
+            self.monitor.update(|shown| shown.phase = Phase::Shrinking);
+        }
+        let subjects = &results.subjects;
+        let confirmed = parallel(jobs, &candidates, |candidate| {
+            let subject = subjects.get(candidate.task.subject)?;
+            Some(self.confirmed(candidate, subject))
+        });
+        for finding in confirmed.into_iter().flatten() {
+            results.findings.push(finding?);
+        }
+        for fingerprint in repeated {
+            let is_same = |finding: &&mut Finding| {
+                finding
+                    .violations
+                    .iter()
+                    .any(|it| it.fingerprint() == fingerprint)
+            };
+            if let Some(finding) = results.findings.iter_mut().find(is_same) {
+                finding.plans += 1;
+            }
+        }
+        self.monitor.update(|shown| results.show(shown));
+        Ok(())
+    }
+
+    fn report(&self, baseline: Option<&Baseline>, findings: Vec<Finding>, started: Instant) -> Report {
+        self.monitor.update(|shown| {
+            shown.phase = Phase::Done;
+            shown.findings = findings.len();
+        });
+        let mut report = Report {
+            stopped: self.monitor.is_stopped(),
+            seed: self.settings.seed,
+            single_faults: baseline.map_or(0, |baseline| baseline.singles.len()),
+            reference_calls: baseline.map_or(0, |baseline| baseline.calls),
+            masked_fields: baseline.map_or(0, |baseline| baseline.reference.mask.learned()),
+            elapsed_ms: millis(started),
+            findings,
+            ..Report::default()
+        };
+        for fault in baseline.into_iter().flat_map(|baseline| &baseline.singles) {
+            report.expect(&fault.action.kind());
+        }
+        report
+    }
+}
+
+/// Returns a finding of a run without faults.
+fn without_faults(
+    text: &str,
+    workload: Workload,
+    violations: Vec<Violation>,
+    timeline: Vec<String>,
+) -> Finding {
+    let plan = Plan::default();
+    Finding {
+        id: id_of(&plan, &workload),
+        text: text.to_owned(),
+        plan,
+        workload,
+        violations,
+        plans: 1,
+        timeline,
+        ..Finding::default()
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    fn new(workload: Workload, baseline: Baseline) -> Self {
+        Self {
+            workload,
+            baseline,
+            taken: 0,
+            known: BTreeSet::new(),
+        }
+    }
+}
+
+// === impl Results ===
+
+impl Results {
+    fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            subjects: Vec::new(),
+            has_mutants: false,
+            mutations: 0,
+            corpus: Vec::new(),
+            traces: BTreeSet::new(),
+            states: BTreeSet::new(),
+            end_states: BTreeSet::new(),
+            known: BTreeSet::new(),
+            generated: 0,
+            plans: 0,
+            pruned: 0,
+            singles_run: 0,
+            faults: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// Copies the results to the progress that users see.
+    fn show(&self, shown: &mut Progress) {
+        let first = self.subjects.first();
+        shown.phase = Phase::Plans;
+        shown.plans = self.plans;
+        shown.single_faults = first.map_or(0, |subject| subject.baseline.singles.len());
+        shown.single_faults_run = self.singles_run;
+        shown.traces = self.traces.len();
+        shown.end_states = self.end_states.len();
+        shown.findings = self.findings.len();
+    }
+
+    /// Returns the next single fault of a workload.
+    fn next_single(&mut self, index: usize) -> Option<Task> {
+        let subject = self.subjects.get_mut(index)?;
+        let fault = subject.baseline.singles.get(subject.taken)?;
+        let plan = Plan {
+            faults: vec![fault.clone()],
+            ..Plan::default()
+        };
+        subject.taken += 1;
+        self.generated += 1;
+        Some(Task {
+            subject: index,
+            plan,
+            is_single: true,
+        })
+    }
+
+    /// Returns the next single fault of a workload with a changed spec, or a schedule or a pair of faults.
+    fn next_combined(&mut self) -> Task {
+        let first = 1;
+        let mut open = (first..self.subjects.len()).filter(|index| {
+            let subject = &self.subjects[*index];
+            subject.taken < subject.baseline.singles.len()
+        });
+        let open = open.next().filter(|_| self.generated.is_multiple_of(2));
+        if let Some(task) = open.and_then(|index| self.next_single(index)) {
+            return task;
+        }
+        self.generated += 1;
+        let plan = match self.subjects.first() {
+            Some(subject) => combined(
+                &mut self.random,
+                &subject.baseline.singles,
+                &self.corpus,
+                subject.baseline.events,
+            ),
+            None => Plan::default(),
+        };
+        Task {
+            subject: 0,
+            plan,
+            is_single: false,
+        }
+    }
+
+    /// Counts states of the cluster; returns true if one of them is new.
+    fn cover(&mut self, states: &[u64]) -> bool {
+        let before = self.states.len();
+        self.states.extend(states);
+        self.states.len() > before
+    }
+
+    /// Takes the result of a plan.
+    fn take(&mut self, task: &Task, run: &Run, is_clean: bool) {
+        self.plans += 1;
+        self.pruned += usize::from(run.is_pruned);
+        if task.is_single && task.subject == 0 {
+            self.singles_run += 1;
+            for fault in &task.plan.faults {
+                *self.faults.entry(fault.action.kind()).or_default() += 1;
+            }
+        }
+        self.traces.insert(run.trace.hash());
+        if self.cover(&run.coverage) && task.plan.faults.len() == 1 {
+            self.corpus.extend(task.plan.faults.iter().cloned());
+        }
+        if run.is_pruned {
+            return;
+        }
+        self.end_states.insert(hash_of(&run.state));
+        if let Some(subject) = self.subjects.get_mut(task.subject).filter(|_| is_clean) {
+            subject.known.extend(run.recovered.iter().copied());
+        }
+    }
+
+    /// Reports whether violations are to be investigated: one of them is new, and there are few findings yet.
+    fn is_new(&mut self, violations: &[Violation]) -> bool {
+        let fingerprints: Vec<String> = violations.iter().map(Violation::fingerprint).collect();
+        let is_known = fingerprints
+            .iter()
+            .all(|fingerprint| self.known.contains(fingerprint));
+        if is_known || self.findings.len() >= FINDINGS_MAX {
+            return false;
+        }
+        self.known.extend(fingerprints);
+        true
+    }
+}
+
+/// Maps items on several threads. The results have the order of the items.
+fn parallel<T: Sync, R: Send>(jobs: usize, items: &[T], map: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
+                return results;
+            };
+            results.push((index, map(item)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.min(items.len())).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .flat_map(|results| results.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn id_of(plan: &Plan, workload: &Workload) -> String {
+    let json = serde_json::to_string(&(plan, workload)).unwrap_or_default();
+    hash_text(&json)
+}
+
+fn hash_of(value: &impl serde::Serialize) -> String {
+    hash_text(&serde_json::to_string(value).unwrap_or_default())
+}
+
+fn hash_text(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,181 @@
+//! The record of a run: commits, states, and results.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use operator_apiserver::client::{EventType, Gvr};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::inner::{object_key, version};
+use super::{Outcome, Session};
+use crate::state::{self, State};
+use crate::trace::{Actor, Event, Kind};
+
+impl Session {
+    /// Records the commits since the last time. Those of the object `key` are the actor's; other ones of a user or a third
+    /// party too, and otherwise the cluster's. Returns true if there was one of the actor.
+    pub(crate) fn drain(&self, actor: Actor, key: Option<&(String, String, String)>) -> bool {
+        let elapsed = self.started.elapsed();
+        let mut inner = self.inner();
+        let mut any = false;
+        while let Some(Some(commit)) = inner.commits.next().now_or_never() {
+            inner.names.learn(&commit.object);
+            let id = object_key(&commit.gvr, &commit.object);
+            let (resource, _, name) = &id;
+            let is_of_actor = match key {
+                None => actor != Actor::Cluster,
+                Some((wanted, namespace, wanted_name)) => {
+                    let generated = wanted_name.is_empty() && commit.kind == EventType::Added;
+                    wanted == resource && *namespace == id.1 && (wanted_name == name || generated)
+                }
+            };
+            let by = if is_of_actor { actor } else { Actor::Cluster };
+            any |= is_of_actor;
+            if !state::is_derived(resource) {
+                inner.last_change = Instant::now();
+            }
+            inner
+                .revisions
+                .entry(resource.clone())
+                .or_default()
+                .push(commit.revision);
+            let kind = match commit.kind {
+                EventType::Added => Kind::Added,
+                EventType::Modified => Kind::Modified,
+                EventType::Deleted => Kind::Deleted,
+            };
+            let canonical = state::key_of(resource, &commit.object, &inner.names);
+            if !state::is_derived(resource) {
+                let hash =
+                    (kind != Kind::Deleted).then(|| state::hash(&canonical, &commit.object, &inner.names));
+                inner.cover(&id, hash);
+            }
+            let is_noise = matches!(
+                resource.as_str(),
+                "events" | "events.events.k8s.io" | "leases.coordination.k8s.io"
+            );
+            match kind {
+                Kind::Deleted => inner.objects.remove(&id),
+                _ => inner.objects.insert(id, commit.object.clone()),
+            };
+            if !is_noise {
+                let event = Event::Commit {
+                    actor: by,
+                    kind,
+                    key: canonical,
+                    object: commit.object,
+                    old: commit.old,
+                };
+                inner.trace.push(elapsed, event);
+            }
+            inner.check(&self.predicates);
+        }
+        any
+    }
+
+    /// Returns the normalized objects that matter and that were not there before the workload.
+    pub(crate) fn state(&self) -> State {
+        self.drain(Actor::Cluster, None);
+        let inner = self.inner();
+        let mut state = State::new();
+        for (id, object) in &inner.objects {
+            let is_initial = inner
+                .initial
+                .get(id)
+                .is_some_and(|initial| initial == version(object));
+            // An old ReplicaSet says how a Deployment came to its state.
+            let is_retired =
+                id.0 == "replicasets.apps" && object.pointer("/spec/replicas") == Some(&json!(0));
+            if state::is_derived(&id.0) || is_initial || is_retired {
+                continue;
+            }
+            let key = state::key_of(&id.0, object, &inner.names);
+            let normalized = state::normalize(object, &inner.names);
+            state.entry(key).or_default().push(normalized);
+        }
+        for objects in state.values_mut() {
+            objects.sort_by_key(Value::to_string);
+        }
+        state
+    }
+
+    /// Returns the changes that the operator made after it was restarted at rest.
+    pub(crate) fn writes_since_check(&self) -> Vec<String> {
+        self.drain(Actor::Cluster, None);
+        let inner = self.inner();
+        let events = inner.trace.iter();
+        let after = events.skip_while(|event| !matches!(event, Event::IdempotenceCheck));
+        let own = after.filter(|event| {
+            matches!(
+                event,
+                Event::Commit {
+                    actor: Actor::Operator,
+                    ..
+                }
+            )
+        });
+        own.filter_map(crate::trace::line)
+            .map(|line| line.trim().to_owned())
+            .collect()
+    }
+
+    /// Ends the run.
+    pub(crate) fn outcome(&self, is_pruned: bool) -> Outcome {
+        self.drain(Actor::Cluster, None);
+        let mut inner = self.inner();
+        let lost = inner.lost_updates();
+        if !is_pruned {
+            inner.check_eventually(&self.predicates);
+        }
+        Outcome {
+            lost,
+            overran: inner.call_count > inner.call_limit,
+            fired: inner.fired.len(),
+            violations: std::mem::take(&mut inner.violations),
+            leadership: std::mem::take(&mut inner.leadership),
+            coverage: std::mem::take(&mut inner.coverage),
+            trace: std::mem::take(&mut inner.trace),
+            names: std::mem::take(&mut inner.names),
+            objects: std::mem::take(&mut inner.objects),
+        }
+    }
+
+    /// Returns the hash of the state of the cluster.
+    pub(crate) fn world_hash(&self) -> u64 {
+        self.drain(Actor::Cluster, None);
+        self.inner().world
+    }
+
+    /// Returns the resource, the namespace and the name of the first object with a canonical key.
+    pub(crate) fn find(&self, key: &str) -> Option<(Gvr, Arc<Value>)> {
+        let inner = self.inner();
+        let mut objects = inner.objects.iter();
+        let found =
+            objects.find(|((resource, ..), object)| state::key_of(resource, object, &inner.names) == key);
+        found.map(|((resource, ..), object)| {
+            let api_version = object
+                .get("apiVersion")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let version = api_version.rsplit('/').next().unwrap_or_default();
+            let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+            (Gvr::new(group, version, plural), object.clone())
+        })
+    }
+
+    /// Returns the pods on a node.
+    pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
+        let inner = self.inner();
+        let pods = inner
+            .objects
+            .iter()
+            .filter(|((resource, ..), _)| resource == "pods")
+            .map(|(_, object)| object);
+        let is_here = |pod: &&Arc<Value>| {
+            let found = pod.pointer("/spec/nodeName").and_then(Value::as_str);
+            found == Some(node)
+        };
+        pods.filter(is_here).cloned().collect()
+    }
+}

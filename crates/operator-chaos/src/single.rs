@@ -1,0 +1,461 @@
+//! The single faults that a run without faults allows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::call::Signature;
+use crate::plan::{Action, Cause, Fault, Point};
+use crate::state::{self, Difference};
+use crate::trace::{Actor, Event, Kind, Trace};
+
+/// The maximum number of changes that are missing in stale lists.
+const MISSING_MAX: u32 = 8;
+/// Reads beyond this occurrence are repetitions.
+const READS_MAX: u32 = 4;
+/// At most as many objects are disturbed at the end of one step.
+const OBJECTS_MAX: usize = 4;
+/// The jump of a clock, in seconds.
+const JUMP: i32 = 600;
+
+/// The classes of faults. Faults of different classes alternate in a campaign, so that a small budget has some of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Crashes, lost answers, and other clients.
+    Crash,
+    /// Late watch events.
+    Late,
+    /// An API server that lags behind.
+    Stale,
+    /// Errors.
+    Error,
+    /// Watches that end, and bookmarks.
+    Watch,
+    /// Pods, nodes, volumes, clocks, and outages.
+    Environment,
+    /// Users who change the objects of the operator.
+    User,
+}
+
+const CLASSES: usize = 7;
+
+/// The times of faults that last, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// The time for which a watch and other things are held back: longer than several steps of a workload.
+    pub(crate) hold: u32,
+    /// The time for which a node is unreachable.
+    pub(crate) node: u32,
+}
+
+/// The faults that were found up to now.
+#[derive(Default)]
+struct Found {
+    classes: [Vec<Fault>; CLASSES],
+    /// The calls and outages that are covered already.
+    seen: BTreeSet<String>,
+}
+
+impl Found {
+    fn add(&mut self, class: Class, at: &Point, action: Action) {
+        self.classes[class as usize].push(Fault {
+            at: at.clone(),
+            action,
+        });
+    }
+}
+
+/// The objects that exist at some point of a run.
+#[derive(Default)]
+struct Scene {
+    pods: BTreeSet<String>,
+    /// The objects that the operator created.
+    children: BTreeSet<String>,
+    /// The changes that the operator made since the last step.
+    edits: BTreeMap<String, Value>,
+    has_claims: bool,
+    has_leases: bool,
+}
+
+/// Returns every single fault of a run without faults, in an order in which the classes alternate.
+pub(crate) fn single_faults(reference: &Trace, times: Times) -> Vec<Fault> {
+    let hold = times.hold;
+    let mut found = Found::default();
+    let mut scene = Scene {
+        has_leases: reference.iter().any(is_lease_write),
+        has_claims: reference.iter().any(is_claim),
+        ..Scene::default()
+    };
+    let mut lagging: BTreeSet<String> = BTreeSet::new();
+    let mut steps = 0;
+    for event in reference.iter() {
+        match event {
+            Event::IdempotenceCheck => break,
+            Event::Step { .. } => {
+                of_step(&mut found, steps, &mut scene, times);
+                steps += 1;
+            }
+            Event::Call {
+                signature,
+                occurrence,
+                effective,
+                accepts_any_version,
+                ..
+            } => {
+                if *accepts_any_version && matches!(signature.verb(), "list" | "get") {
+                    lagging.insert(signature.resource().to_owned());
+                }
+                of_call(&mut found, &scene, signature, *occurrence, *effective, hold);
+            }
+            Event::Delivery {
+                signature,
+                occurrence,
+                ..
+            } => of_delivery(&mut found, signature, *occurrence, hold),
+            Event::Bookmark {
+                signature,
+                occurrence,
+                ends_initial,
+            } => {
+                let at = Point::Bookmark {
+                    bookmark: signature.clone(),
+                    occurrence: *occurrence,
+                };
+                let action = match ends_initial {
+                    true => Action::HoldBookmark { seconds: hold },
+                    false => Action::DropBookmark,
+                };
+                found.add(Class::Watch, &at, action);
+            }
+            Event::Commit {
+                actor,
+                kind,
+                key,
+                object,
+                old,
+            } => scene.commit(*actor, *kind, key, object, old.as_deref()),
+            _ => {}
+        }
+    }
+    of_step(&mut found, steps, &mut scene, times);
+    for step in 1..=steps {
+        let at = Point::Step { step };
+        found.classes[Class::Crash as usize].push(Fault {
+            at: at.clone(),
+            action: Action::Restart,
+        });
+        for resource in &lagging {
+            for missing in 1..=MISSING_MAX {
+                let action = Action::RestartStale {
+                    resource: resource.clone(),
+                    missing,
+                    seconds: hold,
+                };
+                found.add(Class::Stale, &at, action);
+            }
+        }
+    }
+    let mut classes = found.classes.map(Vec::into_iter);
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(classes.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+fn is_lease_write(event: &Event) -> bool {
+    matches!(event, Event::Call { signature, effective: true, .. } if signature.resource() == "leases.coordination.k8s.io")
+}
+
+fn is_claim(event: &Event) -> bool {
+    matches!(event, Event::Commit { key, kind: Kind::Added, .. } if key.starts_with("persistentvolumeclaims "))
+}
+
+impl Scene {
+    fn commit(&mut self, actor: Actor, kind: Kind, key: &str, object: &Value, old: Option<&Value>) {
+        let resource = key.split(' ').next().unwrap_or_default();
+        match kind {
+            Kind::Deleted => {
+                self.pods.remove(key);
+                self.children.remove(key);
+                self.edits.remove(key);
+            }
+            Kind::Added if resource == "pods" => drop(self.pods.insert(key.to_owned())),
+            Kind::Added if actor == Actor::Operator && is_child(resource) => {
+                self.children.insert(key.to_owned());
+            }
+            Kind::Added => {}
+            Kind::Modified if actor == Actor::Operator && self.children.contains(key) => {
+                let undo = old.and_then(|old| undo(old, object));
+                if let Some(undo) = undo {
+                    self.edits.insert(key.to_owned(), undo);
+                }
+            }
+            Kind::Modified => {}
+        }
+    }
+}
+
+/// Returns true for resources whose objects an operator keeps in the state that it wants. Jobs and pods end; a claim exists until
+/// no pod uses it, so that no operator can replace it.
+fn is_child(resource: &str) -> bool {
+    let is_excluded = matches!(
+        resource,
+        "jobs.batch" | "pods" | "namespaces" | "persistentvolumeclaims"
+    );
+    !state::is_derived(resource) && !is_excluded
+}
+
+/// Returns the merge patch that undoes the first change of a field below `spec` or `data`.
+fn undo(old: &Value, new: &Value) -> Option<Value> {
+    let is_desired = |difference: &&Difference| {
+        let field = difference.field.as_str();
+        let is_plain = !field.contains('[') && difference.expected.as_ref().is_some_and(|old| !old.is_null());
+        is_plain && (field.starts_with("spec.") || field.starts_with("data."))
+    };
+    let changes = state::changes(old, new);
+    let change = changes.iter().find(is_desired)?;
+    // A name with a dot cannot be found again in the path of the field.
+    let names: Vec<&str> = change.field.split('.').collect();
+    let pointer: String = names.iter().map(|name| format!("/{name}")).collect();
+    (old.pointer(&pointer) == change.expected.as_ref()).then_some(())?;
+    let value = change.expected.clone()?;
+    Some(names.iter().rev().fold(value, |value, name| {
+        Value::Object(Map::from_iter([((*name).to_owned(), value)]))
+    }))
+}
+
+fn of_call(
+    found: &mut Found,
+    scene: &Scene,
+    signature: &Signature,
+    occurrence: u32,
+    is_effective: bool,
+    hold: u32,
+) {
+    if signature.verb() == "watch" || (!signature.is_write() && occurrence > READS_MAX) {
+        return;
+    }
+    let at = Point::Call {
+        call: signature.clone(),
+        occurrence,
+    };
+    let resource = signature.resource();
+    let is_custom = state::is_custom(resource.split('/').next().unwrap_or_default());
+    if occurrence == 1 && is_custom {
+        // An API server that does not know the definition yet.
+        found.add(Class::Error, &at, Action::Fail(404));
+        found.add(Class::Error, &at, Action::Fail(503));
+    }
+    if !signature.is_write() {
+        found.add(Class::Error, &at, Action::Fail(500));
+        found.add(Class::Error, &at, Action::Fail(504));
+        found.add(Class::Error, &at, Action::Reset);
+        return;
+    }
+    if !is_effective {
+        found.add(Class::Error, &at, Action::Fail(500));
+        found.add(Class::Error, &at, Action::CrashBefore);
+        return;
+    }
+    let crashes = [
+        Action::CrashAfterCommit,
+        Action::CrashAfterResponse,
+        Action::CrashBefore,
+        Action::ResetAfterCommit,
+    ];
+    for action in crashes {
+        found.add(Class::Crash, &at, action);
+    }
+    let errors = [
+        Action::FailAfterCommit(504),
+        Action::Fail(500),
+        Action::Fail(429),
+        Action::Fail(504),
+        Action::Reset,
+        Action::FailAfterCommit(500),
+    ];
+    for action in errors {
+        found.add(Class::Error, &at, action);
+    }
+    if signature.verb() != "create" {
+        found.add(Class::Crash, &at, Action::ThirdPartyWrite);
+    }
+    if signature.verb() == "update" {
+        found.add(Class::Error, &at, Action::Fail(409));
+    }
+    let target = signature.as_str().split(' ').nth(2).unwrap_or_default();
+    let is_child = scene.children.contains(&format!("{resource} {target}"));
+    if is_child && matches!(signature.verb(), "update" | "patch" | "apply") {
+        found.add(Class::User, &at, Action::ThirdPartyDelete);
+    }
+    let seconds = hold;
+    for cause in [Cause::Webhook, Cause::Permission] {
+        let name = match cause {
+            Cause::Webhook => format!("{cause} {resource}"),
+            _ => format!("{cause} {} {resource}", signature.verb()),
+        };
+        if found.seen.insert(name) {
+            found.add(Class::Environment, &at, Action::Outage { cause, seconds });
+        }
+    }
+    if found.seen.insert(format!("{} {signature}", Cause::Server)) {
+        let cause = Cause::Server;
+        found.add(Class::Environment, &at, Action::Outage { cause, seconds });
+    }
+}
+
+fn of_delivery(found: &mut Found, signature: &Signature, occurrence: u32, hold: u32) {
+    let at = Point::Call {
+        call: signature.clone(),
+        occurrence,
+    };
+    let held = |skip| Action::HoldWatch { seconds: hold, skip };
+    found.add(Class::Late, &at, held(false));
+    found.add(Class::Late, &at, held(true));
+    found.add(Class::Watch, &at, Action::CutWatch);
+    found.add(Class::Watch, &at, Action::ExpireWatch);
+}
+
+/// Adds the faults of the environment and of users at the end of a step.
+fn of_step(found: &mut Found, step: u32, scene: &mut Scene, times: Times) {
+    let at = Point::Step { step };
+    let seconds = times.hold;
+    for object in scene.pods.iter().take(OBJECTS_MAX) {
+        let evicted = object.clone();
+        found.add(Class::Environment, &at, Action::EvictPod { object: evicted });
+        let object = object.clone();
+        found.add(Class::Environment, &at, Action::CrashPod { object, seconds });
+    }
+    // The pods that the next step leads to.
+    found.add(Class::Environment, &at, Action::HoldPods { seconds });
+    if scene.has_claims {
+        found.add(Class::Environment, &at, Action::HoldVolumes { seconds });
+    }
+    let node = "node-1".to_owned();
+    let lost = times.node;
+    found.add(Class::Environment, &at, Action::LoseNode { node, seconds: lost });
+    if scene.has_leases && step > 0 {
+        found.add(Class::Environment, &at, Action::LoseLease { seconds });
+    }
+    for seconds in [JUMP, -JUMP] {
+        found.add(Class::Environment, &at, Action::ClockJump { seconds });
+    }
+    for object in scene.children.iter().take(OBJECTS_MAX) {
+        let object = object.clone();
+        found.add(Class::User, &at, Action::DeleteChild { object });
+    }
+    for (object, patch) in std::mem::take(&mut scene.edits).into_iter().take(OBJECTS_MAX) {
+        let patch = patch.to_string();
+        found.add(Class::User, &at, Action::EditChild { object, patch });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const TIMES: Times = Times { hold: 30, node: 400 };
+
+    fn trace(events: impl IntoIterator<Item = Event>) -> Trace {
+        let mut trace = Trace::default();
+        for event in events {
+            trace.push(Duration::ZERO, event);
+        }
+        trace
+    }
+
+    fn call(text: &str, effective: bool) -> Event {
+        Event::Call {
+            signature: Signature::new(text),
+            occurrence: 1,
+            code: 200,
+            effective,
+            accepts_any_version: false,
+            is_refused: false,
+        }
+    }
+
+    fn step() -> Event {
+        Event::Step {
+            number: 1,
+            text: String::new(),
+        }
+    }
+
+    fn commit(kind: Kind, key: &str, object: Value, old: Option<Value>) -> Event {
+        Event::Commit {
+            actor: Actor::Operator,
+            kind,
+            key: key.to_owned(),
+            object: Arc::new(object),
+            old: old.map(Arc::new),
+        }
+    }
+
+    fn texts(faults: &[Fault]) -> Vec<String> {
+        faults.iter().map(Fault::to_string).collect()
+    }
+
+    #[test]
+    fn an_effective_write_gets_every_fault_and_reads_few() {
+        let trace = trace([
+            step(),
+            call("update configmaps default/a", true),
+            call("get configmaps default/a", false),
+        ]);
+        let faults = single_faults(&trace, TIMES);
+        let at = |wanted: &str| {
+            let texts = texts(&faults);
+            texts.iter().filter(|text| text.contains(wanted)).count()
+        };
+        assert_eq!(faults[0].action, Action::CrashAfterCommit);
+        assert_eq!((at("update configmaps"), at("get configmaps")), (15, 3));
+        assert_eq!(at("after the start"), 4, "{:?}", texts(&faults));
+    }
+
+    #[test]
+    fn only_requests_for_custom_resources_can_meet_a_server_without_the_definition() {
+        let trace = trace([call("update widgets.example.com/status default/a", true)]);
+        let codes = [404, 503].map(|code| {
+            let faults = single_faults(&trace, TIMES);
+            faults
+                .iter()
+                .filter(|fault| fault.action == Action::Fail(code))
+                .count()
+        });
+        assert_eq!(codes, [1, 1]);
+    }
+
+    #[test]
+    fn users_undo_what_the_operator_changed_and_delete_its_objects() {
+        let key = "deployments.apps default/a";
+        let object = |replicas: i32| json!({"metadata": {"name": "a"}, "spec": {"replicas": replicas}});
+        let trace = trace([
+            step(),
+            commit(Kind::Added, key, object(1), None),
+            step(),
+            commit(Kind::Modified, key, object(2), Some(object(1))),
+            call("apply deployments.apps default/a", true),
+        ]);
+        let texts = texts(&single_faults(&trace, TIMES));
+        let of_users: Vec<&String> = texts.iter().filter(|text| text.starts_with("a user")).collect();
+        assert_eq!(
+            of_users,
+            [
+                "a user deletes deployments.apps default/a after workload step 1",
+                "a user deletes the object just before the 1st `apply deployments.apps default/a`",
+                "a user deletes deployments.apps default/a after workload step 2",
+                "a user patches deployments.apps default/a with {\"spec\":{\"replicas\":1}} after workload step 2",
+            ],
+        );
+    }
+}
