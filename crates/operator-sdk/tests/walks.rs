@@ -13,7 +13,6 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use common::registry::{AUTH, Registry};
 use common::running::{self, PATIENCE, Running};
 use common::{CREATE_MEMCACHED, Dir, sample_dir, target_dir};
 
@@ -327,72 +326,6 @@ fn the_walkthrough_of_1_15() {
     assert_eq!(image, "registry.example.com/memcached-operator:v0.0.1");
     walk.types("make undeploy");
     walk.sees("kubectl get crds -o name", "");
-    with_olm(&walk);
-}
-
-/// "Deploy using OLM" of the walkthrough, on a cluster with OLM and a registry.
-#[track_caller]
-fn with_olm(walk: &Walk) {
-    let registry = Registry::start();
-    let image = format!("{}/memcached-operator-bundle:v0.0.1", registry.host);
-    let docker = walk.root.join("docker");
-    std::fs::create_dir(&docker).unwrap();
-    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
-    std::fs::write(docker.join("config.json"), credentials).unwrap();
-    let kubeconfig = walk.root.join("olm.kubeconfig");
-    let mut up = walk.program("operator-sdk", &walk.root);
-    up.args(["cluster", "up", "--olm", "--kubeconfig"])
-        .arg(&kubeconfig);
-    let mut cluster = Running::start(&mut up);
-    cluster.line_with("The control plane is ready");
-    let types = |line: &str| -> std::process::Output {
-        let mut words = line.split_whitespace();
-        let mut command = walk.program(words.next().unwrap(), &walk.root);
-        command
-            .args(words)
-            .env("KUBECONFIG", &kubeconfig)
-            .env("DOCKER_CONFIG", &docker)
-            .stdin(std::process::Stdio::null());
-        command.output().unwrap()
-    };
-    let ok = |line: &str| common::succeeded(&[line], types(line));
-    // `operator-sdk olm install`: this cluster has OLM.
-    let installed = String::from_utf8(types("operator-sdk olm install").stderr).unwrap();
-    assert!(
-        installed.contains("detected existing OLM resources"),
-        "{installed}"
-    );
-    assert!(ok("operator-sdk olm status").contains("packageserver"));
-    let bundle = "make bundle IMG=registry.example.com/memcached-operator:v0.0.1";
-    ok(bundle);
-    ok(&format!("make bundle-build bundle-push BUNDLE_IMG={image}"));
-    let csv = "memcached-operator.v0.0.1";
-    assert_eq!(
-        ok(&format!("operator-sdk run bundle {image}")),
-        format!("OLM has successfully installed \"{csv}\"\n")
-    );
-    let operator = "deployment/memcached-operator-controller-manager";
-    let path = "jsonpath={.spec.template.spec.containers[0].image}";
-    assert_eq!(
-        ok(&format!("kubectl get {operator} -o {path}")),
-        "registry.example.com/memcached-operator:v0.0.1"
-    );
-    walk.write(SAMPLE, &walk.read(SAMPLE).replace("size: 4", "size: 3"));
-    ok(&format!("kubectl apply -f {SAMPLE}"));
-    ok("kubectl wait deployment/memcached-sample --for=create --timeout=180s");
-    ok("kubectl wait deployment/memcached-sample --for=jsonpath={.status.readyReplicas}=3 --timeout=180s");
-    let pods = ok("kubectl get pods -o name");
-    assert_eq!(pods.matches("pod/memcached-sample-").count(), 3, "{pods}");
-    assert!(
-        pods.contains("pod/memcached-operator-controller-manager-"),
-        "{pods}"
-    );
-    ok("kubectl patch memcached memcached-sample --type=merge -p {\"spec\":{\"size\":4}}");
-    ok("kubectl wait deployment/memcached-sample --for=jsonpath={.status.readyReplicas}=4 --timeout=180s");
-    ok(&format!("kubectl delete -f {SAMPLE}"));
-    ok("operator-sdk cleanup memcached-operator");
-    assert_eq!(ok("kubectl get csv,deployments -n default -o name"), "");
-    assert_eq!(cluster.stop().code(), Some(0));
 }
 
 /// `make install run`, until Ctrl-C.
