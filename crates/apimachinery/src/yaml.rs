@@ -38,6 +38,19 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
     }
 }
 
+/// Returns the first line of the error of a YAML decoder, for a message that already says that an error occurred: decoders put
+/// a label before it, and an excerpt of the file after it.
+///
+/// ```
+/// let error = "error: line 1 column 4: unclosed bracket '['\n --> <input>:1:4";
+/// assert_eq!(apimachinery::yaml::summary(&error), "line 1 column 4: unclosed bracket '['");
+/// ```
+pub fn summary(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
 /// Parses bodies of server-side apply as JSON if possible: they are declared as YAML but mostly JSON, which is parsed
 /// much faster. Returns `None` where the two languages might differ.
 fn parse_json(text: &str) -> Option<Parsed> {

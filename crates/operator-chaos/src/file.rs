@@ -12,7 +12,7 @@ pub(crate) fn documents(path: &Path) -> Result<Vec<Value>, Error> {
         let text = text_of(path)?;
         return serde_saphyr::from_multiple(&text).map_err(|error| Error::Yaml {
             path: path.to_owned(),
-            problem: error.to_string(),
+            problem: apimachinery::yaml::summary(&error),
         });
     }
     let read = |source| Error::Read {

@@ -142,8 +142,8 @@ impl Workload {
     /// # Errors
     /// Returns an error if the text is not a workload, or an object lacks `apiVersion`, `kind` or a name.
     pub fn from_yaml(text: &str) -> Result<Self, WorkloadError> {
-        let workload: Self =
-            serde_saphyr::from_str(text).map_err(|error| WorkloadError(error.to_string()))?;
+        let workload: Self = serde_saphyr::from_str(text)
+            .map_err(|error| WorkloadError(apimachinery::yaml::summary(&error)))?;
         for (index, step) in workload.steps.iter().enumerate() {
             let checked = step.change.check();
             checked.map_err(|problem| WorkloadError(format!("step {}: {problem}", index + 1)))?;

@@ -86,6 +86,6 @@ fn cannot_read(path: &Path, source: std::io::Error) -> FileError {
 fn not_yaml(path: &Path, error: &dyn std::fmt::Display) -> FileError {
     FileError::Yaml {
         path: path.to_owned(),
-        problem: error.to_string(),
+        problem: apimachinery::yaml::summary(error),
     }
 }

@@ -122,10 +122,7 @@ fn parse(text: &str) -> Result<Value, EditError> {
     if !text.lines().any(has_content) {
         return Ok(Value::Object(Map::new()));
     }
-    serde_saphyr::from_str(text).map_err(|error| {
-        let message = error.to_string();
-        EditError::Parse(message.lines().next().unwrap_or_default().to_owned())
-    })
+    serde_saphyr::from_str(text).map_err(|error| EditError::Parse(apimachinery::yaml::summary(&error)))
 }
 
 fn position(document: &Value, key: &str, entry: &Value) -> Option<usize> {

@@ -127,10 +127,10 @@ pub(crate) fn contains(path: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn damaged(path: &'static str, error: &dyn std::error::Error) -> RecordError {
+fn damaged(path: &'static str, error: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged {
         path,
-        reason: error.to_string().lines().next().unwrap_or_default().to_owned(),
+        reason: apimachinery::yaml::summary(error),
     }
 }
 

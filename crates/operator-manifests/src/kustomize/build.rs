@@ -264,10 +264,8 @@ pub(super) fn invalid(path: &str, reason: impl Into<String>) -> BuildError {
 /// Returns the documents of a YAML file without the empty ones. Only `true` and `false` are booleans, as in kustomize.
 pub(super) fn documents(path: &str, text: &str) -> Result<Vec<Value>, BuildError> {
     let options = serde_saphyr::options! { strict_booleans: true };
-    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let message = error.to_string();
-        invalid(path, message.lines().next().unwrap_or_default())
-    })?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| invalid(path, &apimachinery::yaml::summary(&error)))?;
     let kept = documents.into_iter().filter(|document| !document.is_null());
     Ok(kept.collect())
 }

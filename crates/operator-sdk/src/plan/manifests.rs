@@ -138,7 +138,9 @@ pub(crate) fn kustomize(project: &Project, operator: &OperatorManifests) -> Resu
         remedy: "correct the file, or delete it to generate it again".to_owned(),
     };
     let mut base = match draft.get(&path) {
-        Some(text) => serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?,
+        Some(text) => {
+            serde_saphyr::from_str(text).map_err(|error| broken(apimachinery::yaml::summary(&error)))?
+        }
         None => config::cluster_service_version(&described),
     };
     let crds = joined_by_kind(&operator.crds)?;
@@ -191,7 +193,8 @@ pub(crate) fn without_version(text: &str, version: &str) -> Result<String, PlanE
         reason,
         remedy: "it is generated: write it again with `operator-sdk generate manifests`".to_owned(),
     };
-    let mut crd: Value = serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?;
+    let mut crd: Value =
+        serde_saphyr::from_str(text).map_err(|error| broken(apimachinery::yaml::summary(&error)))?;
     if super::delete::stores(&crd, version) {
         return Err(PlanError::Usage(
             format!("objects are stored in version {version}"),

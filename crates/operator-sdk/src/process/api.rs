@@ -331,7 +331,7 @@ fn kubeconfig_of(path: Option<&Path>, options: &KubeConfigOptions) -> Result<Kub
 }
 
 fn unusable(path: Option<&Path>, error: &KubeconfigError) -> ApiError {
-    let reason = cause(error);
+    let reason = apimachinery::yaml::summary(&cause(error)).replacen(": error: ", ": ", 1);
     let environment = std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty());
     let path = path
         .map(Path::to_owned)

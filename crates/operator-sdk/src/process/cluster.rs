@@ -290,8 +290,8 @@ fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
     let mut definitions = Vec::new();
     for path in paths {
         let text = fs::read_to_string(&path).map_err(|error| failed(&path, error.to_string()))?;
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text).map_err(|error| failed(&path, error.to_string()))?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+            .map_err(|error| failed(&path, apimachinery::yaml::summary(&error)))?;
         definitions.extend(documents.into_iter().filter(|document| !document.is_null()));
     }
     Ok(definitions)

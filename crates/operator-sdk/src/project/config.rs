@@ -174,10 +174,8 @@ impl Config {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
-        let document: Value = serde_saphyr::from_str(text).map_err(|error| {
-            let message = error.to_string();
-            ConfigError::Syntax(message.lines().next().unwrap_or_default().to_owned())
-        })?;
+        let document: Value = serde_saphyr::from_str(text)
+            .map_err(|error| ConfigError::Syntax(apimachinery::yaml::summary(&error)))?;
         let Value::Object(document) = document else {
             return Err(ConfigError::Syntax("it is not a mapping".to_owned()));
         };

@@ -179,7 +179,7 @@ fn base(project: &Project, package: &str) -> Result<Option<Value>, BundleError> 
         Ok(base) => Ok(Some(base)),
         Err(error) => Err(BundleError::Base {
             path,
-            reason: error.to_string(),
+            reason: apimachinery::yaml::summary(&error),
         }),
     }
 }

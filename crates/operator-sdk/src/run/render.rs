@@ -121,7 +121,7 @@ fn with_kubectl(root: &Path, directory: &str, what: &str) -> Result<Vec<Value>, 
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_saphyr::from_multiple(&text).map_err(|error| failed(error.to_string()))
+    serde_saphyr::from_multiple(&text).map_err(|error| failed(apimachinery::yaml::summary(&error)))
 }
 
 /// Returns the changes for `--image` and `--namespace`.

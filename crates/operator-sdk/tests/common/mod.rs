@@ -107,6 +107,7 @@ impl Dir {
         let lines: Vec<&str> = errors.lines().collect();
         assert_eq!(lines.len(), 2, "one line and a hint: {errors}");
         assert!(lines[0].starts_with("error: "), "{errors}");
+        assert_eq!(errors.matches("error: ").count(), 1, "one label: {errors}");
         assert!(lines[1].starts_with("hint: "), "{errors}");
         assert_eq!(self.files(), before, "nothing is written");
         errors
