@@ -1,7 +1,9 @@
 //! The shell sessions of the book: the commands in the `console` blocks of a page are run, and their output is compared.
 //!
 //! A page takes part if it has a comment `<!-- session … -->`; the lines in such a comment are commands that readers do not
-//! see. All commands of a page run in one bash, in an empty directory. `$CHECKOUT` is the root of the repository.
+//! see. All commands of a page run in one bash, in an empty directory, which has the same path for all pages. `$CHECKOUT` is the
+//! root of the repository. A page that copies a sample with `cp -a` must not change its Rust files: the path and the times of
+//! the files are those of the page before, so that cargo uses the builds of that page.
 //!
 //! * A code block after a line with a path, as in "`src/lib.rs`:", is written to that file. A Rust file that begins with `//!`
 //!   is written whole; the items of other blocks replace those with the same first line, or are added.
@@ -343,10 +345,11 @@ fn part(part: &str) -> String {
 }
 
 /// Runs the session of a page. Returns the page with the actual output, and the places that differ.
-fn run(page: &str, folder: &Path, checkout: &Path) -> Option<(String, Vec<String>)> {
+fn run(page: &str, folder: &Path, checkout: &Path, home: &Path) -> Option<(String, Vec<String>)> {
     let steps = steps(page, folder)?;
-    let directory = Dir::named("me");
-    let mut shell = Shell::start(&directory.path, checkout);
+    let _ = std::fs::remove_dir_all(home);
+    std::fs::create_dir(home).unwrap();
+    let mut shell = Shell::start(home, checkout);
     let lines: Vec<&str> = page.lines().collect();
     let mut written: Vec<String> = Vec::new();
     let mut copied = 0;
@@ -375,7 +378,33 @@ fn run(page: &str, folder: &Path, checkout: &Path) -> Option<(String, Vec<String
         }
     }
     written.extend(lines[copied..].iter().map(|line| (*line).to_owned()));
+    drop(shell);
+    for sample in copied_samples(&steps) {
+        for folder in ["src", "tests"] {
+            let original = checkout.join("samples").join(sample).join(folder);
+            let copy = home.join(sample).join(folder);
+            let same = Command::new("diff").arg("-r").args([&original, &copy]).status();
+            assert!(
+                same.is_ok_and(|status| status.success()),
+                "the page changes Rust files of {sample}: copy it with `cp -r`"
+            );
+        }
+    }
     Some((written.join("\n") + "\n", differences))
+}
+
+/// Returns the samples that the steps copy with their times.
+fn copied_samples(steps: &[Step]) -> Vec<&str> {
+    let commands = steps.iter().filter_map(|step| match step {
+        Step::Run { command, .. } => Some(command),
+        Step::Write(_) => None,
+    });
+    let copied = commands.filter_map(|command| {
+        command
+            .strip_prefix("cp -a $CHECKOUT/samples/")?
+            .strip_suffix(" .")
+    });
+    copied.collect()
 }
 
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -402,6 +431,7 @@ fn the_commands_of_the_book_print_what_it_shows() {
     found.sort();
     let only = std::env::var("SESSION").ok();
     let is_update = std::env::var("UPDATE_SESSIONS").is_ok();
+    let home = Dir::named("me");
     let mut sessions = 0;
     let mut failures = Vec::new();
     for path in found {
@@ -410,7 +440,7 @@ fn the_commands_of_the_book_print_what_it_shows() {
             continue;
         }
         let page = std::fs::read_to_string(&path).unwrap();
-        let Some((written, differences)) = run(&page, path.parent().unwrap(), &checkout) else {
+        let Some((written, differences)) = run(&page, path.parent().unwrap(), &checkout, &home.path) else {
             continue;
         };
         sessions += 1;
