@@ -1,4 +1,4 @@
-//! [`Client::update_status`].
+//! [`Client::update_status`], which changes the status of an object.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ impl Client {
     /// times.
     ///
     /// In a field `conditions`, the `observedGeneration` of a changed condition becomes the generation of `object`,
-    /// unless the condition has one. If the object was deleted, or replaced by another one with its name, nothing is
-    /// written and the result is [`Written::Gone`].
+    /// unless the condition already has one. If the object was deleted, or replaced by another one with the same name,
+    /// nothing is written and the result is [`Written::Gone`].
     ///
     /// # Errors
     /// Returns an error if the status cannot be serialized, or the server rejects it.
@@ -76,7 +76,7 @@ impl Client {
         self.write_status(&target, object.as_ref(), base, patch).await
     }
 
-    /// Returns the state of `object` in the cache, unless that is another object with its name.
+    /// Returns the state of `object` in the cache, unless it is another object with the same name.
     fn newest_known<K: View>(&self, target: &Target, object: &K) -> Option<Arc<K>> {
         let known = self.cache().peek::<K>(&target.kind, &target.key);
         known.filter(|known| is_same_object(object, known))

@@ -47,7 +47,7 @@ impl ClientMetrics {
 }
 
 impl CacheMetrics {
-    /// Sets the number of objects of a kind that do not decode.
+    /// Sets the number of objects of a kind that cannot be decoded.
     pub(crate) fn quarantined(&self, kind: &str, objects: usize) {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);
