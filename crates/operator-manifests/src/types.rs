@@ -1,4 +1,4 @@
-//! The Rust types of a definition: maps fields of a schema to types, and finds types that a definition cannot express.
+//! Maps fields of a definition's schema to Rust types, and finds types that a definition cannot express.
 //!
 //! The input is the schema of the types themselves, with one definition in `$defs` for each type, before kube's derive
 //! inlines and rewrites it for the API server.
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::operator::TypeSchema;
 
-/// A field of a type, a variant of an enum, or a type as a whole.
+/// A field of a type, a variant of an enum, or a complete type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {
     /// The name of the type in the schema, which is the Rust name unless an attribute renames it.
@@ -34,7 +34,7 @@ pub struct Finding {
 /// The prefix of references to types.
 const DEFINITIONS: &str = "#/$defs/";
 
-/// Returns the fields through which a path of a definition leads, from the kind inwards.
+/// Returns the fields on a path in a definition, from the kind inwards.
 ///
 /// ```
 /// use operator_manifests::{operator::TypeSchema, types::fields_at};
@@ -218,7 +218,7 @@ fn lint_type(schema: &Value, field: &Field, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the inner type of a nullable type, as `Option` generates it.
+/// Returns true if the variants are those of a nullable type, as `Option` generates it.
 fn is_optional(variants: &[Value]) -> bool {
     variants.len() == 2 && variants.iter().any(|variant| variant["type"] == "null")
 }
@@ -294,7 +294,7 @@ fn is_large(node: &Map<String, Value>) -> bool {
         && maximum.is_none_or(|maximum| maximum > 9.3e18)
 }
 
-/// Returns the fields of a type, including those of the variants of an enum.
+/// Calls `visit` for each field of a type, including those of the variants of an enum.
 fn each_field(schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, schema) in properties.into_iter().flatten() {
@@ -331,7 +331,7 @@ impl TypeSchema {
         name.unwrap_or(&self.type_name)
     }
 
-    /// Returns the types in it, that of the kind first.
+    /// Returns the names of the types in the schema, that of the kind first.
     pub fn type_names(&self) -> impl Iterator<Item = &str> {
         let definitions = self.schema.get("$defs").and_then(Value::as_object);
         let names = definitions.into_iter().flatten().map(|(name, _)| name.as_str());
@@ -343,7 +343,7 @@ impl TypeSchema {
         Some((name, self.schema.get("$defs")?.get(name)?))
     }
 
-    /// Returns true if a type holds itself, through however many others.
+    /// Returns true if a type contains itself, directly or through other types.
     fn leads_to_itself(&self, name: &str) -> bool {
         let mut open = vec![name];
         let mut seen: Vec<&str> = Vec::new();
@@ -395,7 +395,7 @@ impl<'a> Node<'a> {
     /// Follows references, and unwraps `Option`.
     fn resolved(self, types: &'a TypeSchema) -> Self {
         let mut node = self;
-        // The number of steps is limited to that of the longest chain of references.
+        // Limits the number of steps, because references may form a cycle.
         for _ in 0..64 {
             let reference = node.schema.get("$ref").and_then(Value::as_str);
             if let Some((type_name, schema)) = reference.and_then(|reference| types.definition(reference)) {
@@ -414,7 +414,7 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// Returns a property and the type that declares it: of the schema, of a variant of an enum, or of a flattened
+    /// Returns a property and the type that declares it: that of the schema, of a variant of an enum, or of a flattened
     /// type.
     fn property(self, types: &'a TypeSchema, name: &str) -> Option<(&'a str, Self)> {
         let node = self.resolved(types);
