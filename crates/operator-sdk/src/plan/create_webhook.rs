@@ -675,7 +675,7 @@ fn remove_calls(
     })?;
     let path = place.webhook_test();
     if gone.conversion && draft.get(&path).is_some() {
-        // The tests of the conversion use a type that is no longer converted.
+        // The tests of the conversion use the type, which has lost its conversion.
         for suffix in ["_comes_back_whole", "_is_served_too"] {
             draft.edit_rust(&path, None, |source| rust::remove_functions(source, suffix))?;
         }

@@ -83,7 +83,7 @@ fn cache() -> PathBuf {
         .unwrap_or_else(env::temp_dir)
 }
 
-/// Opens a file in a browser. Returns false if there is no browser.
+/// Opens a file in a browser. Returns false without a browser.
 fn open(path: &Path) -> bool {
     let browser = env::var_os("BROWSER").filter(|value| !value.is_empty());
     let program = if let Some(browser) = browser {

@@ -67,7 +67,7 @@ struct Test {
     stage: usize,
     /// True if the tests of the stage run in parallel.
     is_parallel: bool,
-    /// The service account in the configuration. Empty if there is none.
+    /// The service account in the configuration. Empty if it is not set.
     account: String,
 }
 

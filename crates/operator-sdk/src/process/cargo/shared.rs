@@ -58,7 +58,7 @@ impl Shared {
         for folder in folders.filter(|entry| entry.file_name().to_str().is_some_and(ours)) {
             let files = fs::read_dir(folder.path()).into_iter().flatten();
             for file in files.filter_map(Result::ok) {
-                // Makes every source newer than the build. If the file is missing, there is no build to invalidate.
+                // Makes every source newer than the build. If the file is missing, no build exists.
                 if file.file_name().to_string_lossy().starts_with("dep-") {
                     let opened = File::options().append(true).open(file.path());
                     let _ = opened.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
