@@ -122,7 +122,7 @@ impl Client {
     ) -> Result<Arc<K>, ClientError> {
         // The status of another object with this name must not be overwritten. Servers ignore the UID in the status of
         // a custom resource, so the revision must be the current one. Conditions need that too, because they are sent
-        // as a whole list.
+        // as one complete list.
         let mut patch = json!({"status": status});
         if let Some(uid) = &object.meta().uid {
             patch["metadata"]["uid"] = uid.as_str().into();

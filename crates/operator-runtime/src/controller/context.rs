@@ -17,7 +17,7 @@ use crate::finalizer::Finalizers;
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
 
-/// The interval at which [`KeyContext::wait_for`] checks again if there is no event.
+/// The interval at which [`KeyContext::wait_for`] checks again without an event.
 const POLL: Duration = Duration::from_secs(10);
 
 /// The context of a reconcile of an object of type `K`.

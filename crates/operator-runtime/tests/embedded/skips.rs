@@ -261,7 +261,7 @@ async fn every_write_is_sent_on_request() {
     })
     .await;
     assert_eq!((by_default, on_request), (false, true));
-    // Outside a reconcile there is no request to repeat.
+    // A write outside a reconcile has no request to repeat.
     assert!(manager.client().apply(config()).await.unwrap().was_sent());
 
     let (reconciler, mut told) = teller(async |ctx: KeyContext, _: Request| {

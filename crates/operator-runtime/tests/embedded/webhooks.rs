@@ -670,7 +670,7 @@ async fn conversion_of_a_definition_is_served_and_trusted() {
     running.end().await.unwrap();
 }
 
-/// Installs widgets in two versions, of which the older one is stored, with the conversion of the operator.
+/// Installs widgets in two versions with the conversion of the operator. The older version is stored.
 async fn install_old_widgets(client: &kube::Client, described: &Value) {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
