@@ -287,7 +287,7 @@ where
     for _ in 1..TRIES {
         match send().await {
             Err(error) if !matches!(error, kube::Error::Api(_)) && !stop.is_cancelled() => {
-                tracing::debug!(%error, "No answer from the API server to an event");
+                tracing::debug!(%error, "No response from the API server to an event");
             }
             answered => return answered,
         }

@@ -100,7 +100,7 @@ fn types_are_linted_by_type_and_field() {
     );
     assert_eq!(code, Some(1), "{said}");
     let cases = [
-        ("pub enum Tagged", "Tagged", "tagged-enum", "take the `tag` away"),
+        ("pub enum Tagged", "Tagged", "tagged-enum", "remove the `tag`"),
         (
             "pub enum Mixed",
             "Mixed",
@@ -114,12 +114,12 @@ fn types_are_linted_by_type_and_field() {
             "recursive-type",
             "names of other objects",
         ),
-        ("pub struct Open", "Open", "flattened-map", "take `flatten` away"),
+        ("pub struct Open", "Open", "flattened-map", "remove `flatten`"),
         (
             "pub pair_of",
             "StoreSpec.pair_of",
             "tuple",
-            "a struct with a name for each place",
+            "a struct with a name for each position",
         ),
         (
             "pub by_port",

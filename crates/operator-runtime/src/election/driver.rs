@@ -262,7 +262,7 @@ impl Core {
                 tracing::warn!(
                     lease = self.name,
                     ?patience,
-                    "No answer from the API server to a request for the leader lease"
+                    "No response from the API server to a request for the leader lease"
                 );
                 Input::Failed
             }

@@ -256,7 +256,7 @@ async fn reachable(address: SocketAddr) -> Result<()> {
             describe(&error)
         ))),
         Err(_) => Err(Error::msg(format!(
-            "webhook server is not reachable: no answer within {REACHABLE_WITHIN:?}"
+            "webhook server is not reachable: no response within {REACHABLE_WITHIN:?}"
         ))),
     }
 }

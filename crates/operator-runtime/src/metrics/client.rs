@@ -116,7 +116,7 @@ impl Families {
         let quarantined = gauges(
             registry,
             "operator_runtime_quarantined_objects",
-            "Objects that the cache omits because they do not decode",
+            "Objects that the cache omits because they cannot be decoded",
         );
         let live = gauges(
             registry,
