@@ -11,7 +11,7 @@
 //!         Event::Create { .. } => "it is new",
 //!         Event::Update { .. } => "it changed",
 //!         Event::Delete { .. } => "it is gone",
-//!         Event::Generic { .. } => "somebody says so",
+//!         Event::Generic { .. } => "something outside the watched resources changed",
 //!     }
 //! }
 //! assert_eq!(what(&Event::Delete { object: Arc::new(ConfigMap::default()), stale: false }), "it is gone");

@@ -1,5 +1,5 @@
-//! [`Connect`], the connection of a manager to an API server. Requests are counted, have a timeout and carry the name
-//! of the operator. Warnings in responses are logged.
+//! The connection of a manager to an API server, which [`Connect`] selects. Requests are counted, have a timeout and carry
+//! the name of the operator. Warnings in responses are logged.
 
 use std::fmt;
 use std::sync::Arc;
