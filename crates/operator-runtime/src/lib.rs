@@ -62,6 +62,7 @@
 //!   that an idle operator sends no requests.
 //! * A change is an [`Event`](event::Event). A [`predicate`] accepts or rejects it, and a [`handler`] maps it to
 //!   requests. The [`queue`] holds each request once.
+//!
 //! # Rules
 //! * Reconcile from the current state, not from the change: a request carries no event, and several events become one
 //!   request.
