@@ -1,4 +1,4 @@
-//! The fuzz targets by name; shared by the fuzzer and a test that runs the committed inputs.
+//! The fuzz targets by name, which the fuzzer and a test of the committed inputs share.
 
 #[path = "../crates/structured-merge/fuzz/claims.rs"]
 mod merge;
@@ -7,7 +7,7 @@ mod schema;
 #[path = "../crates/operator-apiserver/fuzz/claims.rs"]
 mod server;
 
-/// Checks one input.
+/// A function that checks one input.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets.

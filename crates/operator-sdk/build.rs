@@ -1,6 +1,6 @@
-//! Embeds this build's own lock file, so that a scaffolded operator gets the same versions of its dependencies.
+//! Embeds this workspace's lock file, so that a scaffolded operator gets the same versions of its dependencies.
 //!
-//! Written for the standard library alone: a build dependency would cost every build of the tool.
+//! Uses only the standard library: a build dependency would slow down every build of the tool.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -9,7 +9,7 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let crates = package.join("..");
-    // A checkout has the lock at its root; a published package carries its own.
+    // A checkout has the lock file at its root; a published package contains its own.
     let lock = [package.join("../../Cargo.lock"), package.join("Cargo.lock")]
         .into_iter()
         .find(|path| path.is_file());
@@ -30,7 +30,7 @@ fn main() -> io::Result<()> {
         env::var("TARGET").unwrap_or_default()
     );
     println!("cargo::rustc-env=OPERATOR_SDK_COMMIT={}", commit(&package));
-    // A released program does not look for the checkout of the machine that built it.
+    // A released program does not search for the checkout of the machine that built it.
     println!("cargo::rerun-if-env-changed=OPERATOR_SDK_RELEASE");
     let is_release = env::var_os("OPERATOR_SDK_RELEASE").is_some();
     let checkout = if is_release { PathBuf::new() } else { crates };
@@ -39,8 +39,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The commit of the source: of a package from its description, of a checkout from git. Only optimized builds ask git:
-/// otherwise each commit would compile the tool again.
+/// Returns the commit of the source: of a package from its description, of a checkout from git. Only optimized builds
+/// call git, because otherwise each commit would cause a rebuild of the tool.
 fn commit(package: &Path) -> String {
     let unknown = || "unknown".to_owned();
     if let Ok(text) = fs::read_to_string(package.join(".cargo_vcs_info.json")) {
@@ -68,8 +68,8 @@ fn commit(package: &Path) -> String {
     git(&["rev-parse", "HEAD"]).unwrap_or_else(unknown)
 }
 
-/// Returns the pages of the book as a Rust expression: paths and texts. `book` is a link to docs/book in a checkout, and a
-/// directory in a package. A checkout without symbolic links has docs/book only.
+/// Returns the pages of the book as a Rust expression of paths and texts. `book` is a link to docs/book in a checkout,
+/// and a directory in a package. A checkout without symbolic links has only docs/book.
 fn book(package: &Path) -> io::Result<String> {
     let places = [package.join("book"), package.join("../../docs/book")];
     let Some(book) = places.into_iter().find(|place| place.join("src").is_dir()) else {
@@ -93,14 +93,14 @@ fn book(package: &Path) -> io::Result<String> {
     let mut out = "&[".to_owned();
     for page in pages {
         let name = page.strip_prefix(&root).map_err(io::Error::other)?;
-        // Also on Windows.
+        // For Windows.
         let name = name.to_string_lossy().replace('\\', "/");
         out.push_str(&format!("({name:?}, {:?}),\n", with_includes(&page)?));
     }
     Ok(out + "]")
 }
 
-/// Returns a page with the text of each `{{#include FILE:ANCHOR}}`.
+/// Returns a page with the text of each `{{#include FILE:ANCHOR}}` inserted.
 fn with_includes(page: &Path) -> io::Result<String> {
     let mut out = String::new();
     for line in fs::read_to_string(page)?.lines() {
@@ -144,9 +144,10 @@ fn rustc_version(rustc: &str) -> String {
         .unwrap_or_default()
 }
 
-/// One line a crate of this workspace: its name and the names of its dependencies, those for tests left out.
+/// Returns one line per crate of this workspace: its name and the names of its dependencies, without dev-dependencies.
 ///
-/// Cargo's lock does not tell them apart, but a project that depends on these crates does not lock the latter.
+/// Cargo's lock file does not distinguish them, but a project that depends on these crates does not lock
+/// dev-dependencies.
 fn normal_dependencies(crates: &Path) -> io::Result<String> {
     let mut lines = String::new();
     let mut folders: Vec<PathBuf> = fs::read_dir(crates)?

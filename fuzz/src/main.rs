@@ -1,4 +1,4 @@
-//! Feeds the inputs of libFuzzer to the target that `FUZZ_TARGET` names.
+//! Runs the target that `FUZZ_TARGET` names with the inputs of libFuzzer.
 #![no_main]
 
 #[path = "../targets.rs"]

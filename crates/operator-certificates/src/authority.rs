@@ -1,5 +1,5 @@
-//! [`Authority`]: a certificate authority of one process, or in a Secret that the instances of an operator share, so
-//! that they have the same `caBundle`.
+//! [`Authority`], a certificate authority. It belongs to one process, or is stored in a Secret that the instances of an
+//! operator share, so that they have the same `caBundle`.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
 /// The last line of a certificate.
 const END: &str = "-----END CERTIFICATE-----\n";
-/// The annotation with the time of renewal, long before the expiry.
+/// The annotation with the time of renewal, which is long before the expiry.
 const RENEW_AFTER: &str = "operator-sdk/renew-after";
 const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
@@ -38,11 +38,11 @@ pub struct Authority {
 // === impl Authority ===
 
 impl Authority {
-    /// Creates an authority that is valid for ten years. It lives as long as the value; see [`Authority::from_secret`]
-    /// for one that is stored.
+    /// Creates an authority that is valid for ten years. It is not stored; see [`Authority::from_secret`] for one that
+    /// is.
     ///
     /// # Errors
-    /// Returns an error if the system has no randomness.
+    /// Returns an error if the system has no source of randomness.
     pub fn generate() -> Result<Self, CertificateError> {
         let key = KeyPair::generate().map_err(CertificateError::Make)?;
         let params = params().map_err(CertificateError::Make)?;
@@ -56,13 +56,13 @@ impl Authority {
     }
 
     /// Returns the authority in a Secret, with the keys `ca.crt` and `ca.key`. It is created if missing, and replaced
-    /// after half of its ten years. Concurrent instances get the same one. The previous certificate stays in the
+    /// after half of its ten years. Concurrent instances get the same authority. The previous certificate stays in the
     /// [bundle](Authority::bundle).
     ///
     /// The operator needs permission to get, create and update Secrets in the namespace.
     ///
     /// # Errors
-    /// Returns an error if the API server rejects a request, or the Secret has other content.
+    /// Returns an error if the API server rejects a request, or the Secret does not contain an authority.
     pub async fn from_secret(
         client: kube::Client,
         namespace: &str,
@@ -94,13 +94,13 @@ impl Authority {
         }
     }
 
-    /// Returns its certificate as PEM, for clients that should trust it.
+    /// Returns the certificate of the authority as PEM, for clients that should trust it.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Returns its certificate and that of its predecessor as PEM, for a `caBundle`. Without a predecessor it is
-    /// [`Authority::certificate`].
+    /// Returns the certificates of the authority and of its predecessor as PEM, for a `caBundle`. Without a predecessor
+    /// it is the same as [`Authority::certificate`].
     pub fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.previous)
     }
@@ -204,7 +204,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Returns true if the renewal of the authority in a Secret is due. One without a time is never renewed.
+/// Returns true if the renewal of the authority in a Secret is due. An authority without a time is never renewed.
 fn is_due(secret: &Secret) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let time = annotations.and_then(|annotations| annotations.get(RENEW_AFTER)?.parse().ok());
@@ -219,7 +219,7 @@ fn params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Sets the validity, from yesterday because clocks differ.
+/// Sets the validity, starting yesterday because clocks differ.
 fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let date = |date: jiff::civil::Date| {

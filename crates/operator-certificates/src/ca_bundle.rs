@@ -3,8 +3,8 @@
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-/// Returns the patch of the client configurations of an object for which `ours` returns true, or `None` without a
-/// change. The patch fails if the object changed concurrently.
+/// Returns the patch for the client configurations of an object for which `ours` returns true, or `None` if nothing
+/// changes. The patch fails if the object was changed concurrently.
 pub(super) fn patch(
     object: &Value,
     authority: &str,

@@ -15,12 +15,12 @@ use tokio::sync::watch;
 
 use super::ca_bundle::patch;
 
-/// Pause after a failed write other than a conflict.
+/// Delay after a failed write other than a conflict.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Objects with such an annotation are left to cert-manager.
+/// The prefix of cert-manager's annotations. Objects with such an annotation are not changed.
 const CERT_MANAGER: &str = "cert-manager.io/inject-";
 
-/// The target of the bundles.
+/// The webhooks into whose configurations the bundle is written.
 pub(super) struct Injector {
     pub(super) client: kube::Client,
     /// The namespace of the operator's Service.
@@ -55,7 +55,7 @@ impl Injector {
         join_all(watches).await;
     }
 
-    /// Watches one kind. Starts again when the bundle changes or a write fails.
+    /// Watches one kind. Restarts when the bundle changes or a write fails.
     async fn keep(
         &self,
         api: Api<DynamicObject>,
@@ -115,7 +115,7 @@ impl Injector {
                 tracing::info!(name, "Updated the caBundle of the webhooks");
                 Ok(())
             }
-            // It was changed or deleted: the next event has its new state.
+            // The object was changed or deleted: the next event has its new state.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
             Err(error) => Err(error),
         }

@@ -100,7 +100,7 @@ pub enum CertificateError {
         #[source]
         source: std::io::Error,
     },
-    /// The input has no certificate or no key.
+    /// The input contains no certificate or no key.
     #[error("no PEM block of the expected type in {0}")]
     NoPem(&'static str, #[source] rustls::pki_types::pem::Error),
     /// Certificate and key do not match, or have an unknown type.
@@ -115,7 +115,7 @@ pub enum CertificateError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The Secret of an authority has other content.
+    /// The Secret of an authority does not contain an authority.
     #[error(
         "the Secret {0:?} must have a certificate authority in ca.crt and ca.key: delete it to create a new one"
     )]
@@ -149,7 +149,7 @@ impl Certificates {
         Self::from_contents(source, contents)
     }
 
-    /// Uses a certificate chain and its key in PEM. They do not change.
+    /// Uses a certificate chain and its key in PEM, which do not change.
     ///
     /// # Errors
     /// Returns an error if they are not PEM or do not match.
@@ -157,8 +157,8 @@ impl Certificates {
         Self::from_contents(Source::Pem, (certificate.into(), key.into()))
     }
 
-    /// Creates an authority, and issues a certificate for these host names and IP addresses. It is valid for a year,
-    /// and renewed after half of it. The authority lives as long as the process.
+    /// Creates a certificate authority, and issues a certificate for these host names and IP addresses. The certificate
+    /// is valid for a year, and renewed after half of it. The authority is not stored: it ends with the process.
     ///
     /// # Errors
     /// Returns an error if a name is invalid.
@@ -168,8 +168,8 @@ impl Certificates {
         Self::issued_by(Authority::generate()?, names)
     }
 
-    /// Issues a certificate by a given authority, which instances may share. Otherwise as
-    /// [`Certificates::self_signed`].
+    /// Issues a certificate by a given authority, which instances may share. See [`Certificates::self_signed`] for the
+    /// rest.
     ///
     /// # Errors
     /// Returns an error if a name is invalid.
@@ -184,7 +184,7 @@ impl Certificates {
         Ok(Self::new(Source::Issued { authority, names }, current, origin))
     }
 
-    /// Calls `listener` with true after each successful reading of the files, including the first, and with false after
+    /// Calls `listener` with true after each successful read of the files, including the first, and with false after
     /// each failure.
     #[must_use]
     pub fn on_reading(mut self, listener: impl Fn(bool) + Send + Sync + 'static) -> Self {
@@ -342,7 +342,7 @@ impl Inner {
     /// Replaces the certificate and notifies the listeners.
     fn replace(&self, current: CertifiedKey, origin: Origin) {
         let current = Arc::new(current);
-        // Held so that a new listener gets each change exactly once.
+        // The lock is held so that a new listener gets each change exactly once.
         let listeners = self.listeners.lock();
         *self.current.write() = current.clone();
         *self.origin.lock() = origin;
@@ -363,7 +363,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     std::fs::read(&path).map_err(|source| CertificateError::Read { path, source })
 }
 
-/// Passed explicitly, so that no process-wide default is installed.
+/// The provider is passed explicitly, so that no process-wide default is installed.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

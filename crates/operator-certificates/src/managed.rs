@@ -9,26 +9,27 @@ use super::injector::Injector;
 use super::{Authority, CertificateError, Certificates};
 use crate::describe;
 
-/// The Service of scaffolds, before kustomize adds the prefix of the operator.
+/// The name of the Service in scaffolds, before kustomize adds the prefix of the operator.
 const SERVICE: &str = "webhook-service";
 
 /// The default interval of reading the Secret.
 const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
-/// The pauses between attempts to read the Secret at the start.
+/// The minimum and the maximum delay between attempts to read the Secret at the start.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Certificates of webhooks without cert-manager: the operator is its own authority.
+/// Certificates of webhooks without cert-manager: the operator is its own certificate authority.
 ///
 /// * The first instance creates the authority in a Secret, which all instances read. It is replaced after five of its
 ///   ten years. The old one stays trusted, so that no request fails.
 /// * Each instance has a certificate for all Services of its namespace, which is renewed every half year.
-/// * The operator writes the certificate of the authority into the `caBundle` of the webhook configurations and CRD
-///   conversions that name a Service of its namespace and a path that it serves, also after changes by others. Objects
-///   with an annotation of cert-manager's injector are not changed.
+/// * The operator writes the certificate of the authority into the `caBundle` of webhook configurations and CRD
+///   conversions that name a Service of its namespace and a path that it serves. It restores the bundle after changes
+///   by others. Objects with an annotation of cert-manager's injector are not changed.
 ///
-/// It needs permission to get, create and update the Secret, and to list, watch and patch webhook configurations and
-/// the CRDs that it converts. `Operator::managed_certificates` adds it to the manifests.
+/// The operator needs permission to get, create and update the Secret, and to list, watch and patch webhook
+/// configurations and the CRDs that it converts. `Operator::managed_certificates` adds these permissions to the
+/// manifests.
 ///
 /// A manager in a cluster uses it by default, with a Secret that is named after the operator, such as
 /// `memcached-operator-webhook-ca`.
@@ -45,10 +46,10 @@ pub struct ManagedCertificates {
     namespace: String,
     secret: String,
     /// The Service through which the API server calls the webhooks. The `caBundle` is written only if the Service, its
-    /// namespace and the path are this operator's. Default: `webhook-service`, also with the operator's name and `-` as
-    /// prefix, as in scaffolds. The manager also reads `WEBHOOK_SERVICE`.
+    /// namespace and the path belong to this operator. Default: `webhook-service`, also with the prefix of scaffolds,
+    /// which is the operator's name and `-`. The manager also reads `WEBHOOK_SERVICE`.
     pub service: Option<String>,
-    /// The interval of reading the Secret for a new authority. Default: ten minutes.
+    /// The interval at which the Secret is read, because the authority may have changed. Default: ten minutes.
     pub check_every: Duration,
     /// The prefix of names in scaffolds.
     operator: String,
@@ -67,7 +68,7 @@ pub struct Served {
 
 impl ManagedCertificates {
     /// Creates certificates for the Services of a namespace (`*.NAMESPACE.svc`), with the authority in this Secret of
-    /// it.
+    /// the namespace.
     pub fn new(namespace: &str, secret: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -94,7 +95,7 @@ impl ManagedCertificates {
     /// Returns the certificates as soon as the authority is known. Failed requests are retried.
     ///
     /// # Errors
-    /// Returns an error if the Secret has other content.
+    /// Returns an error if the Secret does not contain an authority.
     pub async fn obtain(&self, client: &kube::Client) -> Result<Certificates, CertificateError> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -126,7 +127,7 @@ impl ManagedCertificates {
         }
     }
 
-    /// Writes the bundle into the objects that name a served path. Starts again when paths are added.
+    /// Writes the bundle into the objects that name a served path. Restarts when paths are added.
     async fn inject(
         &self,
         client: &kube::Client,
@@ -149,8 +150,8 @@ impl ManagedCertificates {
         }
     }
 
-    /// Renews the authority. A new one is first written to the `caBundle`, and used one interval later, when the API
-    /// server trusts it.
+    /// Renews the authority. A new authority is first written to the `caBundle`, and used one interval later, when the
+    /// API server trusts it.
     async fn renew(&self, client: &kube::Client, certificates: &Certificates, told: &watch::Sender<String>) {
         loop {
             tokio::time::sleep(self.check_every).await;

@@ -1,4 +1,4 @@
-//! [`TlsOptions`]: the versions, protocols and clients of a server.
+//! [`TlsOptions`], the TLS versions, protocols and client certificates of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct TlsOptions {
     pub http2: bool,
     /// The minimum version.
     pub min_version: TlsVersion,
-    /// The authorities of clients. `None` means no client certificates.
+    /// The certificate authorities of clients. `None` means no client certificates.
     clients: Option<Arc<RootCertStore>>,
 }
 
@@ -64,7 +64,7 @@ impl TlsOptions {
         }
     }
 
-    /// Requires client certificates of an authority in this PEM.
+    /// Requires client certificates that are signed by an authority in this PEM.
     pub fn require_clients_of(&mut self, pem: &str) -> Result<(), CertificateError> {
         let what = "the client authority";
         let mut roots = RootCertStore::empty();
@@ -103,7 +103,7 @@ impl TlsOptions {
     }
 }
 
-/// Completes a TLS handshake with a server, with any certificate.
+/// Completes a TLS handshake with a server, accepting any certificate.
 pub async fn shake_hands(address: SocketAddr) -> std::io::Result<()> {
     let anybody = Arc::new(Anybody(provider()));
     let config = ClientConfig::builder_with_provider(provider())

@@ -1,4 +1,4 @@
-//! Calls of the operator, and the names under which they are found again in another run.
+//! [`Call`], a call of the operator, and [`Signature`], which identifies it in other runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(crate) struct Call {
     pub(crate) resource: String,
     pub(crate) subresource: String,
     pub(crate) namespace: String,
-    /// The name of the object; empty if the server generates it.
+    /// The name of the object. Empty if the server generates it.
     pub(crate) name: String,
     /// The object or the scope, with generated names canonicalized.
     pub(crate) target: String,
@@ -63,7 +63,7 @@ impl Signature {
         self.0.split(' ').nth(1).unwrap_or_default()
     }
 
-    /// Returns true for a verb that changes objects.
+    /// Returns true if the verb changes objects.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb(), "get" | "list" | "watch" | "head" | "")
     }
@@ -150,7 +150,7 @@ impl Call {
     }
 }
 
-/// Returns a resource with its group: `pods`, `deployments.apps`.
+/// Returns a resource with its group, such as `pods` or `deployments.apps`.
 pub(crate) fn qualified(resource: &str, group: &str) -> String {
     match group {
         "" => resource.to_owned(),
@@ -171,13 +171,13 @@ impl Names {
         }
     }
 
-    /// Returns the canonical form of a name: the base and `*` if it was generated, and otherwise the name itself.
+    /// Returns the canonical form of a name: the base and `*` if it was generated, otherwise the name itself.
     pub(crate) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
         self.generated.get(name).map_or(name, String::as_str)
     }
 
-    /// Returns the canonical form of the name of an object. Clients name an Event after its object and a random number or the
-    /// time, as hexadecimal digits.
+    /// Returns the canonical form of the name of an object. Clients name an Event after its object, followed by a
+    /// random number or the time as hexadecimal digits.
     fn canonical_of(&self, resource: &str, name: &str) -> String {
         let parts = name.rsplit_once('.').filter(|_| resource == "events");
         let is_number = |text: &str| text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit());

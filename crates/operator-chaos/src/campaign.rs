@@ -1,4 +1,4 @@
-//! Campaigns: the exploration of an operator with many plans.
+//! [`Chaos`], a campaign: the exploration of an operator with many plans.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ use crate::world::{Operator, WorldOptions};
 /// The directory of the findings in a project.
 const DIRECTORY: &str = "target/operator-sdk/chaos";
 
-/// The exploration of an operator: builds a simulated cluster for each plan, and runs the operator and a workload on it.
+/// A campaign. It builds a simulated cluster for each plan, and runs the operator and a workload on it.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -79,11 +79,11 @@ pub struct Chaos {
 // === impl Chaos ===
 
 impl Chaos {
-    /// Begins the exploration of an operator. The function runs the operator with the client that it gets, until its future is
-    /// dropped, which is a crash. Tasks that the operator has spawned must end with the future; in any case their client does
-    /// nothing any more.
+    /// Creates a campaign for an operator. The function runs the operator with the given client. Dropping its future is
+    /// a crash. Tasks that the operator has spawned must end with the future; if they do not, their client does nothing
+    /// any more.
     ///
-    /// Default: no workload, one node, a budget of 10 seconds, one thread for each core.
+    /// Default: no workload, one node, a budget of 10 seconds, one thread per core.
     #[cfg(feature = "simulation")]
     pub fn new<F, R, E>(operator: F) -> Self
     where
@@ -94,7 +94,7 @@ impl Chaos {
         Self::of(in_process(operator), &crate::run::SIMULATED)
     }
 
-    /// Adds another version of the operator, which a workload can upgrade to by its name.
+    /// Adds another version of the operator. A workload can upgrade to it by its name.
     #[cfg(feature = "simulation")]
     pub fn version<F, R, E>(mut self, name: impl Into<String>, operator: F) -> Self
     where
@@ -106,13 +106,14 @@ impl Chaos {
         self
     }
 
-    /// Begins the exploration of an operator in a process of its own, in any language. Each life of the operator runs the command,
-    /// with the path of a kubeconfig in `KUBECONFIG`. A crash kills the process and the processes that it started in its group.
+    /// Creates a campaign for an operator in a separate process, in any language. Each life of the operator runs the
+    /// command, with the path of a kubeconfig in `KUBECONFIG`. A crash kills the process and the processes that it
+    /// started in its group.
     ///
-    /// Time is real, so that a plan takes seconds. Two runs of a plan can differ; a finding says so.
+    /// Time is real, so a plan takes seconds. Two runs of a plan can differ, which a finding reports.
     ///
     /// # Errors
-    /// Returns an error if the certificate of the server cannot be made.
+    /// Returns an error if the certificate of the server cannot be created.
     pub fn command(command: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, Error> {
         let command = command.into_iter().map(Into::into).collect();
         Ok(Self::of(process::operator(command)?, &REAL))
@@ -170,7 +171,7 @@ impl Chaos {
         self
     }
 
-    /// Sets the file of the workload.
+    /// Reads the workload from a file.
     pub fn workload_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.workload_path = Some(path.into());
         self
@@ -182,37 +183,37 @@ impl Chaos {
         self
     }
 
-    /// Sets how long simulated pods take to start, to finish and to stop, in simulated time. Default: no time.
+    /// Sets the times that simulated pods take to start, to finish and to stop, in simulated time. Default: zero.
     pub fn delays(mut self, delays: Delays) -> Self {
         self.world.delays = delays;
         self
     }
 
-    /// Sets the simulated time at the start of each run, in whole seconds: [`now`](crate::now) continues it. Default: the time of
-    /// the machine.
+    /// Sets the simulated time at the start of each run, in whole seconds; [`now`](crate::now) returns it as it
+    /// advances. Default: the time of the machine.
     pub fn starts_at(mut self, time: SystemTime) -> Self {
         self.world.starts_at = Some(time);
         self
     }
 
-    /// Does not compare a field: `RESOURCE FIELD`, such as `widgets.example.com status.lastBackup`, or `FIELD` for every
-    /// resource. `RESOURCE *` ignores a resource.
+    /// Excludes a field from comparisons: `RESOURCE FIELD`, such as `widgets.example.com status.lastBackup`, or `FIELD`
+    /// for every resource. `RESOURCE *` excludes a whole resource.
     pub fn ignore(mut self, field: impl Into<String>) -> Self {
         self.ignored.push(field.into());
         self
     }
 
-    /// Checks that a predicate holds in every state.
+    /// Checks that a predicate is true in every state.
     pub fn always(self, name: &str, holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.predicate(name, When::Always, holds)
     }
 
-    /// Checks that a predicate holds in no state.
+    /// Checks that a predicate is false in every state.
     pub fn never(self, name: &str, holds: impl Fn(&Cluster<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.predicate(name, When::Never, holds)
     }
 
-    /// Checks that a predicate holds in some state.
+    /// Checks that a predicate is true in at least one state.
     pub fn eventually(
         self,
         name: &str,
@@ -231,8 +232,9 @@ impl Chaos {
         self
     }
 
-    /// Checks that a CEL expression holds in every state. `objects["deployments.apps"]` is the list of all Deployments; the name
-    /// of a resource is a text literal. An expression without a value violates the check.
+    /// Checks that a CEL expression is true in every state. `objects["deployments.apps"]` is the list of all
+    /// Deployments; the name of a resource must be a string literal. An expression whose evaluation fails violates the
+    /// check.
     ///
     /// ```
     /// # use operator_chaos::Chaos;
@@ -246,14 +248,14 @@ impl Chaos {
         self
     }
 
-    /// Checks that a CEL expression holds in no state; see [`Chaos::always_cel`].
+    /// Checks that a CEL expression is false in every state; see [`Chaos::always_cel`].
     pub fn never_cel(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         self.expressions
             .push((When::Never, name.into(), expression.into()));
         self
     }
 
-    /// Checks that a CEL expression holds in some state; see [`Chaos::always_cel`].
+    /// Checks that a CEL expression is true in at least one state; see [`Chaos::always_cel`].
     pub fn eventually_cel(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         self.expressions
             .push((When::Eventually, name.into(), expression.into()));
@@ -266,31 +268,33 @@ impl Chaos {
         self
     }
 
-    /// Sets the number of threads. Default: one for each core.
+    /// Sets the number of threads. Default: one per core.
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.jobs = Some(jobs.max(1));
         self
     }
 
-    /// Sets the real time after which no further plan is begun. Default: 10 seconds.
+    /// Sets the real time after which no more plans are started. Default: 10 seconds.
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Sets the number of plans. Single faults come first, then random delays and pairs of faults. Default: no limit.
+    /// Sets the maximum number of plans. Single faults come first, then random delays and pairs of faults. Default: no
+    /// limit.
     pub fn plans(mut self, plans: usize) -> Self {
         self.plans = plans;
         self
     }
 
-    /// Begins no further plan after the first finding.
+    /// Starts no more plans after the first finding.
     pub fn stop_at_first_finding(mut self) -> Self {
         self.stops_at_first = true;
         self
     }
 
-    /// Writes the report of [`Chaos::run`] to a file, in the format of its extension: `.txt`, `.json`, `.xml` (JUnit) or `.html`.
+    /// Writes the report of [`Chaos::run`] to a file, in the format of its extension: `.txt`, `.json`, `.xml` (JUnit)
+    /// or `.html`.
     pub fn report_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.reports.push(path.into());
         self
@@ -303,36 +307,36 @@ impl Chaos {
         self
     }
 
-    /// Calls a function with the progress: when the campaign enters another phase, and at most ten times each second.
+    /// Calls a function with the progress when the campaign enters another phase, and at most ten times per second.
     pub fn on_progress(mut self, sink: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.sinks.push(Box::new(sink));
         self
     }
 
-    /// Ends the campaign early once the function returns true. The report then has the results up to that time. The function is
-    /// called often, from several threads.
+    /// Ends the campaign early when the function returns true. The report then has the results so far. The function is
+    /// called frequently, from several threads.
     pub fn stop_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stops.push(Box::new(stop));
         self
     }
 
-    /// Lets [`Chaos::run`] replay a finding that was written to `target/operator-sdk/chaos`, by its ID, or that of another file.
+    /// Makes [`Chaos::run`] replay a finding: one in `target/operator-sdk/chaos` by its ID, or one in another file.
     pub fn replay_finding(mut self, id: impl Into<String>) -> Self {
         self.replay = Some(id.into());
         self
     }
 
-    /// Does not check that a restart at rest changes nothing.
+    /// Disables the check that a restart of an idle operator changes nothing.
     pub fn without_idempotence_check(mut self) -> Self {
         self.checks_idempotence = false;
         self
     }
 
-    /// Explores the operator until the budget is used up. It must not be called within a tokio runtime.
+    /// Explores the operator until the budget is used up. Must not be called within a tokio runtime.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read or written, or an object or the first run without faults cannot be
-    /// carried out.
+    /// Returns an error if a file cannot be read or written, an object cannot be created, or the first run without
+    /// faults fails.
     pub fn run(mut self) -> Result<Report, Error> {
         let reports = std::mem::take(&mut self.reports);
         let writes_findings = self.writes_findings || Path::new("PROJECT").is_file();
@@ -449,7 +453,7 @@ impl Chaos {
     }
 }
 
-/// Reads a finding, by its ID or from its file.
+/// Reads a finding by its ID or from a file.
 fn finding_of(id: &str) -> Result<Finding, Error> {
     let path = match Path::new(id).is_file() {
         true => PathBuf::from(id),

@@ -1,4 +1,4 @@
-//! The simulated time, also for operators that take their time from a clock of their own.
+//! [`now`], the simulated time, also for operators with a clock of their own.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ thread_local! {
     static CLOCK: RefCell<Option<SimulatedClock>> = const { RefCell::new(None) };
 }
 
-/// Time of tokio: it starts with the world, and passes when everything waits.
+/// The simulated time, on tokio's clock: it starts with the world, and advances when all tasks wait.
 #[derive(Debug)]
 pub(crate) struct SimulatedClock {
     pub(crate) base: SystemTime,
@@ -22,11 +22,11 @@ pub(crate) struct SimulatedClock {
     pub(crate) offset: Arc<AtomicI64>,
 }
 
-/// Makes a clock that of this thread, until the value is dropped.
+/// Sets the clock of this thread until the value is dropped.
 pub(crate) struct Scope;
 
-/// Returns the time of the simulated cluster, for an operator with a clock that a test replaces. A run has one thread, so that
-/// every task of the operator gets the same time. Elsewhere it is the time of the machine.
+/// Returns the time of the simulated cluster, for operators whose clock a test can replace. A run has one thread, so
+/// that all tasks of the operator get the same time. Outside a run, it is the time of the machine.
 pub fn now() -> SystemTime {
     CLOCK.with_borrow(|clock| match clock {
         Some(clock) => clock.now(),

@@ -1,6 +1,7 @@
-//! Temporary directories.
+//! [`Directory`], a temporary directory.
 //!
-//! The CLI and the operators of its users share compiled dependencies, which a crate for this would build with other features.
+//! It avoids another dependency: the CLI and the operators of its users share compiled dependencies, which an
+//! additional crate would build with other features.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
@@ -29,7 +30,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The system removes the rest.
+        // The system removes the remaining files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::trace::Actor;
 use crate::world::World;
 
-/// Carries out a fault. Faults that last end by themselves.
+/// Injects a fault. Faults with a duration end by themselves.
 pub(crate) async fn carry_out(world: &World, session: &Arc<Session>, action: Action) {
     match action {
         Action::Restart => session.crash(),
@@ -49,7 +49,7 @@ pub(crate) async fn carry_out(world: &World, session: &Arc<Session>, action: Act
             if let (Some((gvr, object)), Ok(patch)) = (session.find(&object), serde_json::from_str(&patch)) {
                 let (namespace, name) = names(&object);
                 let client = session.server.client().with_manager("third-party");
-                // The server may refuse a change; then nothing happens.
+                // The server may reject the change. The fault then has no effect.
                 let _refused = client
                     .patch(&gvr, namespace, name, None, Patch::Merge(patch))
                     .await;
@@ -69,7 +69,7 @@ fn names(object: &Value) -> (&str, &str) {
     )
 }
 
-/// Ends a fault after some time. The run waits for it.
+/// Ends a fault after some time. The run waits until then.
 fn lasting(session: &Arc<Session>, seconds: u32, end: impl Future<Output = ()> + Send + 'static) {
     session.hold(true);
     let session = session.clone();
@@ -88,14 +88,14 @@ async fn evict(session: &Session, key: &str) {
     };
     let (namespace, name) = names(&pod);
     let client = session.server.client().with_manager("third-party");
-    // The pod can be gone in the meantime.
+    // The pod may already be deleted.
     let _gone = client
         .delete(&gvr, namespace, name, DeleteOptions::default())
         .await;
     session.drain(Actor::Cluster, None);
 }
 
-/// Lets the containers of a pod crash; they run again after some time.
+/// Makes the containers of a pod crash. They run again after some time.
 async fn crash_pod(session: &Arc<Session>, key: String, seconds: u32) {
     set_pod(session, &key, false).await;
     let later = session.clone();
@@ -132,7 +132,7 @@ async fn set_pod(session: &Session, key: &str, runs: bool) {
     patch_status(session, &gvr, &pod, status).await;
 }
 
-/// Makes a node unreachable, as the node lifecycle controller of Kubernetes sees it: the status of its pods becomes not ready.
+/// Makes a node unreachable. Its pods get the status that the node lifecycle controller of Kubernetes sets: not ready.
 async fn lose_node(session: &Arc<Session>, node: String, seconds: u32) {
     set_node(session, &node, false).await;
     let later = session.clone();
@@ -163,7 +163,7 @@ async fn set_node(session: &Session, name: &str, is_ready: bool) {
     }
 }
 
-/// Returns the conditions of an object, with another status of some of them.
+/// Returns the conditions of an object, with a different status of the given types.
 fn conditions(object: &Value, kinds: &[&str], status: &str) -> Value {
     let mut conditions = object
         .pointer("/status/conditions")
@@ -182,7 +182,7 @@ async fn patch_status(session: &Session, gvr: &Gvr, object: &Value, status: Valu
     let (namespace, name) = names(object);
     let client = session.server.client().with_manager("kubelet");
     let patch = Patch::Merge(json!({"status": status}));
-    // The object can be gone in the meantime.
+    // The object may already be deleted.
     let _gone = client.patch(gvr, namespace, name, Some("status"), patch).await;
     session.drain(Actor::Cluster, None);
 }

@@ -8,14 +8,14 @@ use crate::error::Error;
 use crate::progress;
 
 impl Chaos {
-    /// Takes settings from the environment variables that `operator-sdk chaos` sets: `OPERATOR_CHAOS_BUDGET` (seconds),
+    /// Reads settings from the environment variables that `operator-sdk chaos` sets: `OPERATOR_CHAOS_BUDGET` (seconds),
     /// `OPERATOR_CHAOS_PLANS`, `OPERATOR_CHAOS_SEED`, `OPERATOR_CHAOS_JOBS`, `OPERATOR_CHAOS_WORKLOAD` (a file),
     /// `OPERATOR_CHAOS_REPORT` (files, separated by commas), `OPERATOR_CHAOS_REPLAY` (the ID of a finding, or a file),
-    /// `OPERATOR_CHAOS_PROGRESS` (`1` prints the progress; a file gets it as JSON), and `OPERATOR_CHAOS_STOP` (a file that ends
-    /// the campaign once it exists). A value that is empty does not count.
+    /// `OPERATOR_CHAOS_PROGRESS` (`1` to print the progress, or a file to write it to as JSON), and
+    /// `OPERATOR_CHAOS_STOP` (a file whose creation ends the campaign). Empty values are ignored.
     ///
     /// # Errors
-    /// Returns an error if a variable is not a number.
+    /// Returns an error if the value of a variable is not a number.
     pub fn from_env(mut self) -> Result<Self, Error> {
         if let Some(seconds) = number("OPERATOR_CHAOS_BUDGET")? {
             self = self.budget(Duration::from_secs(seconds));
@@ -50,7 +50,8 @@ impl Chaos {
         Ok(self)
     }
 
-    /// Explores the operator with the settings of [`Chaos::from_env`], and checks that there are no findings.
+    /// Explores the operator with the settings of [`Chaos::from_env`], and asserts that there are no findings. For
+    /// tests.
     ///
     /// ```no_run
     /// use operator_chaos::Chaos;
@@ -69,7 +70,7 @@ impl Chaos {
     /// ```
     ///
     /// # Panics
-    /// With the text of the report if there are findings, or with the error if the campaign cannot be carried out. For tests.
+    /// Panics with the text of the report if there are findings, or with the error if the campaign fails.
     #[track_caller]
     #[expect(clippy::panic, reason = "an assertion of a test")]
     pub fn assert_clean(self) {

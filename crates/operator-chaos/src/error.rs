@@ -1,15 +1,15 @@
-//! The errors of a campaign.
+//! [`Error`], the error of a campaign.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A campaign could not be carried out.
+/// An error of running a campaign.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The simulated cluster could not be started.
     #[error("cannot start the simulated cluster: {0}")]
     Server(String),
-    /// An object that must exist before the operator starts was refused.
+    /// The server rejected an object that must exist before the operator starts.
     #[error("cannot create {object}: {problem}")]
     Object {
         /// The name of the object.
@@ -41,7 +41,7 @@ pub enum Error {
         /// The position and the cause.
         problem: String,
     },
-    /// A CEL expression is wrong.
+    /// A CEL expression is invalid.
     #[error("predicate {name:?}: {problem}")]
     Predicate {
         /// The name of the predicate.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The name of the version.
         name: String,
     },
-    /// An environment variable is not a number.
+    /// The value of an environment variable is not a number.
     #[error("{name}={value} is not a number")]
     Variable {
         /// The variable.
@@ -63,7 +63,7 @@ pub enum Error {
         /// Its value.
         value: String,
     },
-    /// The campaign was stopped within a run.
+    /// The campaign was stopped during a run.
     #[error("the campaign was stopped")]
     Stopped,
 }

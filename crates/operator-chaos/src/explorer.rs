@@ -1,4 +1,4 @@
-//! Runs the plans of a campaign: the reference, batches of plans, and their results.
+//! [`Explorer`] runs the plans of a campaign: the reference, then batches of plans.
 
 mod confirm;
 mod mutants;
@@ -22,19 +22,19 @@ use crate::state::{Mask, differences};
 use crate::trace::{Event, Kind, Timeline};
 use crate::workload::Workload;
 
-/// The requests that the operator may send in a run whose reference is not known yet.
+/// Maximum number of requests of the operator in a run without a known reference.
 pub(crate) const REFERENCE_CALLS: usize = 20_000;
-/// The limit of the requests of a run, as a multiple of those of the reference.
+/// Maximum number of requests of a run, as a multiple of those of the reference.
 const CALLS_FACTOR: usize = 20;
-/// The seed of the second reference run, which must differ from that of every plan.
+/// The seed of the second reference run. It must differ from the seeds of all plans.
 const SECOND_SEED: u64 = 0x5eed;
-/// Findings beyond this number are counted, but not shrunk and reported.
+/// Maximum number of findings that are shrunk and reported. Further ones are only counted.
 const FINDINGS_MAX: usize = 25;
-/// The number of plans that run before their results are taken. Independent of the number of threads, so that a seed and
-/// a number of plans lead to the same findings on every machine.
+/// The number of plans that run before their results are processed. It does not depend on the number of threads, so
+/// that the same seed and number of plans lead to the same findings on every machine.
 const BATCH: usize = 16;
 
-/// The number of single faults after which the changes of the spec follow, so that a small budget has some of both.
+/// The number of single faults before the changes of the spec begin, so that a small budget covers both.
 const BEFORE_MUTANTS: usize = 48;
 
 /// The settings of a campaign.
@@ -60,13 +60,13 @@ struct Baseline {
     coverage: Vec<u64>,
 }
 
-/// A workload under exploration.
+/// A workload that is explored.
 struct Subject {
     workload: Workload,
     baseline: Baseline,
-    /// The number of single faults that have been taken.
+    /// The number of single faults that have been planned.
     taken: usize,
-    /// States from which an operator that has just started is known to succeed.
+    /// States from which a newly started operator is known to succeed.
     known: BTreeSet<Recovered>,
 }
 
@@ -77,10 +77,10 @@ struct Task {
     is_single: bool,
 }
 
-/// The results of a campaign up to now.
+/// The results of a campaign so far.
 struct Results {
     random: Random,
-    /// The workload of the user, and then workloads with changes of the spec.
+    /// The user's workload, followed by workloads with changes of the spec.
     subjects: Vec<Subject>,
     has_mutants: bool,
     mutations: usize,
@@ -97,7 +97,7 @@ struct Results {
     findings: Vec<Finding>,
 }
 
-/// A plan that violated an oracle in a way that no plan before it did.
+/// A plan that violated an oracle in a new way.
 struct Candidate {
     task: Task,
     number: usize,
@@ -163,7 +163,7 @@ impl Explorer {
         Ok(report)
     }
 
-    /// Runs the workload without faults. Returns a finding if the operator fails undisturbed.
+    /// Runs the workload without faults. Returns a finding if the operator fails even then.
     fn begin(&mut self, results: &mut Results) -> Result<Option<Box<Finding>>, Error> {
         let baseline = match self.baseline_of(&self.workload)? {
             Ok(baseline) => baseline,
@@ -212,8 +212,8 @@ impl Explorer {
         Ok(report)
     }
 
-    /// Runs a workload twice without faults, and learns what differs from run to run. Returns a finding if the operator fails
-    /// undisturbed.
+    /// Runs a workload twice without faults, and learns the differences between runs. Returns a finding if the operator
+    /// fails even without faults.
     fn baseline_of(&self, workload: &Workload) -> Result<Result<Baseline, Box<Finding>>, Error> {
         let expectation = Expectation {
             checks_idempotence: self.settings.checks_idempotence,
@@ -256,7 +256,7 @@ impl Explorer {
         }))
     }
 
-    /// Compares the state that a workload leads to with that of the same objects created at once.
+    /// Compares the end state of a workload with the state after creating the same objects at once.
     fn compared_with_fresh(
         &self,
         workload: &Workload,
@@ -289,7 +289,7 @@ impl Explorer {
         Ok(fresh_deploy(&fresh.state, &reference.state, &reference.mask))
     }
 
-    /// Limits the requests of a run by those of the reference.
+    /// Limits the requests of a run to a multiple of those of the reference.
     fn limit_calls(&mut self, baseline: &Baseline) {
         self.setup.call_limit = baseline.calls * CALLS_FACTOR + 500;
     }
@@ -311,8 +311,8 @@ impl Explorer {
         Ok((run, violations))
     }
 
-    /// Returns the plans that run next: single faults of the user's workload, with changes of the spec among them, and then schedules,
-    /// pairs, and the single faults of the workloads whose changes led to new states.
+    /// Returns the next plans: first single faults of the user's workload and changes of the spec, then schedules,
+    /// pairs of faults, and single faults of workloads whose changes led to new states.
     fn next_batch(&self, results: &mut Results, end: Instant) -> Result<Vec<Task>, Error> {
         let mut batch = Vec::new();
         while batch.len() < BATCH && results.generated < self.settings.plans {
@@ -335,8 +335,8 @@ impl Explorer {
         Ok(batch)
     }
 
-    /// Runs plans on several threads, and takes their results in the order of the plans. Plans that have not begun when the
-    /// budget ends are left out.
+    /// Runs plans on several threads, and processes their results in the order of the plans. Plans that have not
+    /// started when the budget ends are skipped.
     fn run_batch(&self, batch: Vec<Task>, results: &mut Results, end: Instant) -> Result<(), Error> {
         let first = results.generated - batch.len();
         let jobs = self.settings.jobs;
@@ -367,7 +367,7 @@ impl Explorer {
                     run,
                     violations,
                 });
-                // The results are in plan order, so that the first finding does not depend on the threads.
+                // The results are in the order of the plans, so that the first finding does not depend on the threads.
                 if self.settings.stops_at_first {
                     break;
                 }
@@ -479,7 +479,7 @@ impl Results {
         }
     }
 
-    /// Copies the results to the progress that users see.
+    /// Copies the results to the progress report.
     fn show(&self, shown: &mut Progress) {
         let first = self.subjects.first();
         shown.phase = Phase::Plans;
@@ -536,14 +536,14 @@ impl Results {
         }
     }
 
-    /// Counts states of the cluster; returns true if one of them is new.
+    /// Counts states of the cluster. Returns true if one of them is new.
     fn cover(&mut self, states: &[u64]) -> bool {
         let before = self.states.len();
         self.states.extend(states);
         self.states.len() > before
     }
 
-    /// Takes the result of a plan.
+    /// Records the result of a plan.
     fn take(&mut self, task: &Task, run: &Run, is_clean: bool) {
         self.plans += 1;
         self.pruned += usize::from(run.is_pruned);
@@ -566,7 +566,8 @@ impl Results {
         }
     }
 
-    /// Reports whether violations are to be investigated: one of them is new, and there are few findings yet.
+    /// Returns true if violations must be investigated: one of them is new, and the maximum number of findings is not
+    /// reached.
     fn is_new(&mut self, violations: &[Violation]) -> bool {
         let fingerprints: Vec<String> = violations.iter().map(Violation::fingerprint).collect();
         let is_known = fingerprints
@@ -580,7 +581,7 @@ impl Results {
     }
 }
 
-/// Maps items on several threads. The results have the order of the items.
+/// Maps items on several threads. The results are in the order of the items.
 fn parallel<T: Sync, R: Send>(jobs: usize, items: &[T], map: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let work = || {

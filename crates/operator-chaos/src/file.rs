@@ -1,4 +1,4 @@
-//! YAML files.
+//! Reading of YAML files.
 
 use std::path::{Path, PathBuf};
 

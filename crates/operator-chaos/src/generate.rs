@@ -1,11 +1,11 @@
-//! Plans beyond the single faults: schedules, and pairs of faults.
+//! Random plans: schedules, and pairs of faults.
 
 use crate::plan::{Fault, Plan, Schedule};
 
-/// The largest number of change points of a schedule.
+/// Maximum number of change points of a schedule.
 const CHANGE_POINTS: usize = 2;
 
-/// A sequence of random numbers (SplitMix64).
+/// A generator of random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -22,15 +22,15 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns an index below `length`; 0 if that is 0.
+    /// Returns an index below `length`, or 0 if `length` is 0.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         let length = u64::try_from(length.max(1)).unwrap_or(1);
         usize::try_from(self.next() % length).unwrap_or(0)
     }
 }
 
-/// Returns a plan beyond the single faults: a schedule, or two faults, one of them from a plan that led to new states of the
-/// cluster. `events` is the number of requests and watch events without faults.
+/// Returns a random plan: a schedule, or two faults, one of which is from a plan that led to new states of the cluster.
+/// `events` is the number of requests and watch events without faults.
 pub(crate) fn combined(random: &mut Random, singles: &[Fault], corpus: &[Fault], events: usize) -> Plan {
     let seed = random.next() >> 12;
     if singles.is_empty() || random.index(4) == 0 {

@@ -1,10 +1,10 @@
 //! Finds reliability bugs of Kubernetes operators, and replays them.
 //!
-//! [`Chaos`] runs an operator and a [`Workload`] on an embedded API server with controllers and nodes, in simulated time. Two
-//! runs without faults show which requests the operator sends and what the end state is. Then each plan injects another fault
-//! that a real API server can show: a crash before, within or after a request, a lost answer, a conflict, a watch that is late,
-//! cut or expired, an API server that lags behind. Oracles compare the run with the one without faults. A [`Plan`] that fails is
-//! shrunk and reported with a timeline; its ID replays it.
+//! [`Chaos`] runs an operator and a [`Workload`] on an embedded API server with controllers and nodes, in simulated
+//! time. Two runs without faults record the requests of the operator and the end state. Then each plan injects another
+//! fault that can occur with a real API server: a crash before, during or after a request, a lost response, a conflict,
+//! a watch that is late, closed or expired, or a stale API server. Oracles compare the run with the one without faults.
+//! A [`Plan`] that fails is shrunk and reported with a timeline. Its ID replays it.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,7 +12,7 @@
 //! use operator_chaos::{Chaos, Workload};
 //! use serde_json::json;
 //!
-//! // An operator that keeps one object, whatever happens.
+//! // An operator that always restores one object.
 //! async fn operator(client: kube::Client) -> Result<(), kube::Error> {
 //!     let configs = Api::<ConfigMap>::default_namespaced(client);
 //!     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}});

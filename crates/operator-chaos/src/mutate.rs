@@ -1,26 +1,26 @@
-//! Changes of the spec of a custom resource, from the schema of its definition.
+//! Changes of the spec of a custom resource, derived from the schema of its CRD.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-/// At most as many changes are made.
+/// Maximum number of changes.
 const MUTATIONS_MAX: usize = 96;
-/// Properties below this depth are not changed.
+/// Maximum depth of properties that are changed.
 const DEPTH_MAX: usize = 6;
-/// Numbers above it are not tried: a million pods show nothing more than ten.
+/// Maximum number that is tried: a million pods reveal no more than ten.
 const NUMBER_MAX: i64 = 10;
 
-/// A change of one property, and the change back.
+/// A change of one property, and its reversal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mutation {
-    /// A merge patch.
+    /// The change, as a merge patch.
     pub(crate) change: Value,
-    /// A merge patch that undoes the change.
+    /// The merge patch that reverts the change.
     pub(crate) undo: Value,
 }
 
-/// Returns the schema of the definition of an object among the objects of a cluster.
+/// Returns the schema of an object from its CRD among the objects of a cluster.
 pub(crate) fn schema_of<'a>(objects: &'a [Value], object: &Value) -> Option<&'a Value> {
     let text = |value: &'a Value, pointer: &str| value.pointer(pointer).and_then(Value::as_str);
     let api_version = object.get("apiVersion")?.as_str()?;
@@ -36,8 +36,8 @@ pub(crate) fn schema_of<'a>(objects: &'a [Value], object: &Value) -> Option<&'a 
     version.pointer("/schema/openAPIV3Schema")
 }
 
-/// Returns changes of the properties of `spec`: other values by type, enumeration and bounds, and removals. The server may
-/// refuse them.
+/// Returns changes of the properties of `spec`: other values, chosen by type, enumeration and bounds, and removals. The
+/// server may reject them.
 pub(crate) fn mutations(schema: &Value, object: &Value) -> Vec<Mutation> {
     let mut found = Vec::new();
     let spec = schema.pointer("/properties/spec");
@@ -160,7 +160,7 @@ fn arrays(schema: &Value, current: Option<&Value>) -> Vec<Value> {
 
 fn objects(schema: &Value, current: Option<&Value>) -> Vec<Value> {
     let Some(values_of) = schema.get("additionalProperties").filter(|it| it.is_object()) else {
-        // Its own properties are changed one by one.
+        // The properties of the object are changed one by one.
         return current.is_none().then(|| json!({})).into_iter().collect();
     };
     let value = values(values_of, None).into_iter().next_back();
@@ -168,7 +168,8 @@ fn objects(schema: &Value, current: Option<&Value>) -> Vec<Value> {
 }
 
 impl Mutation {
-    /// Returns the change of the property at a path. Without the object around it, the change back removes the object.
+    /// Returns the change of the property at a path. If its parent object did not exist, the reversal removes the
+    /// parent.
     fn of(path: &[String], value: &Value, has_parent: bool, current: Option<&Value>) -> Self {
         let undo_path = match has_parent {
             true => path,

@@ -1,4 +1,4 @@
-//! Oracles: what must be true of every run.
+//! [`Oracle`]: the checks of every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,35 +10,35 @@ use crate::session::Objects;
 use crate::state::{Difference, Mask, State, differences};
 use crate::trace::{Actor, Counts, Event, Kind, line, shown};
 
-/// The check that a run failed.
+/// A check of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Oracle {
     /// No part of the operator panics.
     Panic,
-    /// The operator does not end by itself.
+    /// The operator does not exit by itself.
     Ended,
     /// No request is forbidden (403).
     Forbidden,
     /// Every workload step succeeds.
     Workload,
-    /// When users and faults have stopped, writes stop too.
+    /// Writes stop after users and faults have stopped.
     Quiescence,
     /// The operator sends a bounded number of requests.
     Calls,
     /// The end state equals that of a run without faults.
     EndState,
-    /// No object is deleted that is not deleted without faults.
+    /// Only objects that are also deleted without faults are deleted.
     Deletion,
-    /// The operator creates no object more often than without faults.
+    /// The operator does not create an object more often than without faults.
     Addition,
-    /// Objects created at once equal those that the steps of the workload lead to.
+    /// Objects that are created at once lead to the same state as the steps of the workload.
     FreshDeploy,
     /// Only the instance that holds the lease writes.
     Leadership,
     /// Objects of the operator do not outlive their custom resources.
     Orphan,
-    /// A restart at rest changes nothing.
+    /// A restart of an idle operator changes nothing.
     Idempotence,
     /// The status describes the newest generation, and `Ready` means that the children are ready.
     Status,
@@ -48,13 +48,13 @@ pub enum Oracle {
     Predicate,
 }
 
-/// A check that a run failed.
+/// A violated check of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
     /// The check.
     pub oracle: Oracle,
-    /// True if data can be lost.
+    /// True if data may be lost.
     pub severe: bool,
     /// The object or the predicate.
     pub subject: String,
@@ -62,7 +62,7 @@ pub struct Violation {
     pub message: String,
 }
 
-/// The results of runs without faults that others are compared with.
+/// The results of runs without faults, with which other runs are compared.
 pub(crate) struct Reference {
     pub(crate) state: State,
     pub(crate) additions: BTreeMap<String, Counts>,
@@ -70,14 +70,14 @@ pub(crate) struct Reference {
     pub(crate) mask: Mask,
 }
 
-/// Resources whose objects hold data or everything else.
+/// Resources whose objects contain data or other objects.
 const SEVERE: [&str; 4] = [
     "persistentvolumeclaims",
     "secrets",
     "statefulsets.apps",
     "namespaces",
 ];
-/// At most as many differences of one object are listed.
+/// Maximum number of listed differences per object.
 const DIFFERENCES_MAX: usize = 6;
 
 impl Violation {
@@ -90,13 +90,14 @@ impl Violation {
         }
     }
 
-    /// Returns the text under which equal violations of several plans are one finding.
+    /// Returns a text that is the same for equal violations of several plans, so that they become one finding.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:?} {}", self.oracle, self.subject)
     }
 }
 
-/// Returns the violations of a run. Without a reference, these are those that a run without faults can have.
+/// Returns the violations of a run. Without a reference, only those that are possible in a run without faults are
+/// checked.
 pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> {
     let mut all = Vec::new();
     for text in run.panics.iter().collect::<BTreeSet<_>>() {
@@ -187,8 +188,8 @@ fn end_state(run: &Run, reference: &Reference) -> Vec<Violation> {
     )
 }
 
-/// Returns the violations of the state that a workload led to, in comparison with the same objects created at once. A claim of a
-/// StatefulSet outlives its pod.
+/// Returns the violations of the end state of a workload, compared with the same objects created at once. The claims of
+/// a StatefulSet may outlive their pods.
 pub(crate) fn fresh_deploy(fresh: &State, state: &State, mask: &Mask) -> Vec<Violation> {
     let mut found = differences(fresh, state, mask);
     found.retain(|it| {
@@ -244,7 +245,7 @@ fn is_severe(key: &str) -> bool {
 
 fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
     let deletions = run.trace.counts(Kind::Deleted);
-    // A deletion by a user can lead to further deletions by the cluster.
+    // A deletion by a user can cause further deletions by the cluster.
     let is_by_users = deletions.values().any(|counts| counts.third_party > 0);
     let mut all = Vec::new();
     for (key, counts) in deletions {
@@ -266,7 +267,7 @@ fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
     all
 }
 
-/// Returns the objects that the operator created too often. What others deleted may be created again.
+/// Returns the objects that the operator created too often. Objects that others deleted may be created again.
 fn additions(run: &Run, reference: &Reference) -> Vec<Violation> {
     let deletions = run.trace.counts(Kind::Deleted);
     let of_others = |deletions: &BTreeMap<String, Counts>, key: &str| {
@@ -288,7 +289,7 @@ fn additions(run: &Run, reference: &Reference) -> Vec<Violation> {
     all
 }
 
-/// Returns objects that the operator created and that are left when every object of the user is gone.
+/// Returns the objects of the operator that remain after all objects of the user are deleted.
 fn orphans(run: &Run) -> Vec<Violation> {
     let created_by = |wanted: Actor| {
         let keys = run.trace.iter().filter_map(move |event| match event {
@@ -314,7 +315,7 @@ fn orphans(run: &Run) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns the objects of the user whose status is wrong at rest.
+/// Returns the objects of the user whose status is wrong at the end.
 fn status(run: &Run) -> Vec<Violation> {
     let mut all = Vec::new();
     let applied = run.trace.iter().filter_map(|event| match event {
@@ -365,7 +366,7 @@ fn status(run: &Run) -> Vec<Violation> {
     all
 }
 
-/// Returns a workload object that an object owns and that is not ready.
+/// Returns a workload object that is owned by an object and not ready.
 fn unready_child(objects: &Objects, owner: &str) -> Option<String> {
     let is_unready = |object: &Value| {
         let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
@@ -389,7 +390,7 @@ fn unready_child(objects: &Objects, owner: &str) -> Option<String> {
     found.map(|((resource, namespace, name), _)| format!("{resource} {namespace}/{name}"))
 }
 
-/// Returns the last changes that the operator made, which show what it changes back and forth.
+/// Returns the last changes of the operator, which show the fields that it changes back and forth.
 fn last_writes(run: &Run) -> String {
     let own = run.trace.events.iter().rev();
     let own = own.filter(|(_, event)| {

@@ -1,4 +1,4 @@
-//! Panics on the threads of runs. A panic hook is the only way to see those that a runtime catches.
+//! Records panics on the threads of runs. A panic hook is the only way to detect panics that a runtime catches.
 
 use std::cell::RefCell;
 use std::panic;
@@ -11,7 +11,8 @@ thread_local! {
     static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Runs a function and returns the panics that occurred on this thread meanwhile, caught or not. They are not printed.
+/// Runs a function and returns the panics that occurred on this thread during the call, caught or not. They are not
+/// printed.
 pub(crate) fn recorded<T>(run: impl FnOnce() -> T) -> (T, Vec<String>) {
     HOOK.call_once(|| {
         let previous = panic::take_hook();

@@ -1,4 +1,4 @@
-//! Plans: which faults are injected at which calls. A plan is data; its ID is a hash of it.
+//! [`Plan`]: the faults of a run and the calls at which they are injected. A plan is data; its ID is a hash of it.
 
 use std::fmt;
 
@@ -36,13 +36,13 @@ pub struct Plan {
     pub faults: Vec<Fault>,
 }
 
-/// An order of requests and watch events: probabilistic concurrency testing (PCT). Each kind of call and each watch has a
-/// priority, drawn from the seed of the plan; those with a low priority are delayed more. A kind of call or a watch falls to the
-/// lowest priority at a change point.
+/// An order of requests and watch events: probabilistic concurrency testing (PCT). Each kind of call and each watch has
+/// a priority, drawn from the seed of the plan. Calls and watches with a low priority are delayed more. At a change
+/// point, a kind of call or a watch gets the lowest priority.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Schedule {
-    /// The numbers of the requests and watch events, from 1, at which a priority falls.
+    /// The numbers of the requests and watch events, from 1, at which a priority is lowered.
     #[serde(default)]
     pub change_points: Vec<u32>,
 }
@@ -61,7 +61,7 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Point {
-    /// A call of the operator. For a watch, the occurrence counts its events; the first is 1.
+    /// A call of the operator. For a watch, the occurrence is the number of an event, from 1.
     Call {
         /// The call.
         call: Signature,
@@ -75,64 +75,65 @@ pub enum Point {
         /// The number of the bookmark, from 1.
         occurrence: u32,
     },
-    /// The end of a workload step, when the cluster is quiet; 0 is the time before the first step.
+    /// The end of a workload step, when the cluster is idle. 0 is the time before the first step.
     Step {
         /// The number of the step, from 1.
         step: u32,
     },
 }
 
-/// A fault. Each is a behaviour that a real API server, its network or a kubelet can show.
+/// A fault. Each fault can occur with a real API server, its network or a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// The operator crashes before the request reaches the server.
     CrashBefore,
-    /// The server carries the request out, and the operator crashes before it gets the response.
+    /// The server processes the request, and the operator crashes before it gets the response.
     CrashAfterCommit,
     /// The operator gets the response and crashes before its next request.
     CrashAfterResponse,
-    /// The server answers with this status code and does nothing.
+    /// The server responds with this status code and does nothing.
     Fail(u16),
-    /// The server carries the request out, but the client gets this status code; 504 is what a proxy answers.
+    /// The server processes the request, but the client gets this status code. A proxy responds with 504, for example.
     FailAfterCommit(u16),
     /// The connection breaks before the request reaches the server.
     Reset,
-    /// The server carries the request out, and the connection breaks before the response.
+    /// The server processes the request, and the connection breaks before the response.
     ResetAfterCommit,
     /// Another client adds an annotation to the object just before the request.
     ThirdPartyWrite,
-    /// A user deletes the object just before the request, so that the server answers with 404, or creates it anew.
+    /// A user deletes the object just before the request, so that the server responds with 404 or creates the object
+    /// anew.
     ThirdPartyDelete,
-    /// Requests are refused from this one on.
+    /// Requests fail from this one on.
     Outage {
-        /// The requests that are refused, and the answers.
+        /// The requests that fail, and their responses.
         cause: Cause,
         /// The duration in seconds of simulated time.
         seconds: u32,
     },
-    /// The watch ends cleanly after this event. The client opens it again.
+    /// The watch ends without an error after this event. The client opens it again.
     CutWatch,
-    /// The watch ends with `410 Expired` in place of this event. The client lists again.
+    /// The watch ends with `410 Expired` instead of this event. The client lists again.
     ExpireWatch,
-    /// This event, and those after it on the same connection, arrive later.
+    /// This event, and later ones on the same connection, are delayed.
     HoldWatch {
         /// The delay in seconds of simulated time.
         seconds: u32,
-        /// If true, the watch then ends with `410 Expired`, so that the client sees the newest state only.
+        /// If true, the watch then ends with `410 Expired`, so that the client sees only the newest state.
         skip: bool,
     },
     /// The bookmark is not sent.
     DropBookmark,
-    /// The bookmark, and the events after it on the same connection, arrive later.
+    /// The bookmark, and later events on the same connection, are delayed.
     HoldBookmark {
         /// The delay in seconds of simulated time.
         seconds: u32,
     },
     /// The operator crashes and starts again.
     Restart,
-    /// The operator crashes. After it has started again, its lists of a resource that accept any version
-    /// (`resourceVersion=0`) return an older state, as from an API server that lags behind, and the watches follow late.
+    /// The operator crashes. After its restart, its lists of a resource that accept any version (`resourceVersion=0`)
+    /// return an older state, like those of a stale API server, and the watches are delayed.
     RestartStale {
         /// The resource, such as `pods` or `deployments.apps`.
         resource: String,
@@ -141,8 +142,8 @@ pub enum Action {
         /// The delay of the watches in seconds.
         seconds: u32,
     },
-    /// The instance of the operator cannot reach its lease any more, but everything else, and a second instance starts. The first
-    /// one is killed after this time, if it has not ended before.
+    /// The instance of the operator can no longer reach its lease, but everything else, and a second instance starts.
+    /// The first instance is killed after this time, unless it has exited before.
     LoseLease {
         /// The duration in seconds of simulated time.
         seconds: u32,
@@ -157,24 +158,24 @@ pub enum Action {
         /// The pod, such as `pods default/web-0`.
         object: String,
     },
-    /// The containers of a pod crash; the kubelet starts them again later.
+    /// The containers of a pod crash. The kubelet restarts them later.
     CrashPod {
         /// The pod, such as `pods default/web-0`.
         object: String,
         /// The time until they run again, in seconds of simulated time.
         seconds: u32,
     },
-    /// Pods do not start, and do not become ready.
+    /// Pods do not start or become ready.
     HoldPods {
         /// The duration in seconds of simulated time.
         seconds: u32,
     },
-    /// Claims of volumes stay pending.
+    /// PersistentVolumeClaims stay pending.
     HoldVolumes {
         /// The duration in seconds of simulated time.
         seconds: u32,
     },
-    /// A node is unreachable: its pods are not ready, are evicted after five minutes, and wait for a node.
+    /// A node is unreachable: its pods are not ready, are evicted after five minutes, and wait for another node.
     LoseNode {
         /// The name of the node.
         node: String,
@@ -199,9 +200,9 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
-    /// The admission webhook of the resource of the call is down: its writes get 500.
+    /// The admission webhook of the call's resource is unavailable: its writes get 500.
     Webhook,
-    /// The permission for the verb and the resource of the call is revoked: 403.
+    /// The permission for the verb and the resource of the call is revoked: it gets 403.
     Permission,
     /// The API server cannot be reached: every request fails.
     Server,

@@ -1,4 +1,4 @@
-//! Predicates of users over the states of a cluster.
+//! [`Cluster`] and the predicates of users on the states of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,14 +16,14 @@ pub struct Cluster<'a> {
     objects: &'a BTreeMap<(String, String, String), Arc<Value>>,
 }
 
-/// A condition on states, and when it must hold.
+/// A condition on states, with the states in which it must be true.
 pub(crate) struct Predicate {
     pub(crate) name: String,
     pub(crate) when: When,
     holds: Box<Test>,
 }
 
-/// When a predicate must hold.
+/// The states in which a predicate must be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Always,
@@ -33,7 +33,7 @@ pub(crate) enum When {
 
 type Test = dyn Fn(&Cluster<'_>) -> Result<bool, String> + Send + Sync;
 
-/// The limit of the cost of one evaluation of an expression.
+/// Maximum cost of one evaluation of an expression.
 const COST_MAX: u64 = 10_000_000;
 
 impl<'a> Cluster<'a> {
@@ -51,7 +51,7 @@ impl<'a> Cluster<'a> {
         objects.map(|(_, object)| &**object).collect()
     }
 
-    /// Returns an object; the namespace is empty for cluster-scoped resources.
+    /// Returns an object. The namespace is empty for cluster-scoped resources.
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&'a Value> {
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         self.objects.get(&key).map(|object| &**object)
@@ -80,7 +80,7 @@ impl Predicate {
     /// Creates a predicate of a CEL expression over `objects`, a map from resources to lists of objects.
     ///
     /// # Errors
-    /// Returns a message if the expression is wrong.
+    /// Returns a message if the expression is invalid.
     pub(crate) fn cel(name: &str, when: When, source: &str) -> Result<Self, String> {
         let failed = |issues: Vec<Issue>| describe(source, &issues);
         let expression = parse(source).map_err(failed)?;
@@ -110,16 +110,16 @@ impl Predicate {
         })
     }
 
-    /// Returns true if the predicate holds in a state.
+    /// Returns true if the predicate is true in a state.
     ///
     /// # Errors
-    /// Returns a message if an expression has no value.
+    /// Returns a message if the evaluation of an expression fails.
     pub(crate) fn holds(&self, cluster: &Cluster<'_>) -> Result<bool, String> {
         (self.holds)(cluster)
     }
 }
 
-/// Returns the text literals of an expression. Those that are no resources have no objects.
+/// Returns the string literals of an expression. Literals that are not resources have no objects.
 fn literals(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut rest = source;

@@ -1,4 +1,4 @@
-//! Operators in processes of their own, in any language.
+//! Operators in separate processes, in any language.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,7 +37,7 @@ use crate::world::Operator;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The number of lines of the program's output that an error has.
+/// The number of lines of the program's output in an error.
 const LINES: usize = 5;
 
 /// A program and the certificate of the server that it connects to.
@@ -48,8 +48,8 @@ struct Program {
     certificate: Vec<u8>,
 }
 
-/// Returns the operator that runs a command. The command gets the path of its kubeconfig in `KUBECONFIG`; its connection is that
-/// of the client, and it is killed when the operator's future is dropped.
+/// Returns the operator that runs a command. The command gets the path of its kubeconfig in `KUBECONFIG`. Its requests
+/// are sent with the client, and it is killed when the operator's future is dropped.
 pub(crate) fn operator(command: Vec<OsString>) -> Result<Operator, Error> {
     let failed = |error: String| Error::Server(format!("certificate: {error}"));
     let identity = ServerIdentity::self_signed(&[Ipv4Addr::LOCALHOST.to_string()])
@@ -78,7 +78,7 @@ pub(crate) fn operator(command: Vec<OsString>) -> Result<Operator, Error> {
 // === impl Program ===
 
 impl Program {
-    /// Runs the program until it ends by itself, which is an error.
+    /// Runs the program until it exits by itself, which is an error.
     async fn run(&self, client: Client) -> Result<(), String> {
         let directory = Directory::create().map_err(|error| error.to_string())?;
         let log = directory.path().join("log");
@@ -168,7 +168,7 @@ async fn forward(client: Client, request: Request<Incoming>) -> Result<Response<
     Ok(client.send(Request::from_parts(parts, Body::from(body))).await?)
 }
 
-/// Asks for JSON without compression, which the faults of watches need, as the administrator.
+/// Requests JSON without compression, which the faults of watches need, with the identity of the administrator.
 fn adapt(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(ACCEPT_ENCODING);

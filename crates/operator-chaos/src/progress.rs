@@ -1,4 +1,4 @@
-//! The progress of a campaign, and its early end.
+//! [`Progress`], the progress of a campaign, and its early end.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// The shortest time between two reports of progress, phases apart.
+/// Minimum time between two progress reports, except for changes of the phase.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The shortest time between two lines on standard error that is not a terminal.
+/// Minimum time between two lines on standard error that is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// The width of the bar.
 const WIDTH: usize = 20;
@@ -62,7 +62,7 @@ pub(crate) type Sink = Box<dyn Fn(&Progress) + Send + Sync>;
 /// A function that ends a campaign.
 pub(crate) type Stop = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// The progress of a campaign that is under way, and its listeners.
+/// The progress of a running campaign, and its listeners.
 pub(crate) struct Monitor {
     started: Instant,
     sinks: Vec<Sink>,
@@ -134,7 +134,7 @@ impl Monitor {
         monitor
     }
 
-    /// Changes the progress and reports it, unless it was reported a moment ago.
+    /// Changes the progress and reports it, unless it was reported less than [`INTERVAL`] ago.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Progress)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let phase = state.progress.phase;
@@ -147,7 +147,7 @@ impl Monitor {
         }
     }
 
-    /// Returns true if the campaign must end. It stays so.
+    /// Returns true if the campaign must end. The result never changes back.
     pub(crate) fn is_stopped(&self) -> bool {
         if !self.is_stopped.load(Ordering::Relaxed) && self.stops.iter().any(|stop| stop()) {
             self.is_stopped.store(true, Ordering::Relaxed);
@@ -163,7 +163,7 @@ pub(crate) fn printer() -> Sink {
     Box::new(move |progress| {
         let is_done = progress.phase == Phase::Done;
         let mut error = std::io::stderr();
-        // Nobody reads a progress that cannot be written.
+        // A failed write is ignored, because the progress is only informative.
         let _ = match is_terminal {
             true if is_done => writeln!(error, "\r\x1b[K{progress}"),
             true => write!(error, "\r\x1b[K{} {progress}", progress.bar()),
@@ -183,7 +183,7 @@ pub(crate) fn printer() -> Sink {
 /// Returns a sink that replaces a file with the progress as JSON.
 pub(crate) fn file(path: PathBuf) -> Sink {
     Box::new(move |progress| {
-        // The reader has the progress before this one.
+        // After an error, the reader keeps the previous progress.
         let _ = replace(&path, progress);
     })
 }

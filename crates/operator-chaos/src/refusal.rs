@@ -1,4 +1,5 @@
-//! The answers of an API server to requests that it does not carry out. `tests/legality.rs` compares them with recordings.
+//! The responses of an API server to requests that it does not process. `tests/legality.rs` compares them with
+//! recordings.
 
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -15,7 +16,7 @@ const TIMEOUT: &str = "Timeout: request did not complete within the allotted tim
 const STARTING: &str =
     "the request has been made before all known HTTP paths have been installed, please try again";
 
-/// An answer without effect.
+/// A response of a server that did not process the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: u16,
@@ -25,7 +26,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the answer with a status code to a call.
+    /// Returns the response with a status code to a call.
     pub(crate) fn of(code: u16, call: &Call) -> Self {
         match code {
             404 => Self::text(404, None, "404 page not found\n"),
@@ -39,7 +40,7 @@ impl Refusal {
                     ..Self::json(503, &status)
                 }
             }
-            // The filter for timeouts writes the status without its kind.
+            // The server's timeout filter writes the status without its kind.
             504 => Self {
                 code,
                 content_type: TEXT,
@@ -61,7 +62,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the answer during an outage; `None` if the connection fails without an answer.
+    /// Returns the response during an outage, or `None` if the connection fails without a response.
     pub(crate) fn during(cause: Cause, call: &Call) -> Option<Self> {
         match cause {
             Cause::Webhook => Some(Self::webhook_down()),
@@ -140,7 +141,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the response.
+    /// Returns the HTTP response.
     pub(crate) fn response(self) -> Response<String> {
         let mut response = Response::new(self.body);
         *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -192,7 +193,7 @@ fn details(call: &Call) -> Value {
 mod tests {
     use super::*;
 
-    /// Returns a recorded answer of kube-apiserver.
+    /// Returns a recorded response of kube-apiserver.
     fn recorded(name: &str) -> Value {
         let all: Value =
             serde_json::from_str(include_str!("../tests/recorded/faults.json")).unwrap_or_default();
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Replaces the parts of a recorded answer that depend on the request.
+    /// Replaces the parts of a recorded response that depend on the request.
     fn with(recorded: &Value, replacements: &[(&str, &str)]) -> Value {
         let text = replacements
             .iter()
@@ -255,7 +256,7 @@ mod tests {
         );
         let missing = call("get", "", "configmaps", "missing");
         assert_eq!(not_found(&missing), recorded("notFound")["body"]);
-        // The write that got the recorded 504 was carried out later.
+        // The write that got the recorded 504 was processed later.
         assert_eq!(recorded("afterTimeout"), json!({"status": 200, "name": "late"}));
     }
 

@@ -1,4 +1,4 @@
-//! Reports of campaigns.
+//! [`Report`], the result of a campaign.
 
 mod align;
 mod html;
@@ -22,9 +22,9 @@ use crate::workload::Workload;
 pub struct Report {
     /// The seed of random plans.
     pub seed: u64,
-    /// The number of plans that were run, reruns and shrinking apart.
+    /// The number of plans that were run, without reruns and shrinking.
     pub plans: usize,
-    /// The number of single faults that the run without faults has.
+    /// The number of single faults that are possible in the run without faults.
     pub single_faults: usize,
     /// The number of single faults that were run.
     pub single_faults_run: usize,
@@ -35,7 +35,7 @@ pub struct Report {
     pub states: usize,
     /// The number of different end states that were seen.
     pub end_states: usize,
-    /// The number of plans that ended early, since another plan has shown the rest of them.
+    /// The number of plans that ended early because another plan had the same remaining states.
     #[serde(default)]
     pub pruned: usize,
     /// The number of changes of the spec that were run.
@@ -44,13 +44,13 @@ pub struct Report {
     /// The single faults by kind.
     #[serde(default)]
     pub faults: Vec<FaultCoverage>,
-    /// The number of requests of the operator without faults, watches apart.
+    /// The number of requests of the operator without faults, except for watches.
     pub reference_calls: usize,
-    /// The number of fields that differ between runs without faults, and are not compared.
+    /// The number of fields that differ between runs without faults and are not compared.
     pub masked_fields: usize,
     /// The real time in milliseconds.
     pub elapsed_ms: u64,
-    /// True if the campaign was stopped before its end.
+    /// True if the campaign was stopped early.
     #[serde(default)]
     pub stopped: bool,
     /// The findings.
@@ -65,7 +65,7 @@ pub struct FaultCoverage {
     pub kind: String,
     /// The number of faults that were run.
     pub run: usize,
-    /// The number of faults that the run without faults has.
+    /// The number of faults that are possible in the run without faults.
     pub total: usize,
 }
 
@@ -75,9 +75,9 @@ pub struct FaultCoverage {
 pub struct Finding {
     /// The ID, for a replay.
     pub id: String,
-    /// The plan; without faults if the operator fails undisturbed.
+    /// The plan. It has no faults if the operator fails without faults.
     pub plan: Plan,
-    /// The plan in English.
+    /// The description of the plan in English.
     pub text: String,
     /// The steps that are needed.
     pub workload: Workload,
@@ -95,19 +95,19 @@ pub struct Finding {
     /// The first write that differs from the run without faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_divergence: Option<String>,
-    /// The number of its line in the timeline, from 0.
+    /// The number of the line of that write in the timeline, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub divergent_line: Option<usize>,
-    /// The differences of the end state from that without faults.
+    /// The differences between the end state and the one without faults.
     #[serde(default)]
     pub state_diff: Vec<String>,
-    /// The run.
+    /// The timeline of the run.
     pub timeline: Vec<String>,
-    /// The run without faults.
+    /// The timeline of the run without faults.
     pub reference_timeline: Vec<String>,
 }
 
-/// The form of a report file.
+/// The format of a report file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Text,
@@ -124,10 +124,10 @@ impl Report {
         self.findings.is_empty()
     }
 
-    /// Checks that there are no findings.
+    /// Asserts that there are no findings. For tests.
     ///
     /// # Panics
-    /// With the text of the report if there are findings. For tests.
+    /// Panics with the text of the report if there are findings.
     #[track_caller]
     #[expect(clippy::panic, reason = "an assertion of a test")]
     pub fn assert_clean(&self) {
@@ -136,7 +136,7 @@ impl Report {
         }
     }
 
-    /// Counts a single fault that the run without faults has.
+    /// Counts a single fault that is possible in the run without faults.
     pub(crate) fn expect(&mut self, kind: &str) {
         match self.faults.iter_mut().find(|fault| fault.kind == kind) {
             Some(fault) => fault.total += 1,
@@ -171,7 +171,8 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Writes the report to a file. The form depends on the extension: `.json`, `.xml` (JUnit), `.html`, and text otherwise.
+    /// Writes the report to a file. The format depends on the extension: `.json`, `.xml` (JUnit), `.html`, and
+    /// otherwise text.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -188,7 +189,7 @@ impl Report {
         std::fs::write(path, text)
     }
 
-    /// Writes one file for each finding into a directory, named after its ID, for a replay. Returns the files.
+    /// Writes each finding to a file in a directory, named after its ID, for a replay. Returns the paths of the files.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
@@ -235,7 +236,7 @@ impl fmt::Display for Report {
 // === impl Finding ===
 
 impl Finding {
-    /// Returns a Rust test that replays the plan; `operator` is the expression of the operator under test.
+    /// Returns a Rust test that replays the plan. `operator` is the expression of the operator under test.
     pub fn rust_test(&self) -> String {
         rust::render(self)
     }
@@ -300,7 +301,7 @@ impl Format {
     }
 }
 
-/// Returns a text for XML and HTML.
+/// Escapes a text for XML and HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -309,7 +310,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no other control characters.
+            // XML does not allow other control characters.
             letter if letter < ' ' && !matches!(letter, '\n' | '\t') => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }

@@ -1,4 +1,4 @@
-//! One run of a plan.
+//! [`run`], one run of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -29,29 +29,30 @@ use crate::world::{Operator, World, WorldOptions};
 /// The times of a run.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// True if time passes when everything waits.
+    /// True if time is simulated: it advances when all tasks wait.
     is_simulated: bool,
-    /// The interval at which the driver looks for changes.
+    /// The interval at which the driver checks for changes.
     poll: Duration,
-    /// The time that the controllers have before the operator starts.
+    /// The time for the controllers before the operator starts.
     settle: Duration,
     /// The time without changes after which the next step follows.
     step_rest: Duration,
-    /// The time without changes after which the end state is taken.
+    /// The time without changes after which the end state is recorded.
     final_rest: Duration,
-    /// The longest time to wait for rest.
+    /// Maximum time to wait until the cluster is idle.
     rest_limit: Duration,
-    /// The time that an operator has to reach the expected state after faults; exponential backoff can take that long.
+    /// Maximum time for an operator to reach the expected state after faults, because exponential backoff can take
+    /// long.
     recovery_limit: Duration,
-    /// The time after which a crashed operator starts again.
+    /// The time after which a crashed operator is restarted.
     restart: Duration,
-    /// The longest time after which an operator that ended by itself starts again, as with a kubelet.
+    /// Maximum time after which an operator that exited by itself is restarted, as by a kubelet.
     restart_max: Duration,
-    /// The times of faults that last.
+    /// The durations of faults.
     pub(crate) times: Times,
 }
 
-/// The times of operators in the process.
+/// The times for operators in this process.
 #[cfg(feature = "simulation")]
 pub(crate) const SIMULATED: Pace = Pace {
     is_simulated: true,
@@ -63,11 +64,11 @@ pub(crate) const SIMULATED: Pace = Pace {
     recovery_limit: Duration::from_secs(2400),
     restart: Duration::from_secs(1),
     restart_max: Duration::from_secs(300),
-    // A pod leaves a node that is unreachable after 300 s.
+    // A pod leaves an unreachable node after 300 s.
     times: Times { hold: 30, node: 400 },
 };
 
-/// The times of operators in processes of their own.
+/// The times for operators in separate processes.
 pub(crate) const REAL: Pace = Pace {
     is_simulated: false,
     poll: Duration::from_millis(50),
@@ -83,12 +84,12 @@ pub(crate) const REAL: Pace = Pace {
 
 /// The parts of a run that all plans share.
 pub(crate) struct Setup {
-    /// The versions of the operator by name; the first one has no name.
+    /// The versions of the operator by name. The name of the first one is empty.
     pub(crate) operators: BTreeMap<String, Operator>,
     pub(crate) objects: Vec<serde_json::Value>,
-    /// The cluster with these objects, with which each run begins.
+    /// The cluster with these objects, in which each run begins.
     pub(crate) boot: Snapshot,
-    /// The objects of the files of upgrades.
+    /// The objects in the files of upgrades.
     pub(crate) upgrades: BTreeMap<PathBuf, Vec<serde_json::Value>>,
     pub(crate) world: WorldOptions,
     pub(crate) predicates: Arc<Vec<Predicate>>,
@@ -105,9 +106,9 @@ pub(crate) struct Run {
     pub(crate) objects: Objects,
     /// The number of faults that were injected.
     pub(crate) fired: usize,
-    /// True if the cluster came to rest.
+    /// True if the cluster became idle.
     pub(crate) is_quiet: bool,
-    /// True if the operator sent more requests than it may.
+    /// True if the operator sent too many requests.
     pub(crate) overran: bool,
     pub(crate) panics: Vec<String>,
     /// The objects whose third-party changes were overwritten.
@@ -120,15 +121,15 @@ pub(crate) struct Run {
     pub(crate) coverage: Vec<u64>,
     /// The steps after which the operator had recovered from all faults, with the states of the cluster.
     pub(crate) recovered: Vec<Recovered>,
-    /// True if the run ended early because another run has shown the rest of it.
+    /// True if the run ended early because another run had already reached the same state.
     pub(crate) is_pruned: bool,
-    /// The writes after a restart at rest, if that was checked.
+    /// The writes after a restart of the idle operator, if that was checked.
     pub(crate) writes_at_rest: Vec<String>,
     /// The workload step that failed, and the error.
     pub(crate) failed_step: Option<String>,
 }
 
-/// The number of a step at whose end an operator that has started after all faults is at rest, and the state of the cluster.
+/// The number of a step after which an operator that started after all faults was idle, and the state of the cluster.
 pub(crate) type Recovered = (u32, u64);
 
 /// The checks of a run, and the state that it waits for.
@@ -136,11 +137,11 @@ pub(crate) type Recovered = (u32, u64);
 pub(crate) struct Expectation<'a> {
     pub(crate) state: Option<(&'a State, &'a Mask)>,
     pub(crate) checks_idempotence: bool,
-    /// States from which an operator that has just started is known to succeed.
+    /// States from which a newly started operator is known to succeed.
     pub(crate) known: Option<&'a BTreeSet<Recovered>>,
 }
 
-/// Runs a workload under a plan, on this thread.
+/// Runs a workload with a plan, on this thread.
 pub(crate) fn run(
     setup: &Setup,
     workload: &Workload,
@@ -163,7 +164,7 @@ pub(crate) fn boot(
     runtime(pace)?.block_on(World::boot(world, objects, pace.settle))
 }
 
-/// Reports for each object if the server would accept it after some steps of a workload.
+/// Returns for each object true if the server would accept it after some steps of a workload.
 pub(crate) fn accepted(
     setup: &Setup,
     steps: &[Step],
@@ -240,7 +241,7 @@ async fn run_on(
     })
 }
 
-/// Waits until the campaign is stopped. A run in simulated time takes milliseconds, and is not interrupted.
+/// Waits until the campaign is stopped. A run in simulated time takes only milliseconds, and is not interrupted.
 async fn stopped(setup: &Setup) {
     if setup.pace.is_simulated {
         return std::future::pending().await;
@@ -250,7 +251,7 @@ async fn stopped(setup: &Setup) {
     }
 }
 
-/// An instance of the operator that runs.
+/// A running instance of the operator.
 struct Instance {
     life: u32,
     running: LocalBoxFuture<'static, std::thread::Result<Result<(), String>>>,
@@ -262,7 +263,7 @@ struct Former {
     end: Instant,
 }
 
-/// The end of an instance.
+/// The way in which an instance ended.
 enum End {
     Crash,
     ByItself(String),
@@ -289,7 +290,8 @@ impl Instance {
     }
 }
 
-/// The lives of the operator. It ends only without faults, after a life that ended by itself: nothing else needs to be known.
+/// Runs the lives of the operator. Without faults, the first exit of the operator ends the run, because nothing else
+/// needs to be checked.
 async fn live(
     session: &Arc<Session>,
     operators: &BTreeMap<String, Operator>,
@@ -364,7 +366,7 @@ struct Driven {
     is_pruned: bool,
 }
 
-/// Returns the user, and the waiting for rest.
+/// Runs the steps of the user, and waits until the cluster is idle.
 async fn drive(
     world: &World,
     session: &Arc<Session>,
@@ -391,7 +393,7 @@ async fn drive(
         if let Err(error) = changed {
             driven.failed_step = Some(format!("step {number} ({}): {error}", step.change));
             if expectation.state.is_none() {
-                // Nothing can be compared with a workload that fails without faults.
+                // A workload that fails without faults cannot be compared.
                 driven.is_quiet = true;
                 return driven;
             }
@@ -447,7 +449,7 @@ async fn drive(
     driven
 }
 
-/// Carries out the faults at the end of a step.
+/// Injects the faults at the end of a step.
 async fn disturb_after(world: &World, session: &Arc<Session>, step: u32, pace: &Pace) {
     let mut is_disturbed = false;
     while let Some(action) = session.fault_of_step(step) {
@@ -460,7 +462,7 @@ async fn disturb_after(world: &World, session: &Arc<Session>, step: u32, pace: &
     }
 }
 
-/// Carries out an upgrade: new definitions first, then the operator.
+/// Carries out an upgrade: first the new definitions, then the operator.
 async fn upgraded(
     world: &World,
     session: &Arc<Session>,
@@ -481,7 +483,7 @@ async fn upgraded(
     Ok(())
 }
 
-/// Waits until the object of a step is gone, as `kubectl delete` does.
+/// Waits until the object of a step is gone, like `kubectl delete`.
 async fn until_gone(world: &World, change: &Change, pace: &Pace) -> bool {
     let Some(object) = change.object() else {
         return true;
@@ -496,7 +498,7 @@ async fn until_gone(world: &World, change: &Change, pace: &Pace) -> bool {
     true
 }
 
-/// Waits until nothing has changed for `time`. Returns false if that never happens.
+/// Waits until nothing has changed for `time`. Returns false if the limit is reached first.
 async fn rest(session: &Session, time: Duration, pace: &Pace) -> bool {
     let since = Instant::now();
     loop {

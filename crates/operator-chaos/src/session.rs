@@ -1,5 +1,5 @@
-//! The state of one run that the transport and the driver share: the faults that are still to come, the calls that were
-//! counted, and the trace.
+//! [`Session`], the state of one run that the transport and the driver share: the remaining faults, the counted calls,
+//! and the trace.
 
 mod inner;
 mod record;
@@ -24,7 +24,7 @@ use crate::trace::{Actor, Event, Trace};
 /// The objects of a cluster, by resource, namespace and name.
 pub(crate) type Objects = BTreeMap<(String, String, String), Arc<Value>>;
 
-/// A run that is under way.
+/// A run in progress.
 pub(crate) struct Session {
     pub(crate) server: ApiServer,
     inner: Mutex<Inner>,
@@ -32,22 +32,22 @@ pub(crate) struct Session {
     overlap: Notify,
     started: Instant,
     predicates: Arc<Vec<Predicate>>,
-    /// True if time passes while the operator works: rest begins after its calls too.
+    /// True if time passes while the operator works: the idle time then also begins after its calls.
     waits_for_calls: bool,
 }
 
-/// The fate of a request.
+/// The handling of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Proceed,
-    /// The operator has crashed, or is over its budget: no answer is sent.
+    /// The operator has crashed, or has used up its requests: no response is sent.
     Never,
     Fault(Action),
-    /// An outage refuses the request.
+    /// The request fails because of an outage.
     Refused(Cause),
 }
 
-/// A call that has begun.
+/// A call in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
     pub(crate) fate: Fate,
@@ -57,7 +57,7 @@ pub(crate) struct Begun {
     pub(crate) latency: Duration,
 }
 
-/// The fate of a line of a watch.
+/// The handling of a line of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Pass,
@@ -67,7 +67,7 @@ pub(crate) enum Delivery {
     Hold { delay: Duration, skip: bool },
 }
 
-/// The results of a run, apart from those of its end.
+/// The results of a run, except for those of its end.
 pub(crate) struct Outcome {
     pub(crate) trace: Trace,
     pub(crate) names: Names,
@@ -83,7 +83,7 @@ pub(crate) struct Outcome {
 // === impl Session ===
 
 impl Session {
-    /// Begins a run on a server. All commits from now on are recorded.
+    /// Starts a run on a server. All commits from now on are recorded.
     pub(crate) fn new(
         server: ApiServer,
         plan: Plan,
@@ -113,7 +113,7 @@ impl Session {
         self.inner().trace.push(at, event);
     }
 
-    /// Begins the next life of the operator and returns its number.
+    /// Starts the next life of the operator and returns its number.
     pub(crate) fn begin_life(&self) -> u32 {
         let life = {
             let mut inner = self.inner();
@@ -128,23 +128,23 @@ impl Session {
         life
     }
 
-    /// Ends a life of the operator: its requests are not answered any more.
+    /// Ends a life of the operator: its requests get no more responses.
     pub(crate) fn end_life(&self, life: u32) {
         self.inner().alive.remove(&life);
     }
 
-    /// Ends the run: no request is answered any more.
+    /// Ends the run: requests get no more responses.
     pub(crate) fn end(&self) {
         self.inner().alive.clear();
     }
 
-    /// Crashes the newest instance of the operator now.
+    /// Crashes the newest instance of the operator immediately.
     pub(crate) fn crash(&self) {
         let life = self.inner().life;
         self.crash_life(life);
     }
 
-    /// Crashes an instance of the operator now.
+    /// Crashes an instance of the operator immediately.
     pub(crate) fn crash_life(&self, life: u32) {
         let (was_alive, is_newest) = {
             let mut inner = self.inner();
@@ -163,7 +163,7 @@ impl Session {
         self.crash.notified().await;
     }
 
-    /// Returns true if the operator lives its life with this number.
+    /// Returns true if the life of the operator with this number has not ended.
     pub(crate) fn is_alive(&self, life: u32) -> bool {
         self.inner().alive.contains(&life)
     }
@@ -178,7 +178,7 @@ impl Session {
         self.inner().version.clone()
     }
 
-    /// Starts a second instance, while the first one cannot reach its lease.
+    /// Starts a second instance while the first one cannot reach its lease.
     pub(crate) fn lose_lease(&self, time: Duration) {
         {
             let mut inner = self.inner();
@@ -188,7 +188,7 @@ impl Session {
         self.overlap.notify_one();
     }
 
-    /// Waits until a second instance is to start; returns the end of the first one.
+    /// Waits until a second instance must start. Returns the time at which the first one ends.
     pub(crate) async fn overlaps(&self) -> Instant {
         self.overlap.notified().await;
         let inner = self.inner();
@@ -196,7 +196,7 @@ impl Session {
         end.unwrap_or_else(Instant::now)
     }
 
-    /// Begins a call: counts it, and finds the fault at it.
+    /// Starts a call: counts it, and returns the fault at it.
     pub(crate) fn begin(&self, life: u32, call: &Call) -> Begun {
         self.drain(Actor::Cluster, None);
         let signature = call.signature();
@@ -252,7 +252,7 @@ impl Session {
         begun
     }
 
-    /// Ends a call, and records what it changed. `refusal` is the answer of a fault in place of that of the server.
+    /// Ends a call, and records its changes. `refusal` is the response of a fault instead of that of the server.
     pub(crate) fn finish(&self, call: &Call, begun: &Begun, code: u16, is_refused: bool) {
         let key = (
             qualified(&call.resource, &call.group),
@@ -271,14 +271,14 @@ impl Session {
         };
         let elapsed = self.started.elapsed();
         let mut inner = self.inner();
-        // The call stands before the commits that it caused.
+        // The call precedes the commits that it caused.
         inner.trace.events.insert(at, (elapsed, event));
         if changed && call.resource == "leases" {
             inner.note_leader(begun.life, &key);
         }
     }
 
-    /// Crashes an instance of the operator when it sends its next request, or after a moment.
+    /// Crashes an instance of the operator at its next request, or after a short time.
     pub(crate) fn crash_soon(self: &Arc<Self>, life: u32) {
         self.inner().crash_at_next_call = true;
         let session = self.clone();
@@ -288,7 +288,7 @@ impl Session {
         });
     }
 
-    /// Adds an annotation to the object of a call, as another client.
+    /// Adds an annotation to the object of a call, like another client.
     pub(crate) async fn third_party_write(&self, call: &Call) {
         if call.name.is_empty() {
             return;
@@ -306,11 +306,11 @@ impl Session {
         }
     }
 
-    /// Deletes the object of a call, as a user.
+    /// Deletes the object of a call, like a user.
     pub(crate) async fn third_party_delete(&self, call: &Call) {
         let gvr = Gvr::new(&call.group, &call.version, &call.resource);
         let client = self.server.client().with_manager("third-party");
-        // An object that is gone is as the fault wants it.
+        // The fault has the same effect if the object is already gone.
         let _gone = client
             .delete(&gvr, &call.namespace, &call.name, DeleteOptions::default())
             .await;
@@ -399,18 +399,18 @@ impl Session {
         }
     }
 
-    /// Lets the next watch of a client that continues from a version be answered with 410.
+    /// Makes the next watch of a client that continues from a version fail with 410.
     pub(crate) fn expire(&self, life: u32, signature: &Signature) {
         self.inner().expired.insert((life, signature.clone()));
     }
 
-    /// Returns true if a watch is to be answered with 410.
+    /// Returns true if a watch must fail with 410.
     pub(crate) fn is_expired(&self, life: u32, signature: &Signature, continues: bool) -> bool {
         let was_expired = self.inner().expired.remove(&(life, signature.clone()));
         was_expired && continues
     }
 
-    /// Returns the past revision that a list or a read gets after a restart against a server that lags behind.
+    /// Returns the past revision for a list or a read after a restart with a stale API server.
     pub(crate) fn stale_revision(&self, life: u32, call: &Call) -> Option<u64> {
         let inner = self.inner();
         let stale = inner.stale.as_ref()?;
@@ -422,7 +422,7 @@ impl Session {
         Some(revisions.get(first_missing)? - 1)
     }
 
-    /// Takes a fault at the end of a workload step.
+    /// Removes and returns a fault at the end of a workload step.
     pub(crate) fn fault_of_step(&self, step: u32) -> Option<Action> {
         let at = Point::Step { step };
         let action = self.inner().take_fault(|point| *point == at)?;
@@ -432,7 +432,7 @@ impl Session {
         Some(action)
     }
 
-    /// Restarts the operator against a server that lags behind for a resource.
+    /// Restarts the operator with an API server that is stale for a resource.
     pub(crate) fn restart_stale(&self, resource: String, missing: u32, seconds: u32) {
         {
             let mut inner = self.inner();
@@ -446,7 +446,7 @@ impl Session {
         self.crash();
     }
 
-    /// Counts a fault that lasts, or one that has ended.
+    /// Counts a fault with a duration that begins or has ended.
     pub(crate) fn hold(&self, held: bool) {
         let mut inner = self.inner();
         match held {
@@ -455,7 +455,7 @@ impl Session {
         }
     }
 
-    /// Returns the time since the last change that matters.
+    /// Returns the time since the last relevant change.
     pub(crate) fn quiet_for(&self) -> Duration {
         self.drain(Actor::Cluster, None);
         let inner = self.inner();
@@ -463,12 +463,12 @@ impl Session {
         if !self.waits_for_calls {
             return since_change;
         }
-        // An operator that has not called yet still starts.
+        // An operator that has not sent a request yet is still starting.
         let since_call = inner.last_call.filter(|_| inner.alive.contains(&inner.life));
         since_call.map_or(Duration::ZERO, |at| at.elapsed().min(since_change))
     }
 
-    /// Returns true while a watch is held back, or an outage or another lasting fault continues.
+    /// Returns true while a watch is delayed, or an outage or another fault with a duration continues.
     pub(crate) fn has_lasting_fault(&self) -> bool {
         let inner = self.inner();
         let now = Instant::now();
@@ -477,7 +477,8 @@ impl Session {
             || inner.cut_off.values().any(|until| *until > now)
     }
 
-    /// Returns true if every fault of the plan was injected and has ended, and the operator has started since the last one.
+    /// Returns true if every fault of the plan was injected and has ended, and the operator has started since the last
+    /// one.
     pub(crate) fn has_recovered(&self) -> bool {
         let is_over = !self.has_lasting_fault();
         let inner = self.inner();
@@ -490,18 +491,18 @@ impl Session {
             && inner.life_at_fault < inner.life
     }
 
-    /// Begins a period of rest now.
+    /// Restarts the idle time.
     pub(crate) fn touch(&self) {
         self.inner().last_change = Instant::now();
     }
 
-    /// Returns true if the operator has used up its calls.
+    /// Returns true if the operator has used up its requests.
     pub(crate) fn overran(&self) -> bool {
         let inner = self.inner();
         inner.call_count > inner.call_limit
     }
 
-    /// Returns the canonical form of a generated name, and reads a request.
+    /// Reads a request with the generated names of the run.
     pub(crate) fn with_names<T>(&self, read: impl FnOnce(&Names) -> T) -> T {
         read(&self.inner().names)
     }
@@ -517,5 +518,5 @@ fn text_of(at: &Point, action: &Action) -> String {
 
 /// The signatures and their numbers.
 type Counts = BTreeMap<Signature, u32>;
-/// The watches that are answered with 410 when a life opens them again.
+/// The watches that get 410 when a life opens them again.
 type Expired = BTreeSet<(u32, Signature)>;

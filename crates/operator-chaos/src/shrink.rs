@@ -1,7 +1,7 @@
-//! Smaller inputs that still fail.
+//! [`shrink`] finds smaller inputs that still fail.
 
-/// Returns a list with fewer items for which `fails` still holds: no single item can be removed from it. Delta debugging with
-/// the removal of single items only, since lists are short.
+/// Returns a list with fewer items for which `fails` still returns true, and from which no single item can be removed.
+/// This is delta debugging that removes only single items, because the lists are short.
 pub(crate) fn shrink<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut kept = items.to_vec();
     let mut index = kept.len();

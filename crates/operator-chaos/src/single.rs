@@ -1,4 +1,4 @@
-//! The single faults that a run without faults allows.
+//! [`single_faults`], the single faults that are possible in a run without faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +11,21 @@ use crate::trace::{Actor, Event, Kind, Trace};
 
 /// The maximum number of changes that are missing in stale lists.
 const MISSING_MAX: u32 = 8;
-/// Reads beyond this occurrence are repetitions.
+/// Maximum occurrence of a read that gets faults, because later ones are repetitions.
 const READS_MAX: u32 = 4;
-/// At most as many objects are disturbed at the end of one step.
+/// Maximum number of objects that are disturbed at the end of one step.
 const OBJECTS_MAX: usize = 4;
-/// The jump of a clock, in seconds.
+/// The difference by which a clock is set, in seconds.
 const JUMP: i32 = 600;
 
-/// The classes of faults. Faults of different classes alternate in a campaign, so that a small budget has some of each.
+/// The classes of faults. Classes alternate in a campaign, so that a small budget covers all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Crashes, lost answers, and other clients.
+    /// Crashes, lost responses, and other clients.
     Crash,
     /// Late watch events.
     Late,
-    /// An API server that lags behind.
+    /// A stale API server.
     Stale,
     /// Errors.
     Error,
@@ -39,20 +39,20 @@ enum Class {
 
 const CLASSES: usize = 7;
 
-/// The times of faults that last, in seconds.
+/// The durations of faults, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// The time for which a watch and other things are held back: longer than several steps of a workload.
+    /// The duration for which watches and other things are delayed: longer than several steps of a workload.
     pub(crate) hold: u32,
-    /// The time for which a node is unreachable.
+    /// The duration for which a node is unreachable.
     pub(crate) node: u32,
 }
 
-/// The faults that were found up to now.
+/// The faults that were found so far.
 #[derive(Default)]
 struct Found {
     classes: [Vec<Fault>; CLASSES],
-    /// The calls and outages that are covered already.
+    /// The calls and outages that are already covered.
     seen: BTreeSet<String>,
 }
 
@@ -65,13 +65,13 @@ impl Found {
     }
 }
 
-/// The objects that exist at some point of a run.
+/// The objects that exist at one point of a run.
 #[derive(Default)]
 struct Scene {
     pods: BTreeSet<String>,
     /// The objects that the operator created.
     children: BTreeSet<String>,
-    /// The changes that the operator made since the last step.
+    /// The changes of the operator since the last step.
     edits: BTreeMap<String, Value>,
     has_claims: bool,
     has_leases: bool,
@@ -199,8 +199,8 @@ impl Scene {
     }
 }
 
-/// Returns true for resources whose objects an operator keeps in the state that it wants. Jobs and pods end; a claim exists until
-/// no pod uses it, so that no operator can replace it.
+/// Returns true for resources whose objects an operator keeps in a desired state. Jobs and pods end, and a claim exists
+/// until no pod uses it, so an operator cannot replace them.
 fn is_child(resource: &str) -> bool {
     let is_excluded = matches!(
         resource,
@@ -218,7 +218,7 @@ fn undo(old: &Value, new: &Value) -> Option<Value> {
     };
     let changes = state::changes(old, new);
     let change = changes.iter().find(is_desired)?;
-    // A name with a dot cannot be found again in the path of the field.
+    // A name with a dot cannot be recognized in the path of the field.
     let names: Vec<&str> = change.field.split('.').collect();
     let pointer: String = names.iter().map(|name| format!("/{name}")).collect();
     (old.pointer(&pointer) == change.expected.as_ref()).then_some(())?;
@@ -246,7 +246,7 @@ fn of_call(
     let resource = signature.resource();
     let is_custom = state::is_custom(resource.split('/').next().unwrap_or_default());
     if occurrence == 1 && is_custom {
-        // An API server that does not know the definition yet.
+        // The response of an API server that does not know the CRD yet.
         found.add(Class::Error, &at, Action::Fail(404));
         found.add(Class::Error, &at, Action::Fail(503));
     }
@@ -330,7 +330,7 @@ fn of_step(found: &mut Found, step: u32, scene: &mut Scene, times: Times) {
         let object = object.clone();
         found.add(Class::Environment, &at, Action::CrashPod { object, seconds });
     }
-    // The pods that the next step leads to.
+    // This affects the pods that the next step creates.
     found.add(Class::Environment, &at, Action::HoldPods { seconds });
     if scene.has_claims {
         found.add(Class::Environment, &at, Action::HoldVolumes { seconds });

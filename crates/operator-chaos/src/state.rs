@@ -1,4 +1,4 @@
-//! World states in a form in which two runs can be compared.
+//! [`State`], the state of a world in a form that can be compared between two runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use crate::call::Names;
 /// The annotation that a third-party write adds.
 pub(crate) const THIRD_PARTY: &str = "chaos.operator-sdk.dev/third-party";
 
-/// The fields that count, and so differ from run to run.
+/// Fields that differ between runs, such as counters.
 const VOLATILE: [&str; 4] = [
     "resourceVersion",
     "observedGeneration",
@@ -26,11 +26,11 @@ pub(crate) type State = BTreeMap<String, Vec<Value>>;
 pub(crate) struct Difference {
     /// The object, such as `configmaps default/a`.
     pub(crate) object: String,
-    /// The field, such as `spec.replicas`; empty for the whole object.
+    /// The field, such as `spec.replicas`. Empty for the whole object.
     pub(crate) field: String,
-    /// The value without faults; `None` if it is absent.
+    /// The value without faults. `None` if it is absent.
     pub(crate) expected: Option<Value>,
-    /// The value with faults; `None` if it is absent.
+    /// The value with faults. `None` if it is absent.
     pub(crate) found: Option<Value>,
 }
 
@@ -39,11 +39,11 @@ pub(crate) struct Difference {
 pub(crate) struct Mask {
     /// Objects and fields that differ between reference runs.
     learned: BTreeSet<(String, String)>,
-    /// Prefixes of `RESOURCE FIELD` that the user ignores; `*` is every resource.
+    /// Prefixes of `RESOURCE FIELD` that the user ignores. `*` is every resource.
     ignored: Vec<(String, String)>,
 }
 
-/// Returns the key of an object that names it in every run.
+/// Returns the key of an object, which is the same in every run.
 pub(crate) fn key_of(resource: &str, object: &Value, names: &Names) -> String {
     let text = |pointer: &str| {
         object
@@ -61,8 +61,8 @@ pub(crate) fn key_of(resource: &str, object: &Value, names: &Names) -> String {
     }
 }
 
-/// Returns true for resources that say nothing about the state that an operator is responsible for: events, leases, and
-/// what controllers of Kubernetes derive from other objects.
+/// Returns true for resources that do not belong to the state that an operator is responsible for: events, leases, and
+/// objects that controllers of Kubernetes derive from others.
 pub(crate) fn is_derived(resource: &str) -> bool {
     matches!(
         resource,
@@ -86,7 +86,7 @@ pub(crate) fn is_custom(resource: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io")
 }
 
-/// Returns an object without the parts that differ from run to run: uids, versions, times, addresses, random names.
+/// Returns an object without the parts that differ between runs: UIDs, versions, times, addresses, random names.
 pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
     let mut object = clean(object, names);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -133,7 +133,7 @@ fn clean(value: &Value, names: &Names) -> Value {
         }
         Value::Array(items) => {
             let mut items: Vec<Value> = items.iter().map(|item| clean(item, names)).collect();
-            // Lists of conditions and of generated names have no order that means something.
+            // The order of conditions and of generated names is not relevant.
             let is_set = items.iter().all(|item| {
                 item.get("lastTransitionTime").is_some()
                     || item.as_str().is_some_and(|text| text.ends_with('*'))
@@ -177,7 +177,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().enumerate().all(is_digit)
 }
 
-/// Returns the differences between two states that the mask does not hide.
+/// Returns the differences between two states that are not masked.
 pub(crate) fn differences(expected: &State, found: &State, mask: &Mask) -> Vec<Difference> {
     let mut all = Vec::new();
     let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
@@ -248,7 +248,7 @@ fn compare(
 // === impl Mask ===
 
 impl Mask {
-    /// Creates a mask of the rules of a user: `RESOURCE FIELD`, or `FIELD` for every resource.
+    /// Creates a mask from the rules of a user: `RESOURCE FIELD`, or `FIELD` for every resource.
     pub(crate) fn new(ignored: &[String]) -> Self {
         let rule = |text: &String| match text.split_once(' ') {
             Some((resource, field)) => (resource.to_owned(), field.to_owned()),
@@ -260,7 +260,7 @@ impl Mask {
         }
     }
 
-    /// Hides what differs between two reference runs.
+    /// Masks the differences between two reference runs.
     pub(crate) fn learn(&mut self, differences: &[Difference]) {
         let pairs = differences.iter();
         self.learned

@@ -1,4 +1,4 @@
-//! The record of one run.
+//! [`Trace`], the record of one run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub(crate) enum Kind {
 /// An event of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A step of the workload begins; the steps are counted from 1.
+    /// A step of the workload begins. Steps are counted from 1.
     Step { number: u32, text: String },
-    /// All steps are carried out; the run waits for the end state.
+    /// All steps are complete. The run waits for the end state.
     Rest,
     /// The operator starts, for the first time or again.
     Start { life: u32 },
@@ -45,10 +45,10 @@ pub(crate) enum Event {
         signature: Signature,
         occurrence: u32,
         code: u16,
-        /// True if it changed an object.
+        /// True if the call changed an object.
         effective: bool,
         accepts_any_version: bool,
-        /// True if a fault answered in place of the server.
+        /// True if a fault sent the response instead of the server.
         is_refused: bool,
     },
     /// A watch delivered an event to the operator.
@@ -76,9 +76,9 @@ pub(crate) enum Event {
     },
     /// The operator is replaced by another version.
     Upgrade { version: String },
-    /// An instance that had lost its lease ended.
+    /// An instance that had lost its lease exited.
     FormerEnded { life: u32 },
-    /// The operator ended by itself.
+    /// The operator exited by itself.
     Ended { reason: String },
     /// The operator is restarted at the end, to check that it writes nothing.
     IdempotenceCheck,
@@ -117,8 +117,8 @@ impl Trace {
         self.events.iter().map(|(_, event)| event)
     }
 
-    /// Returns the lines that two runs of the same plan must have in common: the writes of the operator, in order, with the
-    /// answers, and the changes that they made.
+    /// Returns the lines that two runs of the same plan must have in common: the writes of the operator in order, with
+    /// the responses, and the changes that they made.
     pub(crate) fn essence(&self) -> Vec<String> {
         let line = |event: &Event| match event {
             Event::Call {
@@ -167,7 +167,7 @@ impl Trace {
         counts
     }
 
-    /// Returns the number of calls of the operator, watches apart.
+    /// Returns the number of calls of the operator, except for watches.
     pub(crate) fn calls(&self) -> usize {
         let is_call =
             |event: &&Event| matches!(event, Event::Call { signature, .. } if signature.verb() != "watch");
@@ -209,7 +209,7 @@ pub(crate) struct Timeline {
 pub(crate) struct Divergence {
     /// The write, or `the end`.
     pub(crate) write: String,
-    /// The number of its line, from 0.
+    /// The number of the line of the write, from 0.
     pub(crate) line: Option<usize>,
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn first_divergence(reference: &Timeline, found: &Timeline) -> Option
     })
 }
 
-/// Returns the text of an event in a timeline; `None` for those that say little.
+/// Returns the text of an event in a timeline, or `None` for events that are not shown.
 pub(crate) fn line(event: &Event) -> Option<String> {
     Some(match event {
         Event::Step { number, text } => format!("step {number}: {text}"),
@@ -291,7 +291,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
     })
 }
 
-/// Returns a difference as `field before → after`.
+/// Formats a difference as `field before → after`.
 pub(crate) fn shown(difference: &crate::state::Difference) -> String {
     let text = |value: &Option<Value>| {
         let text = value.as_ref().map_or("nothing".to_owned(), Value::to_string);

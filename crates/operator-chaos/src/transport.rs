@@ -1,4 +1,4 @@
-//! The connection of the operator under test: injects the faults of requests and watches.
+//! [`client`], the connection of the operator under test, which injects the faults of requests and watches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -53,7 +53,7 @@ struct LineMetadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// The meaning of a line of a watch.
+/// The content of a line of a watch.
 enum Meaning {
     /// A change, such as `ADDED web`.
     Change(String),
@@ -66,7 +66,7 @@ enum Meaning {
 /// A watch that is read line by line.
 struct Lines {
     body: operator_apiserver::Body,
-    /// True if the client gets `410 Expired` in place of everything else.
+    /// True if the client gets `410 Expired` instead of all other events.
     is_expired: bool,
     buffer: BytesMut,
     connection: Connection,
@@ -74,10 +74,10 @@ struct Lines {
     has_ended: bool,
 }
 
-/// Counts a watch as held back while it exists.
+/// Counts a watch as delayed until it is dropped.
 struct Held(Arc<Session>);
 
-/// Returns the client of one life of the operator. Requests are those of the administrator.
+/// Returns the client of one life of the operator. Its requests have the identity of the administrator.
 pub(crate) fn client(session: &Arc<Session>, life: u32) -> Client {
     let connection = Connection {
         session: session.clone(),
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Answers during an outage.
+    /// Returns the response during an outage.
     fn refuse(&self, cause: Cause, call: &Call, begun: &Begun) -> Result<Response<ResponseBody>, BoxError> {
         let refusal = Refusal::during(cause, call);
         let code = refusal.as_ref().map_or(0, |refusal| refusal.code);
@@ -131,7 +131,7 @@ impl Connection {
         refusal.map(answer).ok_or_else(reset)
     }
 
-    /// Returns an object as it was at a past revision, from a list.
+    /// Returns the state of an object at a past revision, from a list.
     async fn read_stale(
         &self,
         call: &Call,
@@ -173,7 +173,7 @@ impl Connection {
         Ok(response.map(|text| Full::from(text).map_err(|never| match never {}).boxed_unsync()))
     }
 
-    /// Sends a request to the server and records the answer.
+    /// Sends a request to the server and records the response.
     async fn carry_out(
         &self,
         call: &Call,
@@ -195,7 +195,7 @@ impl Connection {
         }))
     }
 
-    /// Carries out a fault.
+    /// Injects a fault.
     async fn fail(
         &self,
         action: Action,
@@ -257,7 +257,7 @@ impl Connection {
         Ok(self.session.server.clone().call(request).await?)
     }
 
-    /// Never returns once the operator has crashed.
+    /// Waits forever if the operator has crashed.
     async fn wait_if_dead(&self) {
         if !self.session.is_alive(self.life) {
             std::future::pending::<()>().await;
@@ -287,7 +287,7 @@ impl Lines {
         })
     }
 
-    /// Returns the next event that the operator gets.
+    /// Returns the next event for the operator.
     async fn next(&mut self) -> Option<Bytes> {
         if self.is_expired && !self.has_ended {
             self.has_ended = true;
@@ -324,7 +324,7 @@ impl Lines {
         }
     }
 
-    /// Ends the watch; the history does not reach back to the client's version when it continues.
+    /// Ends the watch. The client gets `410 Expired` when it continues from its version.
     fn expire(&mut self) -> Option<Bytes> {
         self.has_ended = true;
         self.connection
@@ -333,7 +333,7 @@ impl Lines {
         None
     }
 
-    /// Reads a line with its end.
+    /// Reads a line, including its line break.
     async fn read(&mut self) -> Option<Bytes> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {

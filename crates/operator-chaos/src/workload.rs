@@ -1,4 +1,4 @@
-//! Workloads: what users do while the operator runs.
+//! [`Workload`], the actions of users while the operator runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +8,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The steps of a user, in order. After each step, the run waits until the cluster is quiet, unless the step says
-/// otherwise.
+/// The steps of a user, in order. After each step, the run waits until the cluster is idle, unless [`Step::wait`] is
+/// false.
 ///
 /// ```
 /// use operator_chaos::Workload;
@@ -32,13 +32,14 @@ pub struct Workload {
     /// The steps.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// CEL expressions by name that must hold in every state. `objects["deployments.apps"]` is a list of all Deployments.
+    /// CEL expressions by name that must be true in every state. `objects["deployments.apps"]` is a list of all
+    /// Deployments.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub always: BTreeMap<String, String>,
-    /// CEL expressions by name that must hold in no state.
+    /// CEL expressions by name that must be false in every state.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub never: BTreeMap<String, String>,
-    /// CEL expressions by name that must hold in some state.
+    /// CEL expressions by name that must be true in at least one state.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub eventually: BTreeMap<String, String>,
 }
@@ -49,28 +50,28 @@ pub struct Step {
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// If false, the next step follows at once. Default: true.
+    /// If false, the next step follows immediately. Default: true.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub wait: bool,
 }
 
-/// A change that a user makes. Objects without a namespace are in `default`.
+/// A change that a user makes. The default namespace of objects is `default`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
-    /// Applies an object, as `kubectl apply --server-side --force-conflicts` does.
+    /// Applies an object, like `kubectl apply --server-side --force-conflicts`.
     Apply(Value),
     /// Sends an object as a merge patch.
     Patch(Value),
     /// Deletes the object with this `apiVersion`, `kind` and name.
     Delete(Value),
-    /// Sets `spec.replicas` of an object to the value in it.
+    /// Sets `spec.replicas` of an object to the value in this object.
     Scale(Value),
     /// Waits until an object has a state.
     Wait(Wait),
     /// Replaces the operator, or its CustomResourceDefinitions, by another version.
     Upgrade(Upgrade),
-    /// Passes this many seconds of simulated time.
+    /// Waits for this number of seconds of simulated time.
     Sleep(u64),
 }
 
@@ -85,7 +86,7 @@ pub struct Wait {
     /// `jsonpath={.status.phase}=Running`.
     #[serde(rename = "for")]
     pub state: String,
-    /// The limit in seconds. Default: 300.
+    /// The time limit in seconds. Default: 300.
     #[serde(default = "wait_limit", rename = "timeout")]
     pub limit: u64,
 }
@@ -100,7 +101,7 @@ pub struct Upgrade {
     /// The name of a version that was added with [`Chaos::version`](crate::Chaos::version).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// The command of the new version, for operators in processes of their own.
+    /// The command of the new version, for operators in separate processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
 }
@@ -114,15 +115,15 @@ pub(crate) enum Goal {
     Deleted,
 }
 
-/// A workload could not be read.
+/// An error of reading a workload.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid workload: {0}")]
 pub struct WorkloadError(String);
 
-/// The words that begin a step.
+/// The possible keys of a step.
 const STEPS: &str = "apply, patch, delete, scale, wait, upgrade or sleep";
 
-/// The length of a patch in the name of a step.
+/// The maximum length of a patch in the name of a step.
 const SHOWN: usize = 80;
 
 fn wait_limit() -> u64 {
@@ -186,8 +187,8 @@ impl Workload {
         self.step(Change::Upgrade(upgrade))
     }
 
-    /// Returns the workload that leads to the same objects at once: the last upgrade, and one step for each object that is left.
-    /// `None` if this workload is that already.
+    /// Returns the workload that creates the same objects at once: the last upgrade, and one step for each remaining
+    /// object. Returns `None` if this workload already does that.
     pub(crate) fn fresh(&self) -> Option<Self> {
         let mut upgrade = Upgrade::default();
         let mut objects: Vec<Value> = Vec::new();
@@ -212,7 +213,7 @@ impl Workload {
                         (change, Some(index)) => {
                             merge(&mut objects[index], &change.merge_patch().unwrap_or_default());
                         }
-                        // The object of another client.
+                        // The object belongs to another client.
                         (_, None) => return None,
                     }
                 }
@@ -229,7 +230,7 @@ impl Workload {
         (fresh.steps != self.steps).then_some(fresh)
     }
 
-    /// Lets the next step follow the last one at once.
+    /// Makes the next step follow the last one immediately.
     #[must_use]
     pub fn and_at_once(mut self) -> Self {
         if let Some(step) = self.steps.last_mut() {
@@ -275,7 +276,7 @@ pub(crate) fn merged(object: &Value, patch: &Value) -> Value {
     merged
 }
 
-/// Applies a JSON merge patch. Its depth is that of a file that was read with a limit.
+/// Applies a JSON merge patch. Its depth is limited, because it was read from a file with a depth limit.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *target = patch.clone();
@@ -296,7 +297,7 @@ fn merge(target: &mut Value, patch: &Value) {
 // === impl Step ===
 
 impl<'de> Deserialize<'de> for Step {
-    /// `wait` is a modifier if it is a boolean, and a step if it is an object.
+    /// Reads `wait`, which is a modifier if it is a boolean, and a step if it is an object.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = Map::<String, Value>::deserialize(deserializer)?;
         let wait = match fields.get("wait") {
@@ -329,7 +330,7 @@ impl<'de> Deserialize<'de> for Step {
 // === impl Upgrade ===
 
 impl Upgrade {
-    /// Returns the upgrade that replaces what two upgrades replace.
+    /// Returns one upgrade with the effect of two consecutive upgrades.
     fn followed_by(self, next: &Self) -> Self {
         let is_new = next.operator.is_some() || !next.command.is_empty();
         let (operator, command) = match is_new {
@@ -343,7 +344,7 @@ impl Upgrade {
         }
     }
 
-    /// Returns the name of the operator after the upgrade; `None` if it stays.
+    /// Returns the name of the operator after the upgrade, or `None` if the operator is not replaced.
     pub(crate) fn version(&self) -> Option<String> {
         match self.command.is_empty() {
             true => self.operator.clone(),
@@ -368,7 +369,7 @@ impl Wait {
     /// Returns the state that is waited for.
     ///
     /// # Errors
-    /// Returns a message if the state cannot be read.
+    /// Returns a message if the state cannot be parsed.
     pub(crate) fn goal(&self) -> Result<Goal, String> {
         let wrong = || {
             format!(
@@ -412,7 +413,7 @@ impl Wait {
 // === impl Goal ===
 
 impl Goal {
-    /// Returns true if the object, or its absence, is the state.
+    /// Returns true if the object, or its absence, has the state.
     pub(crate) fn is_reached(&self, object: Option<&Value>) -> bool {
         let Some(object) = object else {
             return *self == Self::Deleted;
@@ -449,7 +450,7 @@ impl Goal {
 // === impl Change ===
 
 impl Change {
-    /// Returns the object that the change is about.
+    /// Returns the object of the change.
     pub(crate) fn object(&self) -> Option<&Value> {
         match self {
             Self::Apply(object) | Self::Patch(object) | Self::Delete(object) | Self::Scale(object) => {

@@ -14,11 +14,12 @@ use tokio::time::Instant;
 use crate::clock::{Scope, SimulatedClock};
 use crate::workload::{Change, Wait};
 
-/// The seed of the cluster that all runs begin with. Another one than those of plans, so that no uid is drawn twice.
+/// The seed of the cluster in which all runs begin. It differs from the seeds of plans, so that a UID is never
+/// generated twice.
 const BOOT_SEED: u64 = 0xb007_5eed;
 /// The simulated time between the start of that cluster and the start of a run.
 const BOOT_TIME: Duration = Duration::from_secs(10);
-/// The interval at which a state that a user waits for is read.
+/// The interval at which an object is read while a user waits for its state.
 const WAIT_POLL: Duration = Duration::from_millis(200);
 
 /// The simulated cluster.
@@ -37,11 +38,11 @@ pub(crate) struct World {
 pub(crate) struct WorldOptions {
     pub(crate) nodes: usize,
     pub(crate) delays: Delays,
-    /// The simulated time at the start; `None` is that of the machine.
+    /// The simulated time at the start. `None` means the time of the machine.
     pub(crate) starts_at: Option<SystemTime>,
 }
 
-/// A change could not be carried out.
+/// An error of making a change.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     #[error("no resource is served for apiVersion {api_version}, kind {kind}")]
@@ -54,7 +55,8 @@ pub(crate) enum ChangeError {
     Refused(#[from] operator_apiserver::status::Status),
 }
 
-/// Returns the time at which runs begin, in whole seconds: times that are rounded in objects must not depend on when a run began.
+/// Returns the time at which runs begin, in whole seconds, because rounded times in objects must not depend on the
+/// start of a run.
 fn start_time(options: &WorldOptions) -> SystemTime {
     let now = options
         .starts_at
@@ -67,8 +69,8 @@ fn start_time(options: &WorldOptions) -> SystemTime {
 // === impl World ===
 
 impl World {
-    /// Starts a cluster with CustomResourceDefinitions and other objects, and returns the state in which its controllers rest.
-    /// Each run begins with it.
+    /// Starts a cluster with CustomResourceDefinitions and other objects, and returns its state after its controllers
+    /// have become idle. Each run begins in this state.
     pub(crate) async fn boot(
         options: &WorldOptions,
         objects: &[Value],
@@ -78,13 +80,13 @@ impl World {
         for object in objects {
             world.install(object).await?;
         }
-        // Time passes only when the controllers have nothing left to do.
+        // Time advances only when the controllers are idle.
         tokio::time::sleep(settle).await;
         Ok(world.server.snapshot())
     }
 
-    /// Starts a cluster as it was left by [`World::boot`]: the objects are shared, and the controllers are started anew. Must be
-    /// called within a runtime.
+    /// Starts a cluster in the state that [`World::boot`] returned: the objects are shared, and the controllers are
+    /// started anew. Must be called within a runtime.
     pub(crate) async fn start(
         seed: u64,
         options: &WorldOptions,
@@ -196,7 +198,7 @@ impl World {
         ))
     }
 
-    /// Returns the present state of an object.
+    /// Returns the current state of an object.
     pub(crate) async fn object(&self, object: &Value) -> Option<Arc<Value>> {
         let (gvr, namespace) = self.resource_of(object).ok()?;
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
@@ -223,7 +225,7 @@ impl World {
         }
     }
 
-    /// Returns true if the server accepts an object that a user applies; nothing is changed.
+    /// Returns true if the server accepts an object that a user applies. Sends a dry run, so that nothing changes.
     pub(crate) async fn accepts(&self, object: &Value) -> bool {
         let Ok((gvr, namespace)) = self.resource_of(object) else {
             return false;
@@ -251,7 +253,7 @@ impl World {
         answer.is_ok_and(|answer| answer.status().is_success())
     }
 
-    /// Carries out a change of the user.
+    /// Makes a change of the user.
     pub(crate) async fn change(&self, change: &Change) -> Result<(), ChangeError> {
         match change {
             Change::Sleep(seconds) => tokio::time::sleep(Duration::from_secs(*seconds)).await,

@@ -1,4 +1,4 @@
-//! Small operators with known defects, and their corrections.
+//! Small operators with known bugs, and their corrected versions.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn child(wanted: &ConfigMap) -> serde_json::Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}, "data": wanted.data})
 }
 
-/// Applies one child: it has no defect.
+/// Applies one child. It has no bug.
 async fn careful(client: Client) -> Outcome {
     poll(client, |configs, wanted| async move {
         let apply = PatchParams::apply("test").force();
@@ -107,7 +107,7 @@ fn a_child_with_a_generated_name_is_created_twice_after_a_lost_answer() {
         .unwrap();
     assert_eq!(replayed.findings[0].violations, finding.violations);
     assert_eq!(replayed.findings[0].id, finding.id);
-    // The threads have no influence.
+    // The number of threads does not affect the result.
     let ids = |report: &Report| -> Vec<(String, usize)> {
         let findings = report.findings.iter();
         findings
@@ -210,7 +210,7 @@ fn the_same_plan_leads_to_the_same_run() {
                 cluster.get("configmaps", "default", "child").is_some()
             })
     };
-    // A violated predicate makes a finding of the run without faults, with its timeline.
+    // A violated predicate becomes a finding of the run without faults, with its timeline.
     let [first, second] = [replay().replay(&plan).unwrap(), replay().replay(&plan).unwrap()];
     assert_eq!(first.findings[0].timeline, second.findings[0].timeline);
 }

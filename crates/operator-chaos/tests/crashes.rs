@@ -17,7 +17,7 @@ fn config_map(name: &str) -> ConfigMap {
     config_map
 }
 
-/// Creates an object unless it exists; an error ends the operator, which is started again.
+/// Creates an object unless it exists. An error ends the operator, which is then restarted.
 async fn create(configs: &Api<ConfigMap>, config: ConfigMap) -> Outcome {
     match configs.create(&PostParams::default(), &config).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

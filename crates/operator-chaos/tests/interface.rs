@@ -1,4 +1,4 @@
-//! The progress of a campaign, its early end, and operators in processes of their own.
+//! The progress of a campaign, its early end, and operators in separate processes.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -12,10 +12,10 @@ use kube::{Client, Config};
 use operator_chaos::{Action, Chaos, Cluster, Phase, Plan, Point, Progress, Signature, Workload};
 use serde_json::json;
 
-/// Makes `an_operator_process` an operator.
+/// The variable that makes `an_operator_process` an operator.
 const OPERATOR: &str = "TEST_CHAOS_OPERATOR";
 
-/// Keeps a ConfigMap, whatever happens.
+/// Always restores a ConfigMap.
 async fn operator(client: Client) -> Result<(), kube::Error> {
     let configs = Api::<ConfigMap>::default_namespaced(client);
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}});
@@ -61,7 +61,7 @@ fn a_campaign_that_is_stopped_reports_what_it_has() {
     );
 }
 
-/// Keeps the hour at which it started.
+/// Records the hour at which it started.
 async fn dated(client: Client) -> Result<(), kube::Error> {
     let configs = Api::<ConfigMap>::default_namespaced(client);
     let seconds = operator_chaos::now().duration_since(SystemTime::UNIX_EPOCH);

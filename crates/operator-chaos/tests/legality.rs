@@ -1,6 +1,6 @@
-//! Each fault is a behaviour that a real API server can show: what the client sees is compared with recordings of kube-apiserver
-//! (`crates/operator-apiserver/tests/recorded`, `tests/recorded`), and with the embedded server where it shows the same by itself.
-//! `refusal.rs` compares the error answers.
+//! Tests that each fault can occur with a real API server. The responses that the client sees are compared with
+//! recordings of kube-apiserver (`crates/operator-apiserver/tests/recorded`, `tests/recorded`), and with the embedded
+//! server where it behaves the same without faults. `refusal.rs` compares the error responses.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -16,7 +16,7 @@ use operator_chaos::{Action, Cause, Chaos, Plan, Point, Signature, Workload};
 use serde_json::{Value, json};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-/// The lines that each watch of a probe got, in order; a watch that ends has the line `closed`.
+/// The lines that each watch of a probe received, in order. A watch that ends has the line `closed`.
 type Seen = Arc<Mutex<Vec<Value>>>;
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
@@ -38,7 +38,7 @@ fn recorded(name: &str, step: &str) -> Vec<Value> {
     events.collect()
 }
 
-/// Watches ConfigMaps, again and again from the last version that it saw, as a reflector does; after 410 from a new list.
+/// Watches ConfigMaps like a reflector: repeatedly, from the last version that it saw, and from a new list after 410.
 async fn probe(client: Client, query: &'static str, seen: Seen) -> Outcome {
     let note = |line: Value| seen.lock().unwrap().push(line);
     loop {
@@ -76,7 +76,7 @@ async fn probe(client: Client, query: &'static str, seen: Seen) -> Outcome {
     }
 }
 
-/// Returns what the probe sees in a run with one fault.
+/// Returns the lines that the probe receives in a run with one fault.
 fn watch_under(at: Point, action: Action) -> Vec<Value> {
     let seen: Seen = Arc::default();
     let object = |size: i32| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"size": size.to_string()}});
@@ -88,7 +88,7 @@ fn watch_under(at: Point, action: Action) -> Vec<Value> {
         .replay(&Plan::single(1, at, action))
         .unwrap();
     report.assert_clean();
-    // The two runs without faults precede that of the plan.
+    // The two runs without faults precede the run of the plan.
     let lines = std::mem::take(&mut *seen.lock().unwrap());
     let mut starts = lines.iter().enumerate().filter(|(index, line)| {
         let is_list = line.get("listed").is_some();
@@ -126,7 +126,7 @@ fn an_expired_watch_is_closed_and_its_successor_gets_the_recorded_410() {
     let recorded = recorded("watch-rv-expired", "w");
     assert_eq!(recorded.len(), 2, "an error, and the end: {recorded:?}");
     assert_eq!(recorded[1], "closed");
-    // The events of the probe: kube-root-ca.crt exists already, and the 2nd event is that of the 2nd step.
+    // The events of the probe: kube-root-ca.crt already exists, and the second event is that of the second step.
     let lines = watch_under(event(2), Action::ExpireWatch);
     assert_eq!(
         shape(&lines),
@@ -143,7 +143,7 @@ fn an_expired_watch_is_closed_and_its_successor_gets_the_recorded_410() {
     );
     let error = lines.iter().find(|line| line["type"] == "ERROR").unwrap();
     let mut error = error.clone();
-    // The message has revisions, which the recording does not compare either.
+    // The message contains revisions, which the recording does not compare either.
     let message = error["object"].as_object_mut().unwrap().remove("message");
     assert!(message.is_some_and(|message| {
         message
@@ -202,7 +202,7 @@ fn bookmarks_can_be_late_or_missing_but_not_invented() {
     let late = watch_under(bookmark(1), Action::HoldBookmark { seconds: 5 });
     assert!(count(&all) > 0, "{all:?}");
     assert_eq!(count(&fewer) + 1, count(&all), "{all:?}\n{fewer:?}");
-    // The run waits for the bookmark that is late, and so can see a further one.
+    // The run waits for the delayed bookmark, and may therefore see another one.
     assert!(count(&late) >= count(&all), "{all:?}\n{late:?}");
     // The embedded server sends bookmarks of the recorded form.
     let keys = |line: &Value| -> Vec<String> {
@@ -220,7 +220,7 @@ fn bookmarks_can_be_late_or_missing_but_not_invented() {
     }
 }
 
-/// Writes one object until it exists, and keeps the errors.
+/// Writes one object until it exists, and records the errors.
 async fn writer(client: Client, errors: Arc<Mutex<Vec<String>>>) -> Outcome {
     let configs: Api<ConfigMap> = Api::default_namespaced(client);
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}});

@@ -1,5 +1,5 @@
-//! The sample operator, as the CLI scaffolds it, is clean. With `OPERATOR_CHAOS_PLANS` and `OPERATOR_CHAOS_BUDGET` it is explored
-//! further; docs/book/src/guides/chaos.md has the figures.
+//! Tests that the sample operator, as scaffolded by the CLI, has no findings. `OPERATOR_CHAOS_PLANS` and
+//! `OPERATOR_CHAOS_BUDGET` extend the exploration; docs/book/src/guides/chaos.md has the figures.
 
 use std::time::Duration;
 

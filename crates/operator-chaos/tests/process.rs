@@ -1,5 +1,5 @@
-//! An operator in a process of its own, in another language: Python with kopf. It needs python3 and pip; without them, the test
-//! prints that it does nothing.
+//! An operator in a separate process and another language: Python with kopf. The test needs python3 and pip. Without
+//! them, it prints that it is skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -12,10 +12,10 @@ use serde_json::json;
 
 /// The version of kopf that the test installs.
 const KOPF: &str = "kopf==1.45.2";
-/// The number of single faults that the test runs at most.
+/// Maximum number of single faults that the test runs.
 const PLANS: usize = 64;
 
-/// Installs kopf into a virtual environment, once for each target directory.
+/// Installs kopf into a virtual environment, once per target directory.
 fn kopf() -> Result<PathBuf, String> {
     let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kopf");
     let program = environment.join("bin/kopf");
@@ -69,7 +69,7 @@ fn chaos(kopf: &Path, is_corrected: bool) -> Chaos {
         .unwrap()
         .objects([definition])
         .workload(Workload::new().apply(widget(1)).patch(widget(2)))
-        // kopf keeps what it has handled in an annotation, which contains the annotations of other clients.
+        // kopf stores the last handled state in an annotation, which contains the annotations of other clients.
         .ignore("widgets.example.com metadata.annotations")
         .plans(PLANS)
         .jobs(8)

@@ -1,4 +1,4 @@
-//! Published bugs of operators, rebuilt as small operators, each with its bug and its correction.
+//! Published bugs of operators, reproduced in small operators, each with its bug and its correction.
 //!
 //! Sieve (OSDI 2022) found these bugs in the operators of RabbitMQ, Cassandra, ZooKeeper and NiFi. The tests explore the
 //! operators with the bugs until the first finding, and replay those plans on the corrected operators. The ignored tests print the
@@ -25,25 +25,25 @@ type Outcome = Result<(), BoxError>;
 
 /// The number of plans of a campaign: the single faults, and some pairs.
 const PLANS: usize = 600;
-/// The number of plans for a corrected operator; the classes of faults alternate.
+/// The number of plans for a corrected operator. The classes of faults alternate.
 const CORRECTED_PLANS: usize = 128;
 /// The operators with the bug of K8SSAND-559.
 const SAME_PATTERN: [&str; 3] = ["cassandra-operator 402", "casskop 316", "zookeeper-operator 312"];
 const FINALIZER: &str = "proof.example.com/cleanup";
 
-/// A bug, and how it is provoked.
+/// A bug, and the workload that provokes it.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     reconcile: Reconcile,
     workload: fn() -> Workload,
-    /// The resource of the finding.
+    /// The resource in the finding.
     resource: &'static str,
 }
 
 type Reconcile = fn(Context, Value, bool) -> futures::future::BoxFuture<'static, Outcome>;
 
-/// The connection of a small operator, and its caches, whose lists accept any version, as those of client-go do.
+/// The connection of a small operator, and its caches, whose lists accept any version, like those of client-go.
 #[derive(Clone)]
 struct Context {
     client: Client,
@@ -175,7 +175,7 @@ fn replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(1)
 }
 
-/// The number at the end of a name.
+/// Returns the number at the end of a name.
 fn ordinal(object: &Value) -> i64 {
     name_of(object)
         .rsplit('-')
@@ -200,7 +200,7 @@ async fn operate(client: Client, reconcile: Reconcile, is_fixed: bool) -> Outcom
     };
     let follow = |kind: &str, writer| {
         let api: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource(kind));
-        // With a page size, kube asks for the newest state.
+        // With a page size, kube requests the newest state.
         let config = watcher::Config {
             page_size: None,
             ..watcher::Config::default().any_semantic()
@@ -226,8 +226,9 @@ async fn operate(client: Client, reconcile: Reconcile, is_fixed: bool) -> Outcom
     }
 }
 
-/// K8SSAND-559, cassandra-operator 402, casskop 316, zookeeper-operator 312: a cached deletion timestamp of an earlier cluster
-/// with the same name makes the operator delete the claims of the present one. Corrected: claims are chosen by the uid.
+/// K8SSAND-559, cassandra-operator 402, casskop 316, zookeeper-operator 312: because of a cached deletion timestamp of
+/// an earlier cluster with the same name, the operator deletes the claims of the current one. Corrected: claims are
+/// selected by the UID.
 fn stale_deletion(
     context: Context,
     cluster: Value,
@@ -258,8 +259,8 @@ fn stale_deletion(
     .boxed()
 }
 
-/// zookeeper-operator 314: a cached size of the past makes the operator delete claims that are in use. Corrected: it reads the
-/// size from the API server before it deletes.
+/// zookeeper-operator 314: because of a stale cached size, the operator deletes claims that are in use. Corrected: it
+/// reads the size from the API server before it deletes.
 fn stale_size(
     context: Context,
     cluster: Value,
@@ -299,8 +300,8 @@ async fn scale(context: &Context, cluster: &Value) -> Outcome {
     Ok(())
 }
 
-/// cassandra-operator 407: a cached pod of the past, which was being deleted, makes the operator delete the claim of the present
-/// pod. Corrected: it asks the API server whether that very pod is still there or none at all.
+/// cassandra-operator 407: because of a stale cached pod that was being deleted, the operator deletes the claim of the
+/// current pod. Corrected: it checks with the API server that the same pod still exists, or no pod at all.
 fn stale_pod(
     context: Context,
     cluster: Value,
@@ -325,8 +326,8 @@ fn stale_pod(
     .boxed()
 }
 
-/// cassandra-operator 398: the operator deletes a claim only if it sees that the pod is being deleted. Corrected: it deletes every
-/// claim beyond the size that no pod uses.
+/// cassandra-operator 398: the operator deletes a claim only if it sees that the pod is being deleted. Corrected: it
+/// deletes every claim beyond the size that no pod uses.
 fn unobserved_pod(
     context: Context,
     cluster: Value,
@@ -359,8 +360,8 @@ fn unobserved_pod(
     .boxed()
 }
 
-/// rabbitmq-operator 648: a cached deletion timestamp of an earlier cluster makes the operator delete the StatefulSet of the
-/// present one. Corrected: the deletion is for the StatefulSet of that very cluster.
+/// rabbitmq-operator 648: because of a cached deletion timestamp of an earlier cluster, the operator deletes the
+/// StatefulSet of the current one. Corrected: it deletes only the StatefulSet of the same cluster.
 fn stale_deletion_of_set(
     context: Context,
     cluster: Value,
@@ -385,7 +386,7 @@ fn stale_deletion_of_set(
         if cluster["metadata"]["finalizers"].is_null() {
             context.set_finalizers(&cluster, &[FINALIZER]).await?;
         }
-        // The garbage collector would delete the StatefulSet of a cluster that is gone.
+        // The garbage collector would delete the StatefulSet of a deleted cluster.
         let newest = context.get("Cluster", name_of(&cluster)).await?;
         if newest.is_none_or(|newest| newest["metadata"]["uid"] != cluster["metadata"]["uid"]) {
             return Ok(());
@@ -395,7 +396,7 @@ fn stale_deletion_of_set(
     .boxed()
 }
 
-/// Deletes the StatefulSet and leaves its pods.
+/// Deletes the StatefulSet but not its pods.
 async fn orphan(context: &Context, set: &Value) -> Outcome {
     let params = DeleteParams::orphan();
     context.delete_with("StatefulSet", name_of(set), &params).await
@@ -406,8 +407,8 @@ fn capacity_of(set: &Value) -> i64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// rabbitmq-operator 653: a cached capacity of the past makes the operator delete the StatefulSet in order to resize. Corrected:
-/// a capacity only grows.
+/// rabbitmq-operator 653: because of a stale cached capacity, the operator deletes the StatefulSet in order to resize
+/// it. Corrected: a capacity only grows.
 fn stale_capacity(
     context: Context,
     cluster: Value,
@@ -425,8 +426,8 @@ fn stale_capacity(
     .boxed()
 }
 
-/// rabbitmq-operator 782: a crash between the deletion of the StatefulSet and the change of the claim leaves the claim as it was.
-/// Corrected: the claim is changed first.
+/// rabbitmq-operator 782: after a crash between the deletion of the StatefulSet and the change of the claim, the claim
+/// is never changed. Corrected: the claim is changed first.
 fn interrupted_resize(
     context: Context,
     cluster: Value,
@@ -455,8 +456,8 @@ fn interrupted_resize(
     .boxed()
 }
 
-/// rabbitmq-operator 758: the operator refuses to scale down, so the end depends on whether it saw the larger size. Corrected: it
-/// scales down.
+/// rabbitmq-operator 758: the operator refuses to scale down, so the end state depends on whether it saw the larger
+/// size. Corrected: it scales down.
 fn unobserved_size(
     context: Context,
     cluster: Value,
@@ -474,7 +475,7 @@ fn unobserved_size(
     .boxed()
 }
 
-/// casskop 342: the operator refuses size 0 and keeps the last size that it saw. Corrected: 0 means the smallest size.
+/// casskop 342: the operator refuses size 0 and keeps the last size that it saw. Corrected: 0 means the minimum size.
 fn unobserved_minimum(
     context: Context,
     cluster: Value,
@@ -495,8 +496,8 @@ fn unobserved_minimum(
     .boxed()
 }
 
-/// casskop 370: the operator scales down and then notes that a claim must be deleted; a crash between the two leaves the claim.
-/// Corrected: it makes the note first.
+/// casskop 370: the operator scales down and then records that a claim must be deleted. After a crash between the two,
+/// the claim remains. Corrected: it records this first.
 fn interrupted_scale_down(
     context: Context,
     cluster: Value,
@@ -504,7 +505,7 @@ fn interrupted_scale_down(
 ) -> futures::future::BoxFuture<'static, Outcome> {
     async move {
         let name = name_of(&cluster).to_owned();
-        // A size of the past would create claims that are then deleted.
+        // A stale size would create claims that are then deleted.
         let cluster = match is_fixed {
             true => context.get("Cluster", &name).await?.unwrap_or(cluster),
             false => cluster,
@@ -537,8 +538,9 @@ fn interrupted_scale_down(
     .boxed()
 }
 
-/// nifikop 49: the operator restarts the pods in the reconcile in which it changes the configuration; a crash between the two
-/// leaves the old configuration in use. Corrected: the pods are annotated with the configuration that they use.
+/// nifikop 49: the operator restarts the pods in the same reconcile in which it changes the configuration. After a
+/// crash between the two, the old configuration stays in use. Corrected: the pods are annotated with the configuration
+/// that they use.
 fn interrupted_restart(
     context: Context,
     cluster: Value,
@@ -710,11 +712,12 @@ fn chaos(case: &Case, is_fixed: bool) -> Chaos {
             stop: Duration::from_secs(2),
             ..Delays::default()
         })
-        // The number of plans limits a campaign, so that the machine does not matter.
+        // The number of plans limits a campaign, so that the result does not depend on the machine.
         .budget(Duration::from_secs(3600))
 }
 
-/// Finds the bug of a case, and shows that the same plan does not harm the corrected operator. Returns a row of the table.
+/// Finds the bug of a case, and checks that the same plan has no finding with the corrected operator. Returns a row of
+/// the table.
 fn prove(case: &Case) -> Result<String, String> {
     let report = chaos(case, false)
         .stop_at_first_finding()
@@ -729,7 +732,7 @@ fn prove(case: &Case) -> Result<String, String> {
     let Some(violation) = finding.violations.iter().find(is_it) else {
         return Err(format!("{}: {report}", case.name));
     };
-    // Without a fault, only the comparison with a fresh deployment shows a bug.
+    // Without a fault, only the comparison with a fresh deployment reveals a bug.
     if finding.plan.faults.is_empty() && violation.oracle != Oracle::FreshDeploy {
         return Err(format!("{}: {report}", case.name));
     }

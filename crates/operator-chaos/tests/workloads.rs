@@ -1,4 +1,4 @@
-//! Steps of workloads beyond writes, changes of the spec, and checks of several versions and instances.
+//! Steps of workloads other than writes, changes of the spec, and checks of several versions and instances.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -45,8 +45,8 @@ fn widgets(client: &Client) -> Api<DynamicObject> {
     Api::default_namespaced_with(client.clone(), &resource)
 }
 
-/// Writes the data of a ConfigMap for each widget every 2 s, and the status. `data` computes the data from the spec and from the
-/// data before.
+/// Writes the data of a ConfigMap for each widget every 2 s, and the status. `data` computes the data from the spec and
+/// the previous data.
 async fn mirror(client: Client, data: fn(&Value, &Value) -> Value) -> Outcome {
     let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
     loop {
@@ -67,7 +67,7 @@ async fn mirror(client: Client, data: fn(&Value, &Value) -> Value) -> Outcome {
             continue;
         }
         if widget.data["status"]["data"] != data {
-            // A merge patch keeps the keys that it does not have.
+            // A merge patch keeps the keys that it does not contain.
             let keys = ["mode", "size", "version"].map(|key| (key.to_owned(), data[key].clone()));
             let all: Value = serde_json::Map::from_iter(keys).into();
             let status = Patch::Merge(json!({"status": {"data": all}}));
@@ -86,7 +86,7 @@ fn text(spec: &Value, field: &str) -> Value {
     }
 }
 
-/// The data are a function of the spec.
+/// The data is a function of the spec only.
 fn honest(spec: &Value, _: &Value) -> Value {
     let fields = ["size", "mode"]
         .into_iter()
@@ -138,13 +138,13 @@ steps:
 
 #[test]
 fn an_upgrade_replaces_the_operator_and_the_definitions() {
-    /// The second version writes another key, and the first one does not know it.
+    /// The second version writes another key, which the first version does not know.
     fn second(spec: &Value, before: &Value) -> Value {
         let mut data = honest(spec, before);
         data["version"] = json!("2");
         data
     }
-    /// A second version that leaves what the first version made.
+    /// A second version that keeps the data of the first version.
     fn lazy(spec: &Value, before: &Value) -> Value {
         match before.is_object() {
             true => before.clone(),
@@ -196,7 +196,7 @@ fn changes_of_the_spec_are_taken_from_the_schema_and_compared_with_a_fresh_deplo
     let workload = || Workload::new().apply(widget(&json!({"size": 2, "mode": "fast"})));
     let report = chaos(honest).workload(workload()).plans(56).run().unwrap();
     report.assert_clean();
-    // 1, 4, 3 and none for the size; safe and none for the mode. The server refuses no other ones.
+    // 1, 4, 3 and no value for the size; safe and no value for the mode. The server accepts all of them.
     assert_eq!(report.mutations, 6, "{report}");
 
     /// The size only grows.
@@ -324,7 +324,7 @@ fn an_instance_that_writes_without_its_lease_is_found() {
     );
 }
 
-/// Creates a StatefulSet for the widget and repairs its size, if it is `careful`.
+/// Creates a StatefulSet for the widget, and repairs its size if `is_careful` is true.
 async fn deployer(client: Client, is_careful: bool) -> Outcome {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "StatefulSet"));
     let sets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
@@ -362,7 +362,7 @@ async fn deployer(client: Client, is_careful: bool) -> Outcome {
     }
 }
 
-/// Returns facts about pods and nodes that only disturbances lead to, and the number of pods that were made.
+/// Returns facts about pods and nodes that are true only after disturbances, and the number of created pods.
 fn facts(cluster: &operator_chaos::Cluster<'_>) -> Vec<String> {
     let text = |object: &Value, pointer: &str| {
         object
@@ -403,7 +403,7 @@ fn the_environment_recovers_and_users_are_corrected() {
         chaos.objects([definition()]).workload(workload())
     };
     let set = "statefulsets.apps default/w".to_owned();
-    // The name of a pod of a set is generated for the comparison of runs.
+    // The name of a pod of a set is generated, so that it is canonicalized for the comparison of runs.
     let pod = "pods default/w-*".to_owned();
     let seconds = 30;
     let lose_node = Action::LoseNode {
@@ -419,7 +419,7 @@ fn the_environment_recovers_and_users_are_corrected() {
         seconds,
     };
     let delete = Action::DeleteChild { object: set };
-    // Each run without faults makes three pods, and two such runs precede that of the plan.
+    // Each run without faults creates three pods, and two such runs precede the run of the plan.
     let actions = [
         (0, Action::HoldPods { seconds }, "slow", 9),
         (1, lose_node, "node Unknown", 11),
@@ -444,7 +444,7 @@ fn the_environment_recovers_and_users_are_corrected() {
         let found = seen.iter().filter(|fact| fact.starts_with("pod ")).count();
         assert_eq!(found, pods, "{action:?}: {seen:?}");
     }
-    // An operator that only reacts to changes of its widget leaves what users do.
+    // An operator that reacts only to changes of its widget does not undo the changes of users.
     let deletion = Plan::single(1, Point::Step { step: 2 }, delete);
     let report = chaos(false).replay(&deletion).unwrap();
     let violations = report.findings[0].violations.iter();

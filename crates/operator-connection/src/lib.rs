@@ -1,8 +1,8 @@
 //! Connections to a Kubernetes API server, for [`kube::Client`].
 //!
 //! kube's own transport cannot probe idle connections, matches `NO_PROXY` against the address of the proxy, and ignores
-//! the proxies of the environment in a pod. A [`Connection`] works as client-go: it uses the proxy of the kubeconfig or
-//! the environment, detects a dead peer within 45 seconds, and reads a renewed token file again.
+//! the proxies of the environment in a pod. A [`Connection`] works like client-go: it uses the proxy of the kubeconfig
+//! or the environment, detects a dead peer within 45 seconds, and reads a renewed token file again.
 //!
 //! ```no_run
 //! # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +37,7 @@ pub use crate::token_file::{TokenFile, TokenFileLayer};
 pub use crate::transport::Transport;
 pub use crate::warnings::Warnings;
 
-/// The default limit of silence. It is longer than the minute after which an API server ends a request or sends a
+/// The default silence timeout. It is longer than the minute after which an API server ends a request or sends a
 /// bookmark.
 pub const SILENCE: Duration = Duration::from_secs(75);
 
@@ -50,7 +50,7 @@ pub struct Connection {
     host: String,
 }
 
-/// An error of preparing a connection.
+/// An error of creating a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// No cluster is configured, or its certificates or credentials are invalid.
@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Creates a connection from a configuration. Its `proxy_url` takes precedence over the proxy of the environment.
-    /// Its `default_retry` is ignored: nothing is repeated.
+    /// Its `default_retry` is ignored: requests are not retried.
     ///
     /// # Errors
     /// Returns an error if the configuration, its credentials or its proxy are invalid.
@@ -134,7 +134,7 @@ impl Connection {
         })
     }
 
-    /// Returns a client that fails after [`SILENCE`] and repeats nothing.
+    /// Returns a client that fails after [`SILENCE`] and does not retry requests.
     pub fn client(&self) -> kube::Client {
         ClientBuilder::new(self.transport.clone(), self.namespace.clone())
             .with_layer(&SilenceLayer::new(Some(SILENCE)))
@@ -142,7 +142,7 @@ impl Connection {
             .build()
     }
 
-    /// Returns a client as [`client`](Self::client) does, which calls a function with each new warning of the server.
+    /// Returns a client like [`client`](Self::client), which calls a function with each new warning of the server.
     pub fn client_with_warnings(&self, report: impl Fn(&str) + Send + Sync + 'static) -> kube::Client {
         let (warnings, report) = (Arc::new(Warnings::default()), Arc::new(report));
         let inspect = move |response: Response<_>| {
@@ -158,13 +158,13 @@ impl Connection {
             .build()
     }
 
-    /// Returns the service that sends requests to the server. A token file needs the layer of [`token`](Self::token)
-    /// around it.
+    /// Returns the service that sends requests to the server. For token files, wrap it in the layer of
+    /// [`token`](Self::token).
     pub fn transport(&self) -> Transport {
         self.transport.clone()
     }
 
-    /// Returns the layer that adds the token of a renewed file, if the configuration authenticates by one.
+    /// Returns the layer that sends the token of a file, if the configuration authenticates with one.
     pub fn token(&self) -> Option<TokenFileLayer> {
         self.token.clone()
     }
@@ -201,7 +201,7 @@ async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<Stri
     }
     let config = kube::Config::infer().await;
     let config = config.map_err(|error| ConnectionError::Connect(kube::Error::InferConfig(error)))?;
-    // kube also reads the environment, but never in a pod.
+    // kube also reads the proxy from the environment, but not in a pod.
     let has_proxy = config.proxy_url.is_some();
     let kubeconfig = merged.ok().filter(|_| has_proxy);
     Ok((config, kubeconfig.as_ref().and_then(proxy::of_kubeconfig)))
@@ -209,7 +209,7 @@ async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<Stri
 
 /// Reads the kubeconfigs of `KUBECONFIG`, or the file in the home directory.
 ///
-/// As in kubectl, missing files of a list are ignored, and of several values the first is used.
+/// As in kubectl, missing files of a list are ignored, and the first of several values is used.
 ///
 /// # Errors
 /// Returns an error if no file exists, or if one of them is invalid.

@@ -1,5 +1,5 @@
-//! The proxy of a connection, chosen as in client-go: the `proxy-url` of the kubeconfig, otherwise `HTTPS_PROXY` or
-//! `HTTP_PROXY` unless the server is in `NO_PROXY`.
+//! [`Proxy`], the proxy of a connection. It is chosen as in client-go: the `proxy-url` of the kubeconfig, otherwise
+//! `HTTPS_PROXY` or `HTTP_PROXY`, unless the server is in `NO_PROXY`.
 
 use std::net::IpAddr;
 
@@ -23,9 +23,9 @@ pub(crate) struct Environment {
 /// The proxy of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Proxy {
-    /// `CONNECT` over a plain (`http`) or a TLS connection (`https`).
+    /// An HTTP proxy with `CONNECT`, over a plain (`http`) or a TLS connection (`https`).
     Http(Intercept),
-    /// SOCKS version 5. The proxy resolves the name of the server.
+    /// A SOCKS 5 proxy. It resolves the name of the server.
     Socks(Uri, Intercept),
 }
 
@@ -44,7 +44,7 @@ impl Environment {
         }
     }
 
-    /// Returns true if an address comes from the environment, which kube's `Config` does not record.
+    /// Returns true if the address is from the environment, which kube's `Config` does not record.
     pub(crate) fn has(&self, address: &str) -> bool {
         let is_same = |other: &String| other.trim_end_matches('/') == address.trim_end_matches('/');
         is_same(&self.https) || is_same(&self.http)
@@ -117,7 +117,7 @@ impl Proxy {
     pub(crate) fn new(setting: &'static str, address: &str, server: &Uri) -> Result<Self, ConnectionError> {
         let unusable = || ConnectionError::Proxy {
             setting,
-            // It may contain a password.
+            // The address may contain a password.
             address: address
                 .rsplit_once('@')
                 .map_or(address, |(_, host)| host)

@@ -1,5 +1,5 @@
-//! [`SilenceLayer`], a time limit for silence. A connection can be dead although no side closed it, for example because
-//! the peer lost its power or a router forgot the connection.
+//! [`SilenceLayer`], a time limit for silent connections. A connection can be dead although neither side closed it, for
+//! example because the peer lost its power or a router dropped the connection from its table.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,7 @@ use tower::{BoxError, Layer, Service};
 
 use crate::is_watch;
 
-/// Suffixes of the paths of streams, which may be silent for any time.
+/// Suffixes of the paths of streams that may be silent for any time.
 const STREAMS: [&str; 5] = ["/log", "/exec", "/attach", "/portforward", "/proxy"];
 
 /// A [`tower::Layer`] that ends requests whose response does not arrive or stops. Logs, `exec`, `attach`, `portforward`
@@ -32,13 +32,13 @@ pub struct Silence<S> {
 pub struct SilenceBody<R> {
     inner: R,
     limit: Option<Duration>,
-    /// A silent watch ends without an error, and the client resumes it.
+    /// True for a watch: if it is silent, it ends without an error, and the client resumes it.
     is_watch: bool,
     /// The timer while data is awaited.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-/// The server sent nothing in time.
+/// The server sent no data in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server sent nothing for {0:?}; the request was aborted and may have been carried out")]
 pub(crate) struct Silent(Duration);

@@ -1,7 +1,7 @@
-//! [`TokenFileLayer`] sends the token of a file that is renewed, such as that of a pod's service account.
+//! [`TokenFileLayer`] sends the token of a file that is renewed, such as the token of a pod's service account.
 //!
-//! kube reads the file again once a minute by the wall clock. This layer uses the monotonic clock, and also reads the
-//! file again after a request that the API server did not authenticate, as client-go does.
+//! kube reads the file again once a minute by the wall clock. Like client-go, this layer uses the monotonic clock, and
+//! also reads the file again after a request that the API server did not authenticate.
 
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
-//! The [`Transport`] to an API server, composed from the parts of kube's client. kube's own builder cannot set
-//! keep-alive probes, applies `NO_PROXY` to the address of the proxy, and ignores the proxies of the environment in a
-//! pod.
+//! [`Transport`], the connection to an API server, composed from the parts of kube's client. kube's own builder cannot
+//! set keep-alive probes, applies `NO_PROXY` to the address of the proxy, and ignores the proxies of the environment in
+//! a pod.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::proxy::Proxy;
 
-/// Sends requests to an API server.
+/// A service that sends requests to an API server.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
 /// Time without traffic after which the kernel probes the connection.
@@ -30,7 +30,7 @@ const PROBES: u32 = 4;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(40);
 
-/// Connecting took too long.
+/// The error of a connection that was not established in time.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection to the API server within {0:?}")]
 struct ConnectTimeout(Duration);
@@ -62,7 +62,7 @@ pub(crate) fn transport(config: &kube::Config, proxy: Option<Proxy>) -> kube::Re
     }
 }
 
-/// Creates TCP connections that detect a dead peer within 45 s.
+/// Returns a connector for TCP connections that detect a dead peer within 45 s.
 fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

@@ -1,14 +1,14 @@
-//! [`Warnings`]: the `Warning` headers of an API server, each reported once.
+//! [`Warnings`] reports each text in the `Warning` headers of an API server once.
 
 use std::collections::HashSet;
 
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 
-/// The number of different warnings that are remembered. Then they are forgotten, and reported again.
+/// Maximum number of different warnings that are remembered. After that all are forgotten, and may be reported again.
 const REMEMBERED: usize = 1000;
 
-/// Finds new warnings in the answers of one API server, such as the use of a deprecated version.
+/// Finds new warnings in the responses of one API server, such as the use of a deprecated version.
 #[derive(Debug, Default)]
 pub struct Warnings {
     seen: Mutex<HashSet<String>>,
@@ -17,7 +17,7 @@ pub struct Warnings {
 // === impl Warnings ===
 
 impl Warnings {
-    /// Returns the warnings in the headers of an answer that were not returned before.
+    /// Returns the warnings in the headers of a response that were not returned before.
     pub fn unseen(&self, headers: &HeaderMap) -> Vec<String> {
         let values = headers.get_all(header::WARNING).iter();
         let texts = values.filter_map(|value| text(value.to_str().ok()?));
@@ -32,7 +32,7 @@ impl Warnings {
     }
 }
 
-/// Returns the text of `299 - "text"`, the form in which API servers write warnings.
+/// Returns the text of `299 - "text"`, which is the format of API servers.
 fn text(value: &str) -> Option<String> {
     let mut parts = value.splitn(3, ' ');
     let (code, _agent) = (parts.next()?, parts.next()?);

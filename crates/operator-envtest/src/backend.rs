@@ -14,8 +14,8 @@ use operator_controlplane::{Options, Program};
 
 use crate::error::Error;
 
-/// The control plane of a test. Default: the one that the environment variables of controller-runtime's envtest select,
-/// and otherwise an API server in the process of the test.
+/// The control plane of a test. Default: the one that the environment variables of controller-runtime's envtest select.
+/// Without them, it is an API server in the process of the test.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -42,15 +42,15 @@ pub enum Backend {
 
 impl Backend {
     /// Returns the back end that the environment variables of controller-runtime's envtest select:
-    /// `USE_EXISTING_CLUSTER=true` the existing cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a directory,
-    /// `TEST_ASSET_ETCD=FILE` with `TEST_ASSET_KUBE_APISERVER=FILE` binaries at any path. Without them it is the
-    /// embedded one.
+    /// `USE_EXISTING_CLUSTER=true` selects the existing cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a directory,
+    /// and `TEST_ASSET_ETCD=FILE` with `TEST_ASSET_KUBE_APISERVER=FILE` binaries at any path. The default is the
+    /// embedded back end.
     ///
     /// ```
     /// use operator_envtest::Backend;
     ///
     /// if Backend::from_env() == Backend::Existing {
-    ///     println!("these tests leave nothing behind, and take their time");
+    ///     println!("these tests run on an existing cluster");
     /// }
     /// ```
     pub fn from_env() -> Self {
@@ -68,7 +68,7 @@ impl Backend {
     }
 }
 
-/// Returns an environment variable that is not empty.
+/// Returns the value of an environment variable, or `None` if it is unset or empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -239,7 +239,8 @@ impl TestEnv {
     /// The embedded API server calls them from the next request on.
     ///
     /// # Errors
-    /// Returns an error if there are none, one of them is rejected, or the definition of a conversion is not installed.
+    /// Returns an error if the path contains no webhooks, the API server rejects one of them, or the definition of a
+    /// conversion is not installed.
     pub async fn install_webhooks(
         &self,
         path: impl AsRef<Path>,
@@ -290,7 +291,7 @@ impl TestEnv {
         self.timeout
     }
 
-    /// Returns the embedded API server, if that is the back end: for example to listen on an address.
+    /// Returns the embedded API server, for example to listen on an address. `None` with other back ends.
     pub fn api_server(&self) -> Option<&operator_apiserver::ApiServer> {
         self.running.api_server()
     }

@@ -203,12 +203,12 @@ impl EqualObject {
                     found: found.cloned(),
                 });
             }
-            // The compared path is below the end of one of the two.
+            // One of the two values ends above the compared path.
             _ => self.compare_below(path, expected, found, differences),
         }
     }
 
-    /// Compares the values at the compared paths below `path`, if only one of two values has anything below.
+    /// Compares the values at the compared paths below `path`, where only one of the two values has fields.
     fn compare_below(
         &self,
         path: &Path,

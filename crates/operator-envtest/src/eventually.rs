@@ -1,4 +1,4 @@
-//! Assertions that wait for events instead of polling.
+//! Assertions of [`TestEnv`] that wait for watch events instead of polling.
 
 use std::fmt::{self, Debug};
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::env::TestEnv;
 #[derive(Debug)]
 pub struct NotReached {
     what: String,
-    /// As `within 10s`.
+    /// The time limit as text, such as `within 10s`.
     when: String,
     last: String,
 }
@@ -265,8 +265,8 @@ impl TestEnv {
         }
     }
 
-    /// Changes the status of an object, as [`TestEnv::update`] changes the rest: for the status that a controller which
-    /// does not run in the test would set.
+    /// Reads, changes and writes the status of an object, and retries after conflicts. Use it to set a status that is
+    /// normally set by a controller that does not run in the test.
     ///
     /// ```
     /// use k8s_openapi::api::apps::v1::Deployment;

@@ -7,7 +7,7 @@ use kube::config::Kubeconfig;
 
 use crate::error::Error;
 
-/// Returns a client that sends its requests through another one, as a user.
+/// Returns a client that sends its requests through `client` and impersonates a user.
 pub(crate) fn client_as(client: &Client, user: &str, groups: &[&str]) -> Result<Client, Error> {
     let value = |name: &str| {
         HeaderValue::from_str(name).map_err(|_| Error::UserName {
@@ -33,7 +33,7 @@ pub(crate) fn client_as(client: &Client, user: &str, groups: &[&str]) -> Result<
     Ok(Client::new(acting, namespace))
 }
 
-/// Returns a kubeconfig whose users impersonate another one.
+/// Returns a kubeconfig whose users impersonate the given user.
 pub(crate) fn kubeconfig_as(kubeconfig: &str, user: &str, groups: &[&str]) -> Result<String, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::NoCluster(error.to_string().into());
     let mut kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| failed(&error))?;

@@ -1,4 +1,4 @@
-//! [`Interceptor`]: requests that fail, wait or get lost.
+//! [`Interceptor`] makes requests fail, delays them, or drops their responses.
 
 use std::error::Error;
 use std::fmt;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::record::{AccessRequest, request_of};
 
-/// Intercepts the requests between an operator and the API server: a function of the test decides about each. It
-/// corresponds to controller-runtime's `interceptor.Funcs`.
+/// Intercepts the requests between an operator and the API server: a function of the test decides the outcome of each.
+/// It corresponds to controller-runtime's `interceptor.Funcs`.
 ///
 /// ```
 /// # use operator_envtest::TestEnv;
@@ -89,7 +89,7 @@ pub struct Call {
     pub query: String,
 }
 
-/// The treatment of an intercepted request.
+/// The outcome of an intercepted request.
 ///
 /// ```
 /// use operator_envtest::{Interceptor, Then};
@@ -135,8 +135,8 @@ impl Interceptor {
         }
     }
 
-    /// Returns a client that sends its requests through another one, as the hook decides. Lists and watches of a cache
-    /// are included.
+    /// Returns a client that sends its requests through `client` after calling the hook, including the lists and
+    /// watches of a cache.
     ///
     /// ```
     /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
@@ -245,7 +245,8 @@ fn answer(code: StatusCode, body: &Value) -> Result<Response<Body>, BoxError> {
 // === impl Call ===
 
 impl Call {
-    /// Returns true if the request has this verb and resource: `pods`, `deployments.apps`, `deployments.apps/status`.
+    /// Returns true if the request has this verb and resource, such as `pods`, `deployments.apps` or
+    /// `deployments.apps/status`.
     ///
     /// ```
     /// use operator_envtest::{Interceptor, Then};
@@ -285,7 +286,8 @@ impl Call {
 // === impl Then ===
 
 impl Then {
-    /// Returns an error response of the API server: code, reason and message of its `Status`, as in 409, `Conflict`.
+    /// Returns an error response of the API server with the code, reason and message of its `Status`, such as 409 and
+    /// `Conflict`.
     ///
     /// ```
     /// use operator_envtest::Then;

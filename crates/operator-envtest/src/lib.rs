@@ -4,12 +4,12 @@
 //! Pods become Ready on a simulated node, owned objects are garbage collected, namespaces are deleted. Nothing is
 //! downloaded, and no socket is opened unless the test requests a kubeconfig.
 //!
-//! In the project of an operator the requests of managers are recorded, and `operator-sdk rbac check` compares them
+//! In the project of an operator, the requests of managers are recorded, and `operator-sdk rbac check` compares them
 //! with the operator's role ([`Builder::record_requests`]).
 //!
 //! The crate `operator-chaos` crashes an operator at each of its writes, and injects many other faults.
 //!
-//! [`Interceptor`] lets requests fail, wait or get lost.
+//! [`Interceptor`] makes requests fail, delays them, or drops their responses.
 //!
 //! The same test runs on an existing cluster (`USE_EXISTING_CLUSTER=true`) and on real `kube-apiserver` and `etcd`
 //! binaries (`KUBEBUILDER_ASSETS=DIR`); see [`Backend`].

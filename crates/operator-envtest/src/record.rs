@@ -15,7 +15,7 @@ use kube::client::Body;
 use operator_apiserver::RequestInfo;
 use serde::{Deserialize, Serialize};
 
-/// The variable with the directory of the records; `off` for none.
+/// The variable with the directory of the records; `off` disables them.
 const VARIABLE: &str = "OPERATOR_SDK_RBAC_RECORD";
 /// The file that marks the project of an operator.
 const PROJECT: &str = "PROJECT";
@@ -25,7 +25,7 @@ const DIRECTORY: &str = "target/operator-sdk/rbac";
 const RUNTIME: &str = "operator-runtime/";
 /// Maximum number of object names for each verb and resource. Further ones are not recorded separately.
 const NAMES: usize = 32;
-/// Paths of discovery, which every client may read.
+/// Discovery paths, which every client may read.
 const DISCOVERY: [&str; 8] = [
     "api", "apis", "healthz", "livez", "openapi", "openid", "readyz", "version",
 ];
@@ -82,7 +82,7 @@ fn directory_of(variable: Option<&str>, is_project: bool) -> Option<PathBuf> {
     }
 }
 
-/// Returns a client that sends its requests through another one and records those of managers.
+/// Returns a client that sends its requests through `client` and records those of managers.
 pub(crate) fn recorded(client: Client, recorder: Recorder) -> Client {
     let namespace = client.default_namespace().to_owned();
     let recording = tower::service_fn(move |request: Request<Body>| {

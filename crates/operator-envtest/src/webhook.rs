@@ -1,4 +1,4 @@
-//! Registration of the webhooks of an operator under test, by the address at which the test serves them.
+//! Registers the webhooks of an operator under test, with the address at which the test serves them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};

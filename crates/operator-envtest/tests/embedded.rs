@@ -408,7 +408,7 @@ async fn interceptor_drops_and_replaces_responses() {
         .await
         .unwrap_err();
     assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
-    // The server has carried it out.
+    // The server has applied the request; only its response was lost.
     assert_eq!(configs.get("a").await.unwrap().name_any(), "a");
     let made_up = configs.get("made-up").await.unwrap();
     assert_eq!(made_up.data.unwrap()["from"], "the test");

@@ -1,8 +1,8 @@
-//! Leader for life: [`LeaderForLife`]. The lock is a `ConfigMap` that the leader's pod owns. The garbage collector
-//! deletes it with the pod, and not before: there is nothing to renew, and a leader without a connection stays the
+//! [`LeaderForLife`]: leader election for life. The lock is a `ConfigMap` that the leader's pod owns, and the garbage
+//! collector deletes it with the pod. The lock is never renewed, so a leader that loses its connection stays the
 //! leader.
 //!
-//! It is for operators that must never run twice, at the price of a slower failover.
+//! It is for operators that must never run twice. The price is a slower failover.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct LeaderForLife {
     metrics: LeaderMetrics,
 }
 
-/// Builds a [`LeaderForLife`]; [`LeaderForLife::builder`] makes it.
+/// Options of a [`LeaderForLife`]; see [`LeaderForLife::builder`].
 #[must_use = "call `build`"]
 pub struct LeaderForLifeBuilder {
     client: kube::Client,
@@ -69,11 +69,11 @@ pub struct LeaderForLifeBuilder {
 enum Verdict {
     /// This pod holds it: the container was restarted.
     Mine,
-    /// Its holder runs, or will be collected.
+    /// Its holder runs, or the garbage collector will delete the lock.
     Wait,
     /// Its holder will never run again: delete the pod, and the garbage collector deletes the lock.
     DeletePod,
-    /// The node of its holder is gone, so the pod may never end: delete pod and lock.
+    /// The node of its holder is not ready, so the pod may never be deleted: delete the pod and the lock.
     DeletePodAndLock,
 }
 

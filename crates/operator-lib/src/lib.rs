@@ -1,8 +1,8 @@
 //! Helpers that some operators need: the counterpart of Go's `operator-lib`.
 //!
 //! * [`prune`] deletes old objects, such as finished Jobs.
-//! * [`LeaderForLife`](leader::LeaderForLife) is an election whose leader stays until its pod is gone.
-//! * [`OperatorCondition`](operator_condition::OperatorCondition) tells OLM whether the operator can be upgraded.
+//! * [`LeaderForLife`](leader::LeaderForLife) is a leader election whose leader stays until its pod is deleted.
+//! * [`OperatorCondition`](operator_condition::OperatorCondition) reports to OLM whether the operator can be upgraded.
 //! * [`authentication`] answers token reviews of the API server.
 //! * [`CreationTimes`](creation_times::CreationTimes) is a metric of the creation times of objects.
 //! * [`proxy`] passes the proxy variables of the operator on to the containers that it creates.

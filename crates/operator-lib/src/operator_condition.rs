@@ -1,5 +1,5 @@
-//! [`OperatorCondition`], by which an operator reports its state to the Operator Lifecycle Manager, such as that it
-//! must not be upgraded now.
+//! [`OperatorCondition`] reports the state of an operator to the Operator Lifecycle Manager, for example that it must
+//! not be upgraded now.
 //!
 //! ```no_run
 //! use operator_runtime::Condition;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use operator_runtime::election::{self, ElectionError};
 use operator_runtime::{Condition, Conditions};
 
-/// OLM sets it in the operator's containers.
+/// The environment variable with the name of the object, which OLM sets in the operator's containers.
 const NAME: &str = "OPERATOR_CONDITION_NAME";
 /// The type of the condition that allows upgrades. While it is `False`, OLM does not upgrade the operator.
 ///
@@ -90,7 +90,7 @@ pub enum OperatorConditionError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// `spec.conditions` has another form.
+    /// `spec.conditions` cannot be decoded.
     #[error("spec.conditions of OperatorCondition {name:?} is not a list of conditions")]
     Malformed {
         /// The name of the object.

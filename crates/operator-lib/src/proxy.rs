@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 
 const NAMES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-/// Returns `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of this process in upper and in lower case, because programs
-/// differ in which they read. The upper case takes precedence. Unset and empty variables are omitted.
+/// Returns `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of this process in upper and in lower case, because some programs
+/// read only one of them. The upper case takes precedence. Unset and empty variables are omitted.
 ///
 /// ```
 /// use operator_lib::proxy;

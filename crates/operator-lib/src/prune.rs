@@ -141,8 +141,8 @@ impl Pruner {
         self
     }
 
-    /// Prunes only objects for which `prunable` returns true. Several functions must all return true. Other objects do
-    /// not count for [`Pruner::keep_newest`].
+    /// Prunes only objects for which `prunable` returns true. With several functions, all must return true. Other
+    /// objects are not counted by [`Pruner::keep_newest`].
     pub fn only(mut self, prunable: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> Self {
         self.prunable.push(Box::new(prunable));
         self
@@ -174,8 +174,8 @@ impl Pruner {
         self
     }
 
-    /// Keeps objects that were created less than `age` ago. The end of a Job or Pod does not count. With
-    /// [`Pruner::keep_newest`], objects that one of the two keeps are kept.
+    /// Keeps objects that were created less than `age` ago, regardless of when a Job or Pod finished. Combined with
+    /// [`Pruner::keep_newest`], an object is kept if either option keeps it.
     pub fn older_than(mut self, age: Duration) -> Self {
         self.older_than = age;
         self
@@ -289,7 +289,7 @@ impl fmt::Debug for Pruner {
     }
 }
 
-/// Returns true if an object has finished. True for kinds that do not finish.
+/// Returns true if an object has finished. Always true for kinds that do not finish.
 fn is_finished(resource: &ApiResource, object: &DynamicObject) -> bool {
     let status = &object.data["status"];
     match (resource.group.as_str(), resource.kind.as_str()) {

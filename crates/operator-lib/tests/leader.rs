@@ -65,7 +65,7 @@ async fn leader_for_life_leads_until_its_pod_is_collected() {
     env.stop().await;
 }
 
-/// A pod is elected on a node, and then gets this status and the node this readiness: another pod must lead.
+/// Elects a pod, then sets its status and the readiness of its node, and checks that another pod becomes the leader.
 async fn passes_on(status: &Value, ready: &str) {
     let env = TestEnv::builder()
         .backend(Backend::Embedded)

@@ -4,7 +4,7 @@ use proc_macro::TokenStream;
 
 mod rbac;
 
-/// Declares a permission that a controller needs, beside those that follow from the kinds that it watches and owns.
+/// Declares a permission that a controller needs in addition to those that follow from the kinds it watches and owns.
 ///
 /// Put it on a function that returns a `Controller`, once for each rule. It adds the rule to the controller, as
 /// `Controller::rules` does. `operator-sdk generate manifests` writes it to `config/rbac/role.yaml`.

@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Ident, ItemFn, LitStr, Meta, ReturnType, Token};
 
-/// One `#[rbac(...)]`, its lists split at `;`.
+/// One `#[rbac(...)]` attribute, with its lists split at `;`.
 #[derive(Debug, Default, PartialEq)]
 struct Rule {
     groups: Vec<String>,
@@ -134,7 +134,7 @@ impl Rule {
     }
 }
 
-/// `name = "value"`
+/// A `name = "value"` argument.
 struct Argument {
     name: Ident,
     value: LitStr,

@@ -4,8 +4,8 @@
 //! `rbac`, `manager` and, where enabled, `webhook`, `certmanager`, `prometheus` and `network-policy`. No feature is
 //! enabled by removing comments: an enabled part is an entry of a kustomization.
 //!
-//! [`ConfigTree::of`] returns the files of an operator and the entries of its kustomizations. A command compares the tree
-//! of the operator before with the tree after, and makes the difference.
+//! [`ConfigTree::of`] returns the files of an operator and the entries of its kustomizations. A command compares the
+//! trees of the operator before and after its change, and writes the difference.
 
 pub mod bundle;
 mod certificates;
@@ -82,9 +82,9 @@ pub struct Kind {
 /// The generated files of a tree, and the entries of its kustomizations, which belong to the user.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigTree {
-    /// Text by path.
+    /// The content of each file, by path.
     pub files: BTreeMap<String, String>,
-    /// In the order in which they are added.
+    /// The entries, in the order in which they are added.
     pub entries: Vec<Entry>,
 }
 
@@ -106,12 +106,12 @@ impl Operator {
         self.kinds.iter().any(|kind| kind.conversion)
     }
 
-    /// Returns true if the operator makes the certificates of its webhooks.
+    /// Returns true if the operator creates the certificates of its webhooks.
     pub fn manages_certificates(&self) -> bool {
         self.has_webhooks() && !self.cert_manager
     }
 
-    /// Returns the kinds with a definition of this operator, each once, whatever versions it has.
+    /// Returns the kinds with a definition of this operator, each once, regardless of the number of versions.
     fn defined(&self) -> Vec<&Kind> {
         let mut kinds: Vec<&Kind> = Vec::new();
         for kind in self.kinds.iter().filter(|kind| kind.defined) {
@@ -129,7 +129,7 @@ impl Operator {
         })
     }
 
-    /// The labels that select the operator's pods.
+    /// Returns the labels that select the operator's pods.
     fn selector(&self) -> Value {
         json!({
             "app.kubernetes.io/name": self.project,
@@ -137,7 +137,7 @@ impl Operator {
         })
     }
 
-    /// Returns the metadata of a namespaced object of the operator.
+    /// Returns the metadata of a namespace-scoped object of the operator.
     fn metadata(&self, name: &str) -> Value {
         json!({"labels": self.labels(), "name": name, "namespace": "system"})
     }
@@ -155,12 +155,12 @@ impl Kind {
         self.api_group == other.api_group && self.kind == other.kind
     }
 
-    /// Returns the name of its definition's file.
+    /// Returns the name of the file with its definition.
     pub fn crd_file(&self) -> String {
         format!("{}_{}.yaml", self.api_group, self.plural)
     }
 
-    /// Returns the name of its sample's file.
+    /// Returns the name of the file with its sample.
     pub fn sample_file(&self) -> String {
         let kind = self.kind.to_lowercase();
         match self.group.as_str() {

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: completes the output of kube's derive to the output of controller-gen ([`Crd`]).
+//! [`Crd`] completes a CustomResourceDefinition from kube's derive, so that it equals the output of controller-gen.
 //!
 //! A derived definition lacks `listKind`, `apiVersion`, `kind` and `metadata` at the root of its schema, has formats
 //! that the API server does not know (`uint32`) and a title on every type, and lacks the rules of `metav1.Condition`.
@@ -39,7 +39,7 @@ pub struct IncompleteCrd(&'static str);
 /// The versions of a kind contradict each other.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// A property that all versions of a kind share differs between them.
+    /// The versions differ in a property that all versions of a kind share.
     #[error("the versions of {kind} differ in `{field}`: {left} and {right}; give their types the same")]
     Differs {
         /// The kind.
@@ -84,7 +84,8 @@ pub struct Crd {
 // === impl Crd ===
 
 impl Crd {
-    /// Completes a derived definition. `annotation` names the tool that generated the file.
+    /// Completes a derived definition. `annotation` is added to it: its key and value name the tool that generated the
+    /// file.
     ///
     /// # Errors
     /// Returns an error if the definition names no group, kind or plural.
@@ -158,9 +159,9 @@ impl Crd {
         }
     }
 
-    /// Cuts descriptions to `limit` characters; 0 removes them. Without a limit they are kept, unless the definition
-    /// would not fit into the `last-applied-configuration` annotation of `kubectl apply`. Returns the limit that was
-    /// applied.
+    /// Truncates descriptions to `limit` characters; 0 removes them. Without a limit they are kept, unless the
+    /// definition would not fit into the `last-applied-configuration` annotation of `kubectl apply`. Returns the limit
+    /// that was applied.
     pub fn shorten(&mut self, limit: Option<usize>) -> Option<usize> {
         if let Some(limit) = limit {
             shorten(&mut self.value, limit);
@@ -190,7 +191,7 @@ impl Crd {
         self.versions_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Short names and categories are the union of those of all versions.
+    /// Replaces short names or categories by the union of those of all versions.
     fn join_names(&mut self, other: &Self, list: &str) {
         let pointer = format!("/spec/names/{list}");
         let words = |crd: &Self| {
@@ -219,12 +220,13 @@ impl Crd {
     }
 }
 
-/// The size limit of all annotations of an object, less a reserve for others: `kubectl apply` stores the object there.
+/// The size limit of all annotations of an object, minus a reserve for others. `kubectl apply` stores the object in an
+/// annotation.
 const APPLY_LIMIT: usize = 256 * 1024 - 1024;
 /// The description limits that are tried in order.
 const SHORTER: [usize; 4] = [1000, 300, 100, 40];
 
-/// Cuts the descriptions of all schemas of a definition.
+/// Truncates the descriptions of all schemas of a definition.
 fn shorten(crd: &mut Value, limit: usize) {
     let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
     for version in versions.into_iter().flatten() {
@@ -246,7 +248,7 @@ fn shorten_schema(schema: &mut Value, limit: usize) {
     inner_schemas(node).for_each(|schema| shorten_schema(schema, limit));
 }
 
-/// Returns the text up to the limit, cut after its last complete sentence if there is one.
+/// Returns the text up to the limit, truncated after its last complete sentence if there is one.
 fn cut(text: &str, limit: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(limit) else {
         return text.to_owned();

@@ -1,9 +1,9 @@
-//! The difference of two texts as a unified diff with three lines of context.
+//! The difference of two strings as a unified diff with three lines of context.
 
 use diffy::DiffOptions;
 
-/// Returns the unified diff from `old` to `new`; empty if they are equal. The header has the path; the header of a new
-/// file has `/dev/null` as the old path.
+/// Returns the unified diff from `old` to `new`. It is empty if they are equal. The header contains the path; for a new
+/// file the old path is `/dev/null`.
 ///
 /// ```
 /// let diff = operator_manifests::diff::unified("config/x.yaml", "a\nb\n", "a\nc\n");

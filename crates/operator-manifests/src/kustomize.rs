@@ -1,6 +1,6 @@
 //! Kustomize trees: renders them ([`build`]) and edits the user's kustomizations, keeping comments, order and layout.
 //!
-//! An edit finds the place through the YAML tree, changes the text only there, and reads the result back. It is
+//! An edit finds the location in the YAML tree, changes the text only there, and parses the result again. It is
 //! rejected if the result is not exactly the old content with or without the entry.
 
 pub mod build;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::render;
 
-/// An error of an edit of a kustomization.
+/// An error of editing a kustomization.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The file is not YAML.
@@ -38,7 +38,7 @@ pub enum EditError {
 /// Adds `entry` at the end of the top-level list `key`, which is created if missing. Returns `None` if the entry
 /// exists.
 ///
-/// An entry is text, such as a resource's path, or an object, such as a patch. Objects with the same `path` are the
+/// An entry is a string, such as a resource's path, or an object, such as a patch. Objects with the same `path` are the
 /// same entry; the user's other fields are kept.
 ///
 /// ```
@@ -48,7 +48,7 @@ pub enum EditError {
 /// ```
 ///
 /// # Errors
-/// If the text is not YAML, or `key` is not a list.
+/// Returns an error if the text is not YAML, or `key` is not a list.
 pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>, EditError> {
     let before = parse(text)?;
     if position(&before, key, entry).is_some() {
@@ -60,8 +60,8 @@ pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>,
     verified(edited, &expected, key, "add", entry).map(Some)
 }
 
-/// Removes `entry` from the top-level list `key`, and the key with its last entry. Returns `None` if the entry is
-/// missing.
+/// Removes `entry` from the top-level list `key`. The key is removed with its last entry. Returns `None` if the entry
+/// is missing.
 ///
 /// ```
 /// let text = "resources:\n# the roles\n- ../rbac\n- ../crd # the kinds\n";
@@ -85,7 +85,7 @@ pub fn remove_entry(text: &str, key: &str, entry: &Value) -> Result<Option<Strin
 /// Returns true if the top-level list `key` has the entry.
 ///
 /// # Errors
-/// If the text is not YAML.
+/// Returns an error if the text is not YAML.
 pub fn has_entry(text: &str, key: &str, entry: &Value) -> Result<bool, EditError> {
     Ok(position(&parse(text)?, key, entry).is_some())
 }
@@ -106,7 +106,7 @@ fn verified(
         })
 }
 
-/// Returns the entry as it is written in one line.
+/// Returns the entry in one line, as it is written.
 fn one_line(entry: &Value) -> String {
     match entry {
         Value::String(_) => render::yaml(entry).trim_end().to_owned(),

@@ -3,8 +3,8 @@
 //! All functions are pure: they do not access files, clocks or clusters. The modules, in the order of the data flow:
 //!
 //! * [`operator`]: the description that an operator prints (`<operator> manifests`), as JSON;
-//! * [`crd`]: completes a derived CustomResourceDefinition to what controller-gen would have written;
-//! * [`types`]: finds the Rust type and field of a part of a definition;
+//! * [`crd`]: completes a derived CustomResourceDefinition, so that it equals the output of controller-gen;
+//! * [`types`]: finds the Rust type and field for a part of a definition;
 //! * [`webhook`]: webhook configurations;
 //! * [`rbac`]: merges the permissions of controllers into roles;
 //! * [`config`]: the kustomize tree of an operator;

@@ -1,4 +1,4 @@
-//! Permissions: merges the rules of controllers into roles ([`Rule`]).
+//! [`Rule`]: permissions of controllers, and their merge into roles.
 //!
 //! The merging follows controller-gen's `rbac` generator, so that both tools write the same role: rules are split by
 //! group and resource, equal ones are joined, and the result is sorted.
@@ -20,20 +20,20 @@ pub struct Rule {
     pub api_groups: Vec<String>,
     /// The plural resource names, with `/subresource` for a subresource.
     pub resources: Vec<String>,
-    /// The names that the rule is limited to; empty means all.
+    /// The names that the rule is limited to. Empty means all.
     pub resource_names: Vec<String>,
     /// Non-resource URLs, such as `/metrics`.
     #[serde(rename = "nonResourceURLs", alias = "nonResourceUrls", alias = "urls")]
     pub non_resource_urls: Vec<String>,
     /// The verbs; `*` means all.
     pub verbs: Vec<String>,
-    /// The namespace that the rule is limited to; `None` means the whole cluster.
+    /// The namespace that the rule is limited to. `None` means the whole cluster.
     pub namespace: Option<String>,
-    /// The role that the rule belongs to; `None` means the role of the operator.
+    /// The role that the rule belongs to. `None` means the role of the operator.
     pub role_name: Option<String>,
 }
 
-/// One entry of a role; its sets combine freely.
+/// One entry of a role, which grants all combinations of its sets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Grant {
     groups: BTreeSet<String>,
@@ -135,7 +135,7 @@ const RESOURCES: Dimension = |grant| &mut grant.resources;
 const GROUPS: Dimension = |grant| &mut grant.groups;
 const URLS: Dimension = |grant| &mut grant.urls;
 
-/// Joins the grants that differ in one dimension only.
+/// Joins the grants that differ in only one dimension.
 fn joined(grants: Vec<Grant>, dimension: Dimension) -> Vec<Grant> {
     let mut by_rest: BTreeMap<Grant, BTreeSet<String>> = BTreeMap::new();
     for mut grant in grants {

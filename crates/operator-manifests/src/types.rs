@@ -1,4 +1,4 @@
-//! The Rust types of a definition: maps fields of a schema to types, and finds types that a definition cannot express.
+//! Maps fields of a definition's schema to Rust types, and finds types that a definition cannot express.
 //!
 //! The input is the schema of the types themselves, with one definition in `$defs` for each type, before kube's derive
 //! inlines and rewrites it for the API server.
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::operator::TypeSchema;
 
-/// A field of a type, a variant of an enum, or a type as a whole.
+/// A field of a type, a variant of an enum, or a complete type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {
     /// The name of the type in the schema, which is the Rust name unless an attribute renames it.
@@ -34,7 +34,7 @@ pub struct Finding {
 /// The prefix of references to types.
 const DEFINITIONS: &str = "#/$defs/";
 
-/// Returns the fields through which a path of a definition leads, from the kind inwards.
+/// Returns the fields on a path in a definition, from the kind inwards.
 ///
 /// ```
 /// use operator_manifests::{operator::TypeSchema, types::fields_at};
@@ -129,8 +129,8 @@ const INTERNALLY_TAGGED: Rule = Rule {
     name: "tagged-enum",
     message: "an enum with the name of its variant inside, `#[serde(tag = ...)]`, has no structural schema: its variants \
               would give one field several values",
-    fix: "take the `tag` away, so that each variant is a field of its own; or write a struct with an enum of plain names \
-          as `type` and an `Option` for what each needs",
+    fix: "remove the `tag`, so that each variant becomes a separate field; or write a struct with an enum of plain names \
+          as `type` and an `Option` for the data of each variant",
 };
 const ADJACENTLY_TAGGED: Rule = Rule {
     name: "tagged-enum",
@@ -141,7 +141,7 @@ const ADJACENTLY_TAGGED: Rule = Rule {
 const MIXED: Rule = Rule {
     is_error: true,
     name: "mixed-enum",
-    message: "an enum of which some variants hold data and others are plain names has no structural schema: it would be \
+    message: "an enum in which some variants hold data and others are plain names has no structural schema: it would be \
               an object and a string",
     fix: "give the plain variants braces, as in `Memory {}`, so that all are objects",
 };
@@ -149,7 +149,7 @@ const UNTAGGED: Rule = Rule {
     is_error: true,
     name: "untagged-enum",
     message: "an `#[serde(untagged)]` enum of values other than objects has no structural schema: a schema has one type",
-    fix: "use `IntOrString` of k8s-openapi for a number or a text, or a struct with an `Option` for each form",
+    fix: "use `IntOrString` of k8s-openapi for a number or a string, or a struct with an `Option` for each form",
 };
 const RECURSIVE: Rule = Rule {
     is_error: true,
@@ -161,40 +161,40 @@ const RECURSIVE: Rule = Rule {
 const TUPLE: Rule = Rule {
     is_error: true,
     name: "tuple",
-    message: "a tuple has a type for each place, and the items of a structural schema have one",
-    fix: "write a struct with a name for each place",
+    message: "a tuple has a type for each position, but all items in a structural schema have the same type",
+    fix: "write a struct with a name for each position",
 };
 const MAP_KEYS: Rule = Rule {
     is_error: true,
     name: "map-key",
-    message: "the keys of a map are text in JSON, and a structural schema cannot say which: keys that are no `String` \
-              become `patternProperties`, which is refused",
+    message: "the keys of a map are strings in JSON: keys of other types become `patternProperties`, which a structural \
+              schema cannot contain",
     fix: "use `String` as the key, or a list of structs with the key as a field and `x-kubernetes-list-type: map`",
 };
 const ANY: Rule = Rule {
     is_error: true,
     name: "any-value",
-    message: "a value of any type has a schema without a type, which is refused",
-    fix: "say what it is; or `#[schemars(extend(\"x-kubernetes-preserve-unknown-fields\" = true))]` to keep whatever comes",
+    message: "a value of any type has a schema without a type, which the API server rejects",
+    fix: "use a specific type; or `#[schemars(extend(\"x-kubernetes-preserve-unknown-fields\" = true))]` to accept any value",
 };
 const UNIT: Rule = Rule {
     is_error: true,
     name: "unit",
-    message: "`()` is always null, which a structural schema cannot say",
-    fix: "take the field away, or use an empty struct",
+    message: "`()` is always null, which a structural schema cannot express",
+    fix: "remove the field, or use an empty struct",
 };
 const FLATTENED_MAP: Rule = Rule {
     is_error: true,
     name: "flattened-map",
-    message: "`#[serde(flatten)]` of a map allows fields of any name beside the known ones, which a structural schema \
-              cannot say",
-    fix: "give the map a field of its own: take `flatten` away",
+    message: "`#[serde(flatten)]` of a map allows fields of any name in addition to the known ones, which a structural \
+              schema cannot express",
+    fix: "remove `flatten`, so that the map becomes a separate field",
 };
 const LARGE: Rule = Rule {
     is_error: false,
     name: "large-integer",
-    message: "numbers over 9223372036854775807 are refused: the largest format that a server knows is int64",
-    fix: "use `i64` or `u32`; or a `String` where the numbers can be that large",
+    message: "numbers over 9223372036854775807 are rejected: the largest format that a server knows is int64",
+    fix: "use `i64` or `u32`; or a `String` if the numbers can be that large",
 };
 
 fn lint_type(schema: &Value, field: &Field, findings: &mut Vec<Finding>) {
@@ -218,7 +218,7 @@ fn lint_type(schema: &Value, field: &Field, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the inner type of a nullable type, as `Option` generates it.
+/// Returns true if the variants are those of a nullable type, as `Option` generates it.
 fn is_optional(variants: &[Value]) -> bool {
     variants.len() == 2 && variants.iter().any(|variant| variant["type"] == "null")
 }
@@ -294,7 +294,7 @@ fn is_large(node: &Map<String, Value>) -> bool {
         && maximum.is_none_or(|maximum| maximum > 9.3e18)
 }
 
-/// Returns the fields of a type, including those of the variants of an enum.
+/// Calls `visit` for each field of a type, including those of the variants of an enum.
 fn each_field(schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, schema) in properties.into_iter().flatten() {
@@ -331,7 +331,7 @@ impl TypeSchema {
         name.unwrap_or(&self.type_name)
     }
 
-    /// Returns the types in it, that of the kind first.
+    /// Returns the names of the types in the schema, that of the kind first.
     pub fn type_names(&self) -> impl Iterator<Item = &str> {
         let definitions = self.schema.get("$defs").and_then(Value::as_object);
         let names = definitions.into_iter().flatten().map(|(name, _)| name.as_str());
@@ -343,7 +343,7 @@ impl TypeSchema {
         Some((name, self.schema.get("$defs")?.get(name)?))
     }
 
-    /// Returns true if a type holds itself, through however many others.
+    /// Returns true if a type contains itself, directly or through other types.
     fn leads_to_itself(&self, name: &str) -> bool {
         let mut open = vec![name];
         let mut seen: Vec<&str> = Vec::new();
@@ -395,7 +395,7 @@ impl<'a> Node<'a> {
     /// Follows references, and unwraps `Option`.
     fn resolved(self, types: &'a TypeSchema) -> Self {
         let mut node = self;
-        // The number of steps is limited to that of the longest chain of references.
+        // Limits the number of steps, because references may form a cycle.
         for _ in 0..64 {
             let reference = node.schema.get("$ref").and_then(Value::as_str);
             if let Some((type_name, schema)) = reference.and_then(|reference| types.definition(reference)) {
@@ -414,7 +414,7 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// Returns a property and the type that declares it: of the schema, of a variant of an enum, or of a flattened
+    /// Returns a property and the type that declares it: that of the schema, of a variant of an enum, or of a flattened
     /// type.
     fn property(self, types: &'a TypeSchema, name: &str) -> Option<(&'a str, Self)> {
         let node = self.resolved(types);

@@ -1,7 +1,7 @@
 //! Webhook configurations of an operator.
 //!
-//! The names and the form are those of controller-gen; the Service has its name in `config/webhook`, and kustomize adds
-//! the prefix of the project.
+//! The names and the form are those of controller-gen. The Service has its name in `config/webhook`, to which kustomize
+//! adds the prefix of the project.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub struct Target<'a> {
     pub plural: &'a str,
 }
 
-/// Returns the configurations with these entries, sorted by name; none if both lists are empty.
+/// Returns the configurations with these entries, sorted by name. Returns an empty list if there are no entries.
 ///
 /// ```
 /// let entry = serde_json::json!({"name": "vmemcached-v1.kb.io"});
@@ -46,12 +46,12 @@ pub fn configurations(mutating: &[Value], validating: &[Value]) -> Vec<Value> {
 // === impl Target ===
 
 impl Target<'_> {
-    /// Returns the entry of its defaulting webhook.
+    /// Returns the entry of the defaulting webhook of the kind.
     pub fn mutating(&self) -> Value {
         self.entry("mutate")
     }
 
-    /// Returns the entry of its validating webhook.
+    /// Returns the entry of the validating webhook of the kind.
     pub fn validating(&self) -> Value {
         self.entry("validate")
     }

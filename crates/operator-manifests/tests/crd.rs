@@ -1,4 +1,4 @@
-//! Completed definitions equal the output of controller-gen.
+//! Tests that completed definitions equal the output of controller-gen.
 
 use operator_manifests::crd::Crd;
 use operator_manifests::render::documents;

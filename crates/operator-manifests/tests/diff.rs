@@ -1,4 +1,4 @@
-//! Diffs equal the output of `diff -u`.
+//! Tests that diffs equal the output of `diff -u`.
 
 use operator_manifests::diff::unified;
 

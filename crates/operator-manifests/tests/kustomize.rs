@@ -1,4 +1,4 @@
-//! Kustomizations are edited in place and keep the user's content.
+//! Tests that kustomizations are edited in place and keep the user's content.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -7,7 +7,7 @@ use operator_manifests::render;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Adding `b.yaml` gives `after`; adding it again changes nothing; removing it restores `before`.
+/// Checks that adding `b.yaml` returns `after`, adding it again changes nothing, and removing it restores `before`.
 #[track_caller]
 fn check(before: &str, after: &str) {
     check_added(before, after);

@@ -1,4 +1,4 @@
-//! Rendered kustomize trees equal the output of kubectl.
+//! Tests that rendered kustomize trees equal the output of kubectl.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -9,7 +9,7 @@ use operator_manifests::kustomize::build::{BuildError, Overrides, build};
 use operator_manifests::kustomize::order::sort_objects;
 use serde_json::Value;
 
-/// Files with their path as a header: `== path`.
+/// Splits a text into files; each begins with its path as a header: `== path`.
 fn split(text: &str) -> Vec<(String, String)> {
     let parts = text.split("== ").skip(1);
     let files = parts.map(|part| part.split_once('\n').unwrap());

@@ -1,4 +1,4 @@
-//! Roles are merged as controller-gen merges them.
+//! Tests that roles are merged like those of controller-gen.
 
 use operator_manifests::rbac::check::{AccessRequest, missing, unused};
 use operator_manifests::rbac::{Rule, marker, roles};

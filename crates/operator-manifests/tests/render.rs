@@ -1,4 +1,4 @@
-//! Written YAML reads back as the same tree, in the form of the Kubernetes tools.
+//! Tests that written YAML is parsed as the same tree, and has the form of the Kubernetes tools.
 
 use operator_manifests::render::{documents, yaml};
 use proptest::prelude::*;
@@ -105,7 +105,7 @@ fn every_document_starts_with_dashes() {
     );
 }
 
-/// Their order in Go's YAML encoder is not transitive, for example `1`, `1a` and `01a`.
+/// The order of such keys in Go's YAML encoder is not transitive, for example `1`, `1a` and `01a`.
 #[test]
 fn keys_without_a_total_order_are_rendered() {
     let names: Vec<String> = (0..60)

@@ -1,4 +1,4 @@
-//! Findings about types that no definition can express, with their type and field.
+//! Tests the findings about types that no definition can express, with their type and field.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use operator_manifests::operator::TypeSchema;
 use operator_manifests::types::{fields_at, lint};
 use serde_json::{Value, json};
 
-/// A kind whose spec has one field, with more types.
+/// Returns a kind whose spec has one field, with more types.
 fn types(field: Value, more: Value) -> TypeSchema {
     let mut definitions = json!({"StoreSpec": {"type": "object", "properties": {"field": field}}});
     for (name, schema) in more.as_object().unwrap() {
@@ -28,7 +28,7 @@ fn types(field: Value, more: Value) -> TypeSchema {
     }
 }
 
-/// `rule field` of each finding.
+/// Returns `rule field` of each finding.
 fn found(field: Value, more: Value) -> Vec<String> {
     let findings = lint(&types(field, more)).into_iter();
     findings

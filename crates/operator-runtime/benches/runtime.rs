@@ -1,4 +1,4 @@
-//! Benchmarks of the cache and of event dispatch, and the memory of an object.
+//! Benchmarks of the cache and of event dispatch, and the memory use of a cached object.
 #![expect(clippy::unwrap_used, reason = "a benchmark whose reads fail measures nothing")]
 
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ fn main() {
     divan::main();
 }
 
-/// Returns a ConfigMap as operators create them: with labels, an owner and applied fields.
+/// Returns a ConfigMap as operators create them: with labels, an owner reference and applied fields.
 fn object(index: usize, version: usize) -> Value {
     let owner = json!([{
         "apiVersion": "example.com/v1", "kind": "App", "name": format!("app-{index}"), "uid": uid(index),
@@ -66,8 +66,8 @@ fn uid(index: usize) -> String {
     format!("00000000-0000-4000-8000-{index:012}")
 }
 
-/// Returns a client of a fake server with these objects, as a list or as a stream of events, whose watch delivers
-/// `updates` of them.
+/// Returns a client of a fake server with these objects. It lists them in one response or as a stream of events; the
+/// watch delivers `updates` updates of them.
 fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
     let items: Vec<_> = (0..OBJECTS).map(|index| object(index, 1 + index)).collect();
     let streamed = Bytes::from(items.iter().map(added).chain([end_of_list()]).collect::<String>());
@@ -220,7 +220,7 @@ fn keeping(unpacked: bool) -> CacheOptions {
 mod cache {
     use super::*;
 
-    /// A recently read object.
+    /// Measures the read of a recently read object.
     #[divan::bench]
     fn get(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
@@ -250,7 +250,7 @@ mod cache {
         });
     }
 
-    /// An object that is decoded for the read.
+    /// Measures the read of an object that must be decoded.
     #[divan::bench]
     fn get_packed(bencher: Bencher<'_, '_>) {
         get_one_after_the_other(bencher, &Bench::filled());
@@ -299,7 +299,7 @@ mod cache {
         bencher.bench_local(|| bench.list(indexed("shard", "42")));
     }
 
-    /// The metadata of an object that is kept completely.
+    /// Measures the read of the metadata of an object that is kept completely.
     #[divan::bench]
     fn get_metadata_of_typed(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
@@ -328,13 +328,13 @@ mod events {
             });
     }
 
-    /// From the first byte of the first event to the last object in the cache.
+    /// Measures the time from the first byte of the first event until the last object is in the cache.
     #[divan::bench(sample_count = 10)]
     fn stream_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
         into_the_cache(bencher, CacheOptions::default);
     }
 
-    /// From the first byte of a list in one response to the last object in the cache.
+    /// Measures the time from the first byte of a list in one response until the last object is in the cache.
     #[divan::bench(sample_count = 10)]
     fn list_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
         into_the_cache(bencher, || CacheOptions {
@@ -358,7 +358,7 @@ mod events {
         }
     }
 
-    /// From the first byte of 10,000 updates to the end of the last of 10,000 empty reconciles.
+    /// Measures the time from the first byte of 10,000 updates until the last of 10,000 empty reconciles has ended.
     #[divan::bench(sample_count = 10)]
     fn dispatch_10_000_updates(bencher: Bencher<'_, '_>) {
         let prepare = || {
@@ -393,7 +393,7 @@ mod events {
     }
 }
 
-/// The memory of 10,000 objects: `alloc` and `grow` minus `dealloc` and `shrink`.
+/// Measures the memory of 10,000 objects: `alloc` and `grow` minus `dealloc` and `shrink`.
 mod memory {
     use super::*;
 
@@ -409,7 +409,7 @@ mod memory {
         (0..OBJECTS).map(decode).collect()
     }
 
-    /// Only the objects, for comparison.
+    /// Holds only the objects, for comparison.
     #[divan::bench(sample_count = 1, sample_size = 1)]
     fn objects_alone_typed() -> Vec<Arc<ConfigMap>> {
         decoded()

@@ -1,4 +1,4 @@
-//! The operator of the example `load` with the same steps on kube-rs' own `Controller`, for comparison.
+//! The operator of the example `load`, with the same steps, on kube-rs' own `Controller`; for comparison.
 //!
 //! ```text
 //! cargo build --profile operator -p operator-runtime --examples
@@ -30,7 +30,7 @@ mod work;
 
 use work::{Args, Cached, Step, deployment_for};
 
-/// Time without a reconcile after which everything is reconciled.
+/// Time without a reconcile after which all objects count as reconciled.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// The error of kube-rs' controller and of the operator.
@@ -120,7 +120,7 @@ async fn operate(args: &Args) -> Result<()> {
         }
     }
     work::print_settled(&metrics, args.resources, begin + QUIET);
-    // It keeps watching while it rests.
+    // It keeps watching while it is idle.
     let rest = outcomes.for_each(|_| std::future::ready(()));
     let _ = tokio::time::timeout(Duration::from_secs(args.rest), rest).await;
     println!("  {successes} reconciles succeeded, {errors} failed");

@@ -1,5 +1,6 @@
-//! Measures an operator with many objects in its cache: the time of the first reconcile of all, the memory at rest, the
-//! cost of a resync, and the time for which the operator does not run other tasks, such as health probes.
+//! Measures an operator with many objects in its cache: the time until all are reconciled for the first time, the
+//! memory when idle, the cost of a resync, and the longest time for which the operator blocks other tasks, such as
+//! health probes.
 //!
 //! ```text
 //! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
@@ -96,7 +97,7 @@ fn main() -> Result<()> {
     #[cfg(tokio_unstable)]
     steps.measure(&mut runtime);
     runtime.enable_all().build()?.block_on(async move {
-        // Spawned, so that its steps are measured too.
+        // Spawned, so that its polls are measured too.
         let run = tokio::spawn(async move {
             match args.step {
                 Some(Step::Operate) => operate(&args, steps).await,
@@ -207,7 +208,7 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     phase.end("list of the first one that an index has, of all");
     let listed = manager.client().list::<Item>().await?;
     phase.end("list of all");
-    // Dropping this many objects takes a while, which is a step of the program.
+    // Dropping this many objects takes a while. Here it counts as a poll of the measured task.
     for object in listed {
         drop(object);
         tokio::task::yield_now().await;

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! The resources are created before the operator starts. Then it is stopped and started again, which should need no
-//! write. Each operator is a separate process, so that CPU time and memory are those of an operator; the measuring code
-//! reads other kinds as `DynamicObject`, to add little to the program. At the end all created objects are deleted.
+//! write. Each operator is a separate process, so that CPU time and memory are those of an operator. The measuring code
+//! reads other kinds as `DynamicObject`, to keep the program small. At the end all created objects are deleted.
 //!
-//! With `--operator target/operator/examples/kube_rs_load` the operator is one on kube-rs' own `Controller`.
+//! With `--operator target/operator/examples/kube_rs_load`, it measures an operator on kube-rs' own `Controller`
+//! instead.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -126,7 +127,7 @@ async fn create(cacheds: &Api<Cached>, number: usize) -> Result<()> {
     }
 }
 
-/// Runs the operator until every resource was reconciled, and then lets it rest.
+/// Runs the operator until every resource is reconciled, and then leaves it idle.
 async fn operate(args: &Args) -> Result<()> {
     let begin = Instant::now();
     let manager = Manager::new("load", &args.manager).await?;
@@ -141,7 +142,7 @@ async fn operate(args: &Args) -> Result<()> {
     let running = tokio::spawn(manager.run_until(async {
         let _ = stopped.await;
     }));
-    // Reading the metrics takes CPU time of the operator too.
+    // Reading the metrics also costs CPU time of the operator.
     while !is_settled(&metrics, args.resources) {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -1,5 +1,5 @@
-//! Changes custom resources a hundred thousand times under an operator and prints its memory. Then prints the costs of
-//! a resync and of a restart of the operator.
+//! Changes custom resources a hundred thousand times under an operator and prints its memory use. Then prints the costs
+//! of a resync and of a restart of the operator.
 //!
 //! ```text
 //! cargo run --profile operator -p operator-runtime --example soak -- --events 100000
@@ -163,7 +163,7 @@ async fn soak(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes the change with this number: creates, changes, changes again or deletes an object.
+/// Makes the change with this number: creates, updates or deletes an object.
 async fn change(sponges: &Api<Sponge>, objects: usize, number: usize) -> Result<()> {
     let (round, index) = (number / objects, number % objects);
     let name = format!("sponge-{index}");
@@ -183,7 +183,7 @@ async fn change(sponges: &Api<Sponge>, objects: usize, number: usize) -> Result<
         }
     };
     match outcome {
-        // Changes are concurrent, so that one may overtake that of the previous round.
+        // Changes are concurrent, so that one may overtake the change of the previous round.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_already_exists() => Ok(()),
         outcome => Ok(outcome?),
     }
@@ -246,7 +246,7 @@ impl Operator {
         Ok(Figures(samples.collect()))
     }
 
-    /// Waits until it has done at least this number of reconciles and has been idle for half a second.
+    /// Waits until the operator has done at least this number of reconciles and has been idle for half a second.
     async fn settle(&self, reconciles: f64) -> Result<()> {
         let mut quiet = 0;
         while quiet < 10 {

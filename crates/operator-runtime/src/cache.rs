@@ -1,23 +1,23 @@
 //! The cache: one store per kind, filled by one watch per kind and namespace. The main type is [`Cache`].
 //!
-//! The first read of a kind starts its watch and waits for the first list. `metadata.managedFields` is not kept. The
-//! cache never writes to the server.
+//! The first read of a kind starts its watch and waits for the first list. The cache drops `metadata.managedFields`,
+//! and never writes to the server.
 //!
 //! # Memory of an object
 //! Objects are kept packed, in hundreds of bytes instead of thousands, and decoded when they are read. Objects that
-//! changed or were read recently stay decoded for some seconds, up to 32 objects or 32 kB of packed objects per kind:
-//! readers of the same object share one `Arc<K>`, which is never copied. Lists decode the other objects that they
+//! changed or were read recently stay decoded for some seconds, up to 32 objects or 32 kB of packed objects per kind.
+//! Readers of the same object share one `Arc<K>`, which is never copied. Lists decode the other objects that they
 //! return. [`KindOptions::unpacked`] keeps a kind decoded.
 //!
 //! # One kind, several types
 //! A kind has one watch, whatever the number and the types of its readers. Its objects are decoded as the narrowest
-//! type that serves all readers, and omitted if they do not fit it:
+//! type that serves all readers, and omitted if they cannot be decoded as that type:
 //!
-//! | read as | comes in as |
+//! | read as | decoded as |
 //! |---|---|
-//! | `PartialObjectMeta<K>` alone | the metadata; the server sends no more than that |
+//! | `PartialObjectMeta<K>` only | the metadata; the server sends nothing else |
 //! | one type `K`, and metadata | `K` |
-//! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get errors for what does not fit |
+//! | `DynamicObject`, or two types of one kind | `DynamicObject`; typed readers get errors for objects that cannot be decoded |
 //!
 //! If a reader of a watched kind needs more than is kept, the kind is listed again; other readers are not affected. For
 //! kinds that are watched metadata-only, every [apply](crate::Client::apply) is sent.
@@ -71,7 +71,7 @@ pub use transforms::Transforms;
 pub use watch_error::{WatchErrorHandler, WatchFailure};
 pub use watch_options::{Namespaces, SyncPeriod, WatchOptions};
 
-/// The options of the cache: what it watches and how.
+/// Options of the cache: the kinds, namespaces and objects to watch, and the behavior of the watches.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -95,7 +95,7 @@ pub struct CacheOptions {
     /// The namespaces to watch, with their options. Empty means all. Cluster-scoped kinds are not affected. Default:
     /// empty.
     pub namespaces: Namespaces,
-    /// The options of single kinds: selectors, namespaces, transforms.
+    /// Options of single kinds: selectors, namespaces, transforms.
     pub kinds: BTreeMap<Kind, KindOptions>,
     /// The label selector of kinds that have none in `kinds`, in the form of `kubectl get -l`. Default: all objects.
     pub labels: Option<String>,
@@ -108,21 +108,21 @@ pub struct CacheOptions {
     /// priority. `None` means never. A resync sends no request. Default: 10 h.
     pub sync_period: Option<Duration>,
     /// The number of objects per page of a list. Larger pages make the lists of tens of thousands of objects faster,
-    /// and need memory that the process keeps. Default: 100.
+    /// but increase the peak memory, which the process does not release. Default: 100.
     pub page_size: u32,
     /// Requests the first list as a stream of events (`sendInitialEvents`): one request, and less memory on the server.
-    /// Pages are requested if the server refuses, as those before Kubernetes 1.32 do. Default: true.
+    /// If the server rejects this, as those before Kubernetes 1.32 do, the list is requested in pages. Default: true.
     pub streaming_lists: bool,
-    /// Requests bookmarks, so that the watch of a quiet kind can be resumed. Without them the kind is listed again.
-    /// Default: true.
+    /// Requests bookmarks, so that the watch of a kind with few changes can be resumed. Without them the kind is listed
+    /// again. Default: true.
     pub watch_bookmarks: bool,
     /// The backoff between failed attempts of a watch.
     pub watch_backoff: WatchBackoff,
-    /// Receives the failures of watches. Default: logs the first failure after a success.
+    /// Receives the errors of watches. Default: logs the first failure after a success.
     pub watch_errors: WatchErrorHandler,
-    /// Reads of a kind that is not watched start its watch, which needs the permissions to list and watch, and memory
-    /// for all objects. If false, such a read is an error: controllers, indexes and [`Cache::watch`] start watches.
-    /// Default: true.
+    /// If true, a read of a kind that is not watched starts its watch, which needs the permissions to list and watch,
+    /// and memory for all objects. If false, such a read is an error, and only controllers, indexes and
+    /// [`Cache::watch`] start watches. Default: true.
     pub start_on_read: bool,
     /// The time that a read waits for the first list of its kind. Default: 30 s.
     pub read_timeout: Duration,
@@ -161,7 +161,7 @@ pub enum CacheError {
         /// The field and the reason.
         error: String,
     },
-    /// The index of a list does not exist.
+    /// The index that a list names does not exist.
     #[error("{kind} has no index {name:?}: add it with Cache::add_index before the manager runs")]
     NoIndex {
         /// The kind.
@@ -205,7 +205,7 @@ pub enum CacheError {
         /// The reason.
         error: String,
     },
-    /// The options of a cluster-scoped kind name namespaces.
+    /// The options of a cluster-scoped kind contain namespaces.
     #[error(
         "type {kind} is not namespaced, but its namespaces setting is not empty: remove it from KindOptions::namespaces"
     )]
@@ -237,12 +237,12 @@ struct Inner {
 #[derive(Default)]
 struct Registry {
     by_kind: HashMap<String, Arc<Informer>>,
-    /// The same informers by the types of their readers, as a shortcut for static types.
+    /// The same informers, by the types of their readers: a shortcut for static types.
     by_type: HashMap<TypeId, Arc<Informer>>,
     started: bool,
 }
 
-/// Ends the watches when the last clone is dropped, even if the manager was never stopped.
+/// Stops the watches when the last clone is dropped, even if the manager was never stopped.
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -303,10 +303,10 @@ impl Cache {
         }
     }
 
-    /// Adds an index of the objects of `K` by the values that `values` returns for each. [`ListOptions::indexes`] uses
-    /// it. The kind is watched from now on, or from the start of the manager.
+    /// Adds an index of the objects of `K` by the values that `values` returns for each, for [`ListOptions::indexes`].
+    /// Starts to watch the kind now, or when the manager starts.
     ///
-    /// Indexes can be added while the manager runs: they include the objects that are already in the cache.
+    /// Indexes can be added while the manager runs. They include the objects that are already in the cache.
     ///
     /// # Errors
     /// Returns an error if the kind already has an index with this name.
@@ -331,14 +331,14 @@ impl Cache {
         self.index(&self.informer_of::<K>(kind), name, values)
     }
 
-    /// Starts to watch a kind whose objects are read as `K`, at once or when the manager starts. The first read then
-    /// need not wait, and succeeds if [`CacheOptions::start_on_read`] is false.
+    /// Starts to watch a kind whose objects are read as `K`, immediately or when the manager starts. The first read
+    /// then need not wait, and succeeds even if [`CacheOptions::start_on_read`] is false.
     pub fn watch<K: View>(&self, kind: &Kind) {
         self.informer_of::<K>(kind);
     }
 
     /// Stops watching a kind and removes its objects. Returns false if it was not watched. Controllers receive no more
-    /// events of it. A later read starts the watch again.
+    /// events of the kind. A later read starts the watch again.
     pub fn remove(&self, kind: impl Into<Kind>) -> bool {
         let kind = &kind.into();
         let mut registry = self.inner.registry.lock();
@@ -414,7 +414,7 @@ impl Cache {
         objects.map_err(|name| CacheError::NoIndex { kind: kind(), name })
     }
 
-    /// Returns an error for objects of a kind that do not fit their type, in a namespace or in all.
+    /// Returns an error if objects of a kind, in a namespace or in all, cannot be decoded as their type.
     pub(crate) fn malformed(&self, kind: &Kind, namespace: Option<&str>) -> Option<CacheError> {
         let informer = self.existing(kind)?;
         let (key, malformed) = informer.malformed(namespace).into_iter().next()?;
@@ -450,7 +450,7 @@ impl Cache {
         &self.inner.manager
     }
 
-    /// Returns the informer for a reader, which may not start one if `start_on_read` is false.
+    /// Returns the informer for a reader, or an error if it would have to be started and `start_on_read` is false.
     pub(crate) fn reader<K: Object>(&self) -> Result<Arc<Informer>, CacheError> {
         if let Some(informer) = self.inner.registry.lock().by_type.get(&TypeId::of::<K>()) {
             return Ok(informer.clone());
@@ -509,7 +509,7 @@ impl Cache {
         informer
     }
 
-    /// Starts the watches of the kinds that have an informer. Later informers start at once.
+    /// Starts the watches of the kinds that have an informer. Later informers start immediately.
     pub(crate) fn start(&self) {
         let mut registry = self.inner.registry.lock();
         if !std::mem::replace(&mut registry.started, true) {
@@ -517,7 +517,7 @@ impl Cache {
         }
     }
 
-    /// Ends all watches.
+    /// Stops all watches.
     pub(crate) async fn stop(&self) {
         self.inner.stop.cancel();
         self.inner.tasks.close();

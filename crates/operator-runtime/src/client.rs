@@ -39,22 +39,23 @@ pub use written::Written;
 
 /// Reads from the cache and writes to the API server, as one field manager. Clones are cheap.
 ///
-/// * Reads see own writes: the answer to a write is in the cache before the write returns.
+/// * Reads see own writes: the response to a write is in the cache before the write returns.
 /// * Within a reconcile, a write that would change nothing according to the cache is skipped: by
 ///   [`apply`](Client::apply), [`update`](Client::update), [`patch`](Client::patch),
 ///   [`create_or_patch`](Client::create_or_patch), [`update_status`](Client::update_status) and
-///   [`Finalizers::run`](crate::finalizer::Finalizers::run). The result, [`Written`], says whether a request was sent.
+///   [`Finalizers::run`](crate::finalizer::Finalizers::run). The result, [`Written`], shows whether a request was sent.
 /// * Skipped writes repair themselves: a write is skipped only while the watch of the object is live. If a later event
 ///   shows that the object was different, the request is reconciled again, regardless of predicates.
-///   [`ClientOptions::always_send`] turns skipping off.
+///   [`ClientOptions::always_send`] disables skipping.
 /// * [`Client::live`] reads from the API server.
 ///
 /// # Options
-/// [`Client::with`] makes a client with other [`ClientOptions`]: dry runs, another field manager, one namespace, and more.
+/// [`Client::with`] returns a client with other [`ClientOptions`]: dry runs, another field manager, one namespace, and
+/// more.
 ///
 /// # Kinds without a Rust type
-/// For types that do not know their kind, such as `DynamicObject` or `PartialObjectMeta`, a tuple that begins with a
-/// [`Kind`] takes the place of the key or the object:
+/// Some types do not define their kind, such as `DynamicObject` or `PartialObjectMeta`. For them, pass a tuple that
+/// begins with a [`Kind`] instead of the key or the object:
 ///
 /// ```no_run
 /// # use kube::api::DynamicObject;
@@ -91,8 +92,8 @@ impl Client {
         }
     }
 
-    /// Returns the underlying client of kube, for requests that this client does not offer. Its writes are in the cache
-    /// when the watch delivers them. If this client writes only as the leader, so does the underlying one.
+    /// Returns the underlying client of kube, for requests that this client does not offer. Its writes appear in the
+    /// cache when the watch delivers them. If this client writes only as the leader, so does the underlying one.
     pub fn kube(&self) -> &kube::Client {
         &self.kube
     }
@@ -147,8 +148,8 @@ impl Client {
     /// first list.
     ///
     /// # Errors
-    /// Returns an error if the kind cannot be listed in time, the namespace is not watched, or the object does not fit
-    /// its type.
+    /// Returns an error if the kind cannot be listed in time, the namespace is not watched, or the object cannot be
+    /// decoded.
     pub async fn get<'a, K: View>(
         &self,
         target: impl Into<Target<'a, K>>,
@@ -170,7 +171,7 @@ impl Client {
         List::new(self, Cow::Owned(Kind::of::<K>()))
     }
 
-    /// Lists the objects of a kind for types that do not know their kind, such as `DynamicObject`; see
+    /// Lists the objects of a kind for types that do not define their kind, such as `DynamicObject`; see
     /// [`Client::list`].
     pub fn list_kind<'a, K: View>(&'a self, kind: &'a Kind) -> List<'a, K> {
         List::new(self, Cow::Borrowed(kind))
@@ -178,9 +179,9 @@ impl Client {
 
     /// Applies `desired` with server-side apply and returns the resulting object.
     ///
-    /// Fields that `desired` omits keep their values if others own them. Fields that an earlier apply of this field
-    /// manager set and `desired` omits are removed. Fields of other managers are taken over. Nothing is sent if the
-    /// field manager owns exactly these fields in the cache, with these values.
+    /// Fields that `desired` omits keep their values if other managers own them. Fields that `desired` omits are
+    /// removed if an earlier apply of this field manager set them. Fields of other managers are taken over. Nothing is
+    /// sent if, according to the cache, the field manager owns exactly these fields with these values.
     ///
     /// # Errors
     /// Returns an error if the object has no name or the server rejects it.
@@ -192,10 +193,10 @@ impl Client {
         Resources::new(self, kind).apply(object).await
     }
 
-    /// Applies an object with a controller reference to `owner`, so that it is deleted with its owner, and its changes
-    /// reconcile the owner (`owns`). Without a namespace it gets that of the owner.
+    /// Applies an object with a controller reference to `owner`. It is then deleted with its owner, and its changes
+    /// reconcile the owner (`owns`). Its namespace defaults to that of the owner.
     ///
-    /// `owner` is a reference to an object whose type knows its kind, or the result of [`Owner::of`].
+    /// `owner` is a reference to an object whose type defines its kind, or the result of [`Owner::of`].
     ///
     /// # Errors
     /// As for [`Client::apply`], and if `owner` cannot own the object.
@@ -221,8 +222,8 @@ impl Client {
         Resources::new(self, kind).create(object).await
     }
 
-    /// Replaces an object. `object` must be derived from its newest state, and fields that `K` does not know are lost.
-    /// Nothing is sent if the cache has the same state.
+    /// Replaces an object. `object` must be derived from its newest state, and fields that `K` lacks are lost. Nothing
+    /// is sent if the cache has the same state.
     ///
     /// # Errors
     /// Returns an error if the server rejects it, for example because it was changed concurrently (`is_conflict`).
@@ -248,9 +249,9 @@ impl Client {
         Resources::new(self, target.kind()).patch(target.key, patch).await
     }
 
-    /// Sends the difference of two states of an object as a merge patch: fields that `K` does not know stay, and so do
-    /// concurrent changes of others. Lists are sent as a whole. If nothing differs, nothing is sent. Usually `old` is
-    /// the object in the cache and `new` a changed clone of it. See [`ClientOptions::optimistic_lock`].
+    /// Sends the difference of two states of an object as a merge patch. Fields that `K` lacks are kept, and so are
+    /// concurrent changes of others. Lists are replaced completely. Nothing is sent if nothing differs. Usually `old`
+    /// is the object in the cache and `new` a changed clone of it. See [`ClientOptions::optimistic_lock`].
     ///
     /// # Errors
     /// Returns an error if `new` is another object or the server rejects the patch.
@@ -263,11 +264,11 @@ impl Client {
         Resources::new(self, kind).patch_from(old, object).await
     }
 
-    /// Creates `object` after `mutate` has changed it. If it exists, patches the fields that `mutate` changes in its newest
-    /// state instead. Sends nothing if `mutate` changes nothing.
+    /// Creates `object` after `mutate` has changed it. If it exists, patches the fields that `mutate` changes in its
+    /// newest state instead. Nothing is sent if `mutate` changes nothing.
     ///
-    /// `mutate` may be called several times and must not change the name or the namespace. The object and its status are
-    /// patched with one JSON merge patch each, so fields that `K` does not know stay, and concurrent changes of other
+    /// `mutate` may be called several times and must not change the name or the namespace. The object and its status
+    /// are patched with one JSON merge patch each, so fields that `K` lacks are kept, and concurrent changes of other
     /// fields do not conflict. [`Client::apply`] needs no read and suits most cases better.
     ///
     /// # Errors
@@ -284,11 +285,11 @@ impl Client {
     /// Deletes an object. The garbage collector deletes the objects that it owns in the background. A missing object is
     /// not an error.
     ///
-    /// A target that is an object instead of a key is deleted only if its UID is the same. See
-    /// [`ClientOptions::delete`] for other parameters.
+    /// An object as the target, instead of a key, is deleted only if its UID is the same. See [`ClientOptions::delete`]
+    /// for other parameters.
     ///
     /// # Errors
-    /// Returns an error if the server rejects it, for example because another object has the name now.
+    /// Returns an error if the server rejects it, for example because another object now has the name.
     pub async fn delete<'a, K: View>(&self, target: impl Into<Target<'a, K>>) -> Result<(), ClientError> {
         let target = target.into();
         let resources = Resources::<K>::new(self, target.kind());

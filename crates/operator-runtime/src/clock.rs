@@ -1,11 +1,11 @@
-//! The clock and the randomness of the machine. Pure modules get their values as arguments.
+//! The clock and the random numbers of the machine. Pure modules get these values as arguments.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use jiff::Timestamp;
 
-/// Returns the current wall-clock time: for objects, not for measuring.
+/// Returns the current wall-clock time. Use it for fields of objects, not to measure durations.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }

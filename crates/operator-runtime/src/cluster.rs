@@ -1,4 +1,4 @@
-//! Additional clusters of a manager: [`Cluster`].
+//! [`Cluster`], an additional cluster of a manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::event_recorder::{EventRecorder, Recorder};
 
 /// Another cluster that an operator watches or writes to, added by [`Manager::add_cluster`]: a client with its own
-/// cache and an event recorder. The manager starts and stops it with its own cache. [`Manager::add_cache_check`] adds
-/// the state of its cache to `/readyz`. Clones share it.
+/// cache, and an event recorder. The manager starts and stops it together with its own cache.
+/// [`Manager::add_cache_check`] adds the state of its cache to `/readyz`. Clones share the cluster.
 ///
 /// [`Manager::add_cluster`]: crate::Manager::add_cluster
 /// [`Manager::add_cache_check`]: crate::Manager::add_cache_check
@@ -48,7 +48,7 @@ impl Running {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Returns the name that the operator gave it.
+    /// Returns the name that the operator chose for it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -59,7 +59,7 @@ impl Cluster {
         &self.client
     }
 
-    /// Returns a client that writes whether or not this instance is the leader, as
+    /// Returns a client that writes on every instance, whether it is the leader or not, like
     /// [`Manager::client_for_every_instance`](crate::Manager::client_for_every_instance) does.
     pub fn client_for_every_instance(&self) -> Client {
         self.client.over(self.of_every_instance.clone())

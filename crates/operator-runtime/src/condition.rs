@@ -29,15 +29,15 @@ pub struct Condition {
     pub type_: String,
     /// The status of the condition.
     pub status: ConditionStatus,
-    /// The generation of the object that the condition was computed from. Status writers set it.
+    /// The generation of the object from which the condition was computed. Status writers set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The time when `status` last changed, in seconds. [`Conditions`] sets it.
+    /// The time when `status` last changed, with a precision of seconds. [`Conditions`] sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// A reason for programs: CamelCase, not empty, at most 1024 characters.
+    /// A machine-readable reason: CamelCase, not empty, at most 1024 characters.
     pub reason: String,
-    /// A message for people, at most 32768 characters. May be empty.
+    /// A human-readable message, at most 32768 characters. May be empty.
     #[serde(default)]
     pub message: String,
 }
@@ -92,7 +92,7 @@ impl Condition {
         }
     }
 
-    /// Creates an `Available` condition: the object does its job.
+    /// Creates an `Available` condition: the object works as intended.
     pub fn available(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -152,7 +152,7 @@ impl Conditions {
     /// Sets the condition of its type and returns true if it changed.
     ///
     /// `lastTransitionTime` becomes the current time, in seconds, if the status differs from the previous one or the
-    /// type is new. Otherwise it is kept. A condition that has a time keeps it.
+    /// type is new. Otherwise it does not change. If the condition already has a time, that time is used.
     pub fn set(&mut self, condition: Condition) -> bool {
         self.set_at(condition, crate::clock::now())
     }
@@ -187,7 +187,7 @@ impl Conditions {
 }
 
 impl Condition {
-    /// Returns the condition that replaces `old`: with its time if the status is the same.
+    /// Returns the condition that replaces `old`. It keeps the time of `old` if the status is the same.
     pub(crate) fn after(mut self, old: Option<&Self>, now: Timestamp) -> Self {
         let same = old.filter(|old| old.status == self.status);
         let since = same.and_then(|old| old.last_transition_time.clone());

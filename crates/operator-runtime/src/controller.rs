@@ -79,7 +79,7 @@ pub(crate) enum Requeue {
 /// A controller of the objects of type `K`, its primary kind.
 ///
 /// [`Operator::controller`](crate::Operator::controller) or [`Manager::add_controller`](crate::Manager::add_controller)
-/// runs it. `Controller<()>` has no primary kind and reconciles keys from other sources.
+/// runs it. A `Controller<()>` has no primary kind and reconciles keys from other sources.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -151,7 +151,7 @@ pub enum ControllerError {
     /// The controller has stopped.
     #[error("controller {0} has stopped")]
     Stopped(String),
-    /// A first list took longer than `cache_sync_timeout`.
+    /// A first list took longer than [`ControllerOptions::cache_sync_timeout`].
     #[error("failed to wait for {name} caches to sync: timed out: {reason}")]
     CacheSync {
         /// The controller.
@@ -184,8 +184,8 @@ impl Action {
         Self::new(Requeue::Never)
     }
 
-    /// Reconciles again after this time, for changes that no event reports. An earlier event cancels the wait. A
-    /// restart reconciles all objects anyway. Resets the backoff of the key. Zero means [`Action::done`].
+    /// Reconciles again after this time, for changes that no event reports. An event before that cancels the wait. A
+    /// restart reconciles all objects anyway. Resets the backoff of the key. Zero is the same as [`Action::done`].
     pub fn requeue_after(after: Duration) -> Self {
         Self::new(if after.is_zero() {
             Requeue::Never
@@ -194,8 +194,8 @@ impl Action {
         })
     }
 
-    /// Reconciles again after the backoff of the key, as after an error. Each call in a row increases the backoff, up
-    /// to 1000 s. Prefer [`Action::requeue_after`].
+    /// Reconciles again after the backoff of the key, as after an error. Each consecutive call increases the backoff,
+    /// up to 1000 s. Prefer [`Action::requeue_after`].
     pub fn requeue() -> Self {
         Self::new(Requeue::Backoff)
     }
@@ -216,8 +216,8 @@ impl Action {
 // === impl Controller ===
 
 impl<K: Object> Controller<K> {
-    /// Creates a controller that reconciles the objects of type `K`: each existing one once, and after each of their
-    /// events.
+    /// Creates a controller that reconciles the objects of type `K`: each existing object once, and again after each of
+    /// its events.
     ///
     /// The controller is named after the kind, in lower case, unless [`Controller::named`] sets another name.
     pub fn new(reconciler: impl Reconciler<K>) -> Self {
@@ -227,7 +227,7 @@ impl<K: Object> Controller<K> {
 
 impl<K: View> Controller<K> {
     /// Creates a controller for the objects of a [`Watch`]: for a kind without a Rust type, for certain events, or in
-    /// another cluster. Otherwise as [`Controller::new`].
+    /// another cluster. See [`Controller::new`] for the rest.
     pub fn from_watch(watch: Watch<K>, reconciler: impl Reconciler<K>) -> Self {
         let reconciler = Arc::new(ByObject {
             reconciler,
@@ -243,8 +243,8 @@ impl<K: View> Controller<K> {
         )
     }
 
-    /// Creates a controller for the keys of the objects of a [`Watch`], including deleted ones. Otherwise as
-    /// [`Controller::from_watch`].
+    /// Creates a controller for the keys of the objects of a [`Watch`], including deleted ones. See
+    /// [`Controller::from_watch`] for the rest.
     pub fn by_key(watch: Watch<K>, reconciler: impl KeyReconciler) -> Self {
         Self::with_primary(watch, by_key(reconciler))
     }
@@ -261,7 +261,7 @@ impl<K: View> Controller<K> {
         controller.source_of(watch.into_primary())
     }
 
-    /// Reconciles the owner, by its controller reference, of a changed object of type `C`. It is short for
+    /// Watches the type `C`, and reconciles the owner of a changed object, by its controller reference. It is short for
     /// `watches(Watch::<C>::new().owned())`.
     pub fn owns<C: Object>(self) -> Self {
         self.watches(Watch::<C>::new().owned())
@@ -313,8 +313,8 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Adds permissions beside those that follow from the watched and owned kinds. [`#[rbac]`](crate::rbac) is an
-    /// attribute for the same purpose.
+    /// Adds permissions in addition to those that follow from the watched and owned kinds. The attribute
+    /// [`#[rbac]`](crate::rbac) does the same.
     pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.rules.extend(rules);
         self
@@ -368,8 +368,8 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Sets the span of each reconcile from its request and its id. The default span has the fields `controller`,
-    /// `controllerGroup`, `controllerKind`, `namespace`, `name` and `reconcileID`.
+    /// Sets the function that creates the span of each reconcile from its request and its id. The default span has the
+    /// fields `controller`, `controllerGroup`, `controllerKind`, `namespace`, `name` and `reconcileID`.
     pub fn span(mut self, span: impl Fn(&Request, &str) -> tracing::Span + Send + Sync + 'static) -> Self {
         self.span = Some(Box::new(span));
         self

@@ -1,18 +1,19 @@
-//! Leader election: one instance of an operator acts, the others stand by. An election is an [`Election`].
+//! Leader election: one instance of an operator is active, the others wait. The main type is [`Election`].
 //!
-//! * [`LeaderElection`], leader with lease: the leader renews a `Lease` every two seconds, and stops acting when it
-//!   cannot. Another instance takes over when the lease was not renewed for 15 s, or at once when it was released.
-//! * `LeaderForLife` of the crate `operator-lib`: a `ConfigMap` that belongs to the leader's pod is the lock. The
-//!   leader leads until its pod is gone and the garbage collector has deleted the lock.
+//! * [`LeaderElection`], leader with lease: the leader renews a `Lease` every two seconds, and stops when it cannot.
+//!   Another instance takes over when the lease was not renewed for 15 s, or immediately when it was released.
+//! * `LeaderForLife` of the crate `operator-lib`: the lock is a `ConfigMap` that the leader's pod owns. The leader
+//!   leads until its pod is gone and the garbage collector has deleted the lock.
 //!
 //! [`ManagerOptions::election`](crate::manager::ManagerOptions::election) accepts both.
 //!
 //! # Guarantee
 //! At most one of the candidates for a lease leads at any time, provided that
-//! * the API server rejects writes with an outdated `resourceVersion`, as every conforming one does;
-//! * no clock runs faster than another by more than `lease_duration / renew_deadline` (default: 1.5). The clocks need
-//!   not agree, and may be set while the operator runs;
-//! * no clock stops: a machine that is suspended with its clock cannot detect the suspension (a stopped process can);
+//! * the API server rejects writes with an outdated `resourceVersion`, as every conforming API server does;
+//! * no clock runs faster than another by more than `lease_duration / renew_deadline` (default: 1.5). The clocks may
+//!   show different times, and may be set while the operator runs;
+//! * no clock stops: a machine that is suspended together with its clock cannot detect the suspension, but a suspended
+//!   process can;
 //! * nothing else writes or deletes the lease.
 //!
 //! A candidate leads while [`Leadership::is_leader`] returns true. Work that continues after that breaks the guarantee:
@@ -38,10 +39,11 @@ mod simulation;
 
 pub use self::driver::{LeaderElection, LeaderElectionOptions};
 
-/// A lock that one of several instances holds at a time, as a manager uses it.
+/// A lock that at most one instance holds at a time, in the form in which a manager uses it.
 ///
-/// The manager calls `acquire`, starts the controllers, and calls `keep`. When everything that needs leadership has
-/// stopped, it calls `release`. It may drop the future of `acquire` or `keep` at any `await` and call the method again.
+/// The manager calls `acquire`, starts the controllers, and calls `keep`. It calls `release` after everything that
+/// needs leadership has stopped. It may drop the future of `acquire` or `keep` at any `await` and call the method
+/// again.
 ///
 /// ```
 /// use futures::future::BoxFuture;
@@ -69,21 +71,21 @@ pub trait Election: Send + 'static {
     /// Waits until this instance leads.
     ///
     /// # Errors
-    /// Returns an error if this instance cannot become a candidate. The manager stops with it.
+    /// Returns an error if this instance cannot become a candidate. The manager then stops with this error.
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>>;
 
-    /// Keeps leading, and returns the reason when leadership is lost. The manager then aborts everything that needs it.
+    /// Keeps the leadership, and returns the reason when it is lost. The manager then aborts everything that needs it.
     fn keep(&mut self) -> BoxFuture<'_, Error>;
 
     /// Returns the leadership of this instance as it changes. Clients of the leader check it for each attempt of a
-    /// write, so that a reconcile that is resumed after the end of leadership writes nothing. The default is `None`:
-    /// clients then check the state that the manager knows, which is leading from the end of `acquire` to the end of
+    /// write, so that a reconcile that is resumed after the end of leadership writes nothing. With the default, `None`,
+    /// clients check the state that the manager knows: this instance leads from the end of `acquire` to the end of
     /// `keep`.
     fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
         None
     }
 
-    /// Releases leadership, so that the next instance need not wait until it expires. The manager calls it when
+    /// Releases the leadership, so that the next instance need not wait until it expires. The manager calls it after
     /// everything that needs leadership has stopped.
     fn release(&mut self) -> BoxFuture<'_, ()>;
 }
@@ -95,14 +97,14 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leadership {
-    /// Another instance leads, or none yet.
+    /// Another instance leads, or no instance leads yet.
     Standby,
     /// This instance leads.
     Leader {
-        /// The end of leadership without a renewal. `None` for a leader for life.
+        /// The time at which leadership ends without a renewal. `None` for a leader for life.
         until: Option<Instant>,
     },
-    /// This instance led and must not act any more.
+    /// This instance was the leader and must stop.
     Lost,
 }
 
@@ -132,7 +134,7 @@ pub enum ElectionError {
         "leader-for-life needs the name of its pod: set POD_NAME from the field `metadata.name` in the Deployment"
     )]
     NoPodName,
-    /// The durations contradict each other.
+    /// Two durations of the options contradict each other.
     #[error("{longer} must be greater than {shorter} ({longer_value:?}, {shorter_value:?})")]
     Timing {
         /// The duration that must be longer.
@@ -161,7 +163,7 @@ pub enum ElectionError {
 // === impl Leadership ===
 
 impl Leadership {
-    /// Returns true if this instance leads at this moment.
+    /// Returns true if this instance is the leader now.
     ///
     /// The result becomes false when the lease expires, even if the task that renews it is late. Check it before each
     /// step that only the leader may do.

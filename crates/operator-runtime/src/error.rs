@@ -1,4 +1,4 @@
-//! [`Error`], the error of a reconciler: any error, with the way to retry.
+//! [`Error`], the error of a reconciler: any error, with its kind of retry.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The key is retried with exponential backoff (5 ms doubling up to 1000 s) until a reconcile succeeds.
 /// [`Error::terminal`] is not retried; [`Error::retry_after`] sets the delay.
 ///
-/// As `anyhow::Error`, it does not implement [`std::error::Error`] itself, so that `?` accepts all errors.
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`] itself, so that `?` accepts all errors.
 ///
 /// ```
 /// use operator_runtime::{Error, Result};
@@ -57,10 +57,10 @@ impl Error {
         }
     }
 
-    /// Creates an error that is not retried: the key waits for the next event. It is for errors that only a change of
+    /// Creates an error that is not retried: the key waits for the next event. Use it for errors that only a change of
     /// the object can resolve, such as an invalid spec.
     ///
-    /// The backoff of the key is kept until the next success, as with controller-runtime's `TerminalError`.
+    /// The backoff of the key is kept until the next success, like with controller-runtime's `TerminalError`.
     pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             source: source.into(),
@@ -68,8 +68,8 @@ impl Error {
         }
     }
 
-    /// Creates an error that is retried after this time instead of the backoff, for example that of a `Retry-After`
-    /// header. Resets the backoff of the key.
+    /// Creates an error that is retried after this time instead of the backoff, for example after the time in a
+    /// `Retry-After` header. Resets the backoff of the key.
     pub fn retry_after(source: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
         Self {
             source: source.into(),
@@ -77,9 +77,9 @@ impl Error {
         }
     }
 
-    /// Ends a reconcile that waits for something else, such as a Secret that another controller creates. It is not
-    /// counted as an error, and its reason is logged at the level `info`. The key is reconciled again after this time
-    /// or at the next event, whichever comes first. Zero means at the next event.
+    /// Creates an error for a reconcile that waits for something else, such as a Secret that another controller
+    /// creates. It is not counted as an error, and its reason is logged at the level `info`. The key is reconciled
+    /// again after this time or at the next event, whichever comes first. Zero means at the next event.
     pub fn wait(reason: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
         Self {
             source: reason.into(),
@@ -87,7 +87,7 @@ impl Error {
         }
     }
 
-    /// Returns true if [`Error::wait`] created it.
+    /// Returns true if the error was created with [`Error::wait`].
     pub fn is_waiting(&self) -> bool {
         matches!(self.retry, Retry::Wait(_))
     }
@@ -96,7 +96,7 @@ impl Error {
         self.retry
     }
 
-    /// Returns true if [`Error::terminal`] created it.
+    /// Returns true if the error was created with [`Error::terminal`].
     pub fn is_terminal(&self) -> bool {
         self.retry == Retry::Never
     }
@@ -112,7 +112,7 @@ impl Error {
         std::iter::successors(Some(outermost), cause)
     }
 
-    /// Returns the `Status` with which the API server rejected a request, if that is the cause.
+    /// Returns the `Status` with which the API server rejected a request, if that caused the error.
     ///
     /// A conflict (409) needs no handling: the key is reconciled again, and the next attempt reads the newer state.
     /// [`Client::apply`](crate::Client::apply) has no such conflicts, and
@@ -135,7 +135,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 }
 
 impl fmt::Display for Error {
-    /// Writes the error and its causes in one line, and omits a cause whose text the preceding text contains.
+    /// Writes the error and its causes in one line. A cause is omitted if the preceding text already contains it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&describe(self.source.as_ref()))
     }
@@ -148,7 +148,7 @@ impl fmt::Debug for Error {
 }
 
 /// Returns an error and its causes in one line. Many errors print their cause and also return it as their source, so a
-/// cause whose text is already there is omitted.
+/// cause is omitted if its text is already there.
 pub(crate) fn describe(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for error in std::iter::successors(Some(error), cause) {

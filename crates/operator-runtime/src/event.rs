@@ -11,7 +11,7 @@
 //!         Event::Create { .. } => "it is new",
 //!         Event::Update { .. } => "it changed",
 //!         Event::Delete { .. } => "it is gone",
-//!         Event::Generic { .. } => "somebody says so",
+//!         Event::Generic { .. } => "something outside the watched resources changed",
 //!     }
 //! }
 //! assert_eq!(what(&Event::Delete { object: Arc::new(ConfigMap::default()), stale: false }), "it is gone");
@@ -67,8 +67,8 @@ impl<K: ?Sized> Event<K> {
         }
     }
 
-    /// Returns all states in the event: of an update the old and the new one, otherwise [`Event::object`]. Both matter
-    /// if the update removed a reference.
+    /// Returns all states in the event: the old and the new one of an update, otherwise only [`Event::object`]. Both
+    /// matter if the update removed a reference.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
         let old = match self {
             Self::Update { old, .. } => Some(old),
@@ -77,7 +77,7 @@ impl<K: ?Sized> Event<K> {
         old.into_iter().chain([self.object()])
     }
 
-    /// Returns true if it comes from the first list. Such events have a low priority.
+    /// Returns true if the event comes from the first list. Such events have a low priority.
     pub fn is_initial(&self) -> bool {
         matches!(self, Self::Create { initial: true, .. })
     }
@@ -103,7 +103,7 @@ impl<K: ?Sized> Event<K> {
 }
 
 impl<K: Meta + ?Sized> Event<K> {
-    /// Returns true if nothing changed: a resync repeats the cached state at intervals
+    /// Returns true for an update without a change: a resync repeats the cached state at intervals
     /// ([`sync_period`](crate::cache::CacheOptions::sync_period)).
     pub fn is_resync(&self) -> bool {
         match self {

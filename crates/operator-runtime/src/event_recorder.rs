@@ -1,8 +1,8 @@
-//! Kubernetes events, as `kubectl describe` shows them: [`EventRecorder`].
+//! [`EventRecorder`] records Kubernetes events, which `kubectl describe` shows.
 //!
-//! Recording an event never delays or fails a reconcile: a task of the manager sends the events of a bounded queue. An
-//! event that recurs within six minutes increases the count of a series. The rate of different events of an object is
-//! limited, so that a loop cannot flood the API server.
+//! Recording an event never delays or fails a reconcile: a task of the manager sends the events from a bounded queue.
+//! An event that recurs within six minutes increases the count of a series. The rate of different events about an
+//! object is limited, so that a loop cannot flood the API server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ mod correlation;
 const QUEUE: usize = 1000;
 /// The interval at which series are updated.
 const LOOK: Duration = Duration::from_secs(60);
-/// The number of attempts while the API server is unreachable, and the pause between them.
+/// The number of attempts while the API server is unreachable, and the delay between them.
 const TRIES: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 /// Limits of events.k8s.io/v1.
@@ -96,7 +96,7 @@ impl EventRecorder {
         self.about_object(&Kind::of::<K>(), object.meta())
     }
 
-    /// Starts an event about an object whose type may not know its kind.
+    /// Starts an event about an object whose type may not define its kind.
     pub(crate) fn about_object(&self, kind: &Kind, metadata: &ObjectMeta) -> EventWriter<'_> {
         self.about(reference(kind, metadata))
     }
@@ -111,8 +111,8 @@ impl EventRecorder {
         }
     }
 
-    /// Starts an event about the referenced object: for kinds without a Rust type, and for objects that are not in
-    /// memory.
+    /// Starts an event about the referenced object. Use it for kinds without a Rust type, and for objects that are not
+    /// in memory.
     pub fn about(&self, regarding: ObjectReference) -> EventWriter<'_> {
         EventWriter {
             recorder: self,
@@ -150,16 +150,16 @@ impl EventWriter<'_> {
         self
     }
 
-    /// Records an event of type `Normal`. `reason` is a CamelCase word of at most 128 characters for programs; `note`
-    /// is a sentence for people, cut at 1,024 characters.
+    /// Records an event of type `Normal`. `reason` is a machine-readable word in CamelCase of at most 128 characters.
+    /// `note` is a human-readable sentence, truncated to 1,024 characters.
     ///
     /// The event is sent in the background: this never waits and never fails. An event is dropped and logged if its
-    /// reason is empty or too long, or if 1,000 events are waiting.
+    /// reason is empty or too long, or if 1,000 events are already queued.
     pub fn normal(self, reason: &str, note: impl Into<String>) {
         self.record("Normal", reason, &note.into());
     }
 
-    /// Records an event of type `Warning`; otherwise as [`EventWriter::normal`].
+    /// Records an event of type `Warning`, like [`EventWriter::normal`].
     pub fn warning(self, reason: &str, note: impl Into<String>) {
         self.record("Warning", reason, &note.into());
     }
@@ -275,7 +275,7 @@ impl Recorder {
     }
 }
 
-/// Sends a request until the API server answers, a limited number of times, and only once after `stop`.
+/// Sends a request until the API server responds, a limited number of times, and only once after `stop`.
 async fn patiently<T, F>(
     stop: &CancellationToken,
     pause: Duration,
@@ -287,7 +287,7 @@ where
     for _ in 1..TRIES {
         match send().await {
             Err(error) if !matches!(error, kube::Error::Api(_)) && !stop.is_cancelled() => {
-                tracing::debug!(%error, "No answer from the API server to an event");
+                tracing::debug!(%error, "No response from the API server to an event");
             }
             answered => return answered,
         }
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(event.reporting_controller.as_deref(), Some("operator"));
     }
 
-    /// Returns the number of attempts with a server that answers from the given attempt on, or rejects at once.
+    /// Returns the number of attempts with a server that responds from the given attempt on, or rejects the first one.
     async fn attempts(answers_from: usize, refuses: bool) -> usize {
         use std::sync::atomic::{AtomicUsize, Ordering};
 

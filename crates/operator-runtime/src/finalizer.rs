@@ -1,4 +1,4 @@
-//! Finalizers: cleanup before an object is deleted, such as of resources outside the cluster. [`Finalizers`] runs them.
+//! [`Finalizers`] cleans up before an object is deleted, for example resources outside the cluster.
 //!
 //! Owned objects in the cluster need no finalizer: the garbage collector deletes them.
 
@@ -17,7 +17,7 @@ use crate::object::{Kind, Meta, Object, ObjectKey, View};
 /// Maximum number of attempts if the resource version of a write is stale.
 const ATTEMPTS: usize = 5;
 
-/// The finalizers of one object, in the order of their work.
+/// The finalizers of one object, in the order in which they run.
 ///
 /// ```no_run
 /// # use operator_runtime::prelude::*;
@@ -69,7 +69,7 @@ impl<'a, K: View> Finalizers<'a, K> {
 
     /// Adds a finalizer, `example.com/name`, and its work: a future that is awaited only if the object is being deleted
     /// and still has the finalizer. The work must be idempotent, because it runs again after an error or a crash. It
-    /// starts when the work of the previous finalizer has succeeded.
+    /// starts after the work of the previous finalizer has succeeded.
     pub fn finalizer(mut self, name: &str, work: impl Future<Output = Result<()>> + Send + 'a) -> Self {
         let name = name.to_owned();
         let work = Box::pin(work);
@@ -85,8 +85,8 @@ impl<'a, K: View> Finalizers<'a, K> {
     /// Other finalizers are kept. Conflicting writes are retried on the newer state.
     ///
     /// # Errors
-    /// Returns the error of the first work that failed, whose finalizer and those after it stay, or an error if the
-    /// server rejects a write.
+    /// Returns the error of the first work that failed, or an error if the server rejects a write. The finalizer of the
+    /// failed work and those after it stay.
     pub async fn run(self) -> Result<Option<Written<K>>> {
         if self.object.meta().deletion_timestamp.is_none() {
             return self.add().await;
@@ -150,7 +150,7 @@ async fn change<K: View>(
     while let Some(current) = base {
         let mut finalizers = current.meta().finalizers.clone().unwrap_or_default();
         change(&mut finalizers);
-        // The patch has the whole list, so it must not overwrite a concurrent change.
+        // The patch contains the whole list, so it must not overwrite a concurrent change.
         let version = current.meta().resource_version.as_deref();
         match resources.patch_finalizers(&key, &finalizers, version).await {
             Ok(changed) => return Ok(Some(changed)),

@@ -1,6 +1,6 @@
-//! Handlers map events to requests: [`EventHandler`]. Most watches need none: [`Watch`](crate::controller::Watch) finds
-//! owners and maps objects with a function. A custom handler is for
-//! [`Watch::handler`](crate::controller::Watch::handler), if delays or priorities matter, and for
+//! [`EventHandler`] maps events to reconcile requests. Most watches need none: [`Watch`](crate::controller::Watch)
+//! finds owners and maps objects with a function. Use a custom handler for delays or priorities, with
+//! [`Watch::handler`](crate::controller::Watch::handler), and for
 //! [`Controller::events_from`](crate::Controller::events_from).
 
 use std::future::Future;
@@ -60,14 +60,14 @@ pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
 /// Returns a handler that reconciles the owners of this kind, or only the controlling one. After an update it also
 /// reconciles the previous owners.
 ///
-/// Owners are matched by group and kind, not by version, so that an upgrade of the kind loses nothing, and not by UID.
-/// The namespace of the request is that of the object if the kind is namespaced.
+/// Owners are matched by group and kind. The version is ignored, so that an upgrade of the kind loses nothing, and so
+/// is the UID. The namespace of the request is that of the object if the kind is namespace-scoped.
 pub(crate) fn for_owners<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
 }
 
-/// Returns a handler that reconciles the owner in the annotations of the object that
-/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes, for objects that cannot have an owner
+/// Returns a handler that reconciles the owner in the annotations of the object, which
+/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes. Use it for objects that cannot have an owner
 /// reference because they are in another namespace. After an update it also reconciles the previous owner.
 pub fn for_annotated<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
     let owner = owner.into();
@@ -78,8 +78,8 @@ pub fn for_annotated<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHan
     }
 }
 
-/// Returns a handler that reconciles the keys that `keys` returns for the object, and after an update also for its old
-/// state.
+/// Returns a handler that reconciles the keys that `keys` returns for the object. After an update it also reconciles
+/// those of the old state.
 pub(crate) fn map<K: 'static, I: IntoIterator<Item = ObjectKey>>(
     keys: impl Fn(&K) -> I + Send + Sync + 'static,
 ) -> impl EventHandler<K> {

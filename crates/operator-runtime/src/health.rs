@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result, panic_text};
 use crate::serve::{self, Answer, Server};
 
-/// Probes may be aborted at shutdown.
+/// Time for open connections at shutdown, after which probes may be aborted.
 const GRACE: Duration = Duration::from_secs(1);
 
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
@@ -105,7 +105,7 @@ fn below<'a>(path: &'a str, endpoint: &str) -> Option<&'a str> {
     rest.strip_prefix('/')
 }
 
-/// Returns a check that fails if `check` panics.
+/// Returns a check that also fails if `check` panics.
 fn caught<F, R>(check: F) -> Check
 where
     F: Fn() -> R + Send + Sync + 'static,
@@ -136,7 +136,7 @@ fn single(outcome: Result<()>) -> (StatusCode, String) {
     }
 }
 
-/// Runs the checks. `?verbose` lists them, as does a failure; `?exclude=NAME` skips one.
+/// Runs the checks. The response lists them with `?verbose` and after a failure; `?exclude=NAME` skips one.
 async fn all(endpoint: &str, checks: &BTreeMap<String, Check>, query: &Query<'_>) -> (StatusCode, String) {
     let lines = checks.iter().map(|(name, check)| async move {
         if query.excluded.contains(&name.as_str()) {

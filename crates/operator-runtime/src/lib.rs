@@ -1,9 +1,9 @@
 //! A framework for Kubernetes operators on kube-rs: controllers, cache, client, webhooks, leader election, metrics.
 //!
-//! # An operator in one page
+//! # An operator on one page
 //! An operator brings the cluster to the state that its custom resources describe. Its author writes a type for the
-//! resource and a function that reconciles one object: it compares the current state with the desired one and applies the
-//! difference.
+//! resource, and a function that reconciles one object: it compares the current state with the desired one and applies
+//! the difference.
 //!
 //! ```no_run
 //! # use std::process::ExitCode;
@@ -49,23 +49,25 @@
 //! ```
 //!
 //! # Concepts
-//! * An [`Operator`] is the program: its controllers, webhooks and definitions. It runs a [`Manager`], which owns what they
-//!   share, starts and stops everything in order, elects a leader, and serves health checks and metrics.
-//! * A [`Controller`] reconciles the objects of one kind. It is notified of their changes, of those of objects that they
-//!   own ([`Controller::owns`]), and of any other [`Watch`](controller::Watch).
+//! * An [`Operator`] is the program: its controllers, webhooks and definitions. It runs a [`Manager`], which owns the
+//!   shared parts, starts and stops everything in order, elects a leader, and serves health checks and metrics.
+//! * A [`Controller`] reconciles the objects of one kind. It receives their changes, the changes of objects that they
+//!   own ([`Controller::owns`]), and the events of any other [`Watch`](controller::Watch).
 //! * A [`Reconciler`] gets the object and a [`Context`], which applies the objects that it owns ([`Context::apply_owned`]),
 //!   deletes those that are no longer desired ([`Context::apply_owned_set`]), updates its status, records events, and waits
 //!   for other objects ([`KeyContext::wait_for`]). An error is retried with exponential backoff; an [`Action`] asks for
 //!   another reconcile.
-//! * The [`Client`] reads from the [`cache`], which watches each kind that is read, once. It writes to the API server.
-//!   Reads see the operator's own writes. Inside a reconcile, a write that would change nothing is not sent, so that an
-//!   operator at rest sends no requests.
-//! * A change is an [`Event`](event::Event). A [`predicate`] rejects it or lets it pass, a [`handler`] maps it to requests.
-//!   The [`queue`] holds each request once.
+//! * The [`Client`] reads from the [`cache`], which has one watch for each kind that is read. It writes to the API
+//!   server. Reads see the operator's own writes. Inside a reconcile, a write that would change nothing is not sent, so
+//!   that an idle operator sends no requests.
+//! * A change is an [`Event`](event::Event). A [`predicate`] accepts or rejects it, and a [`handler`] maps it to
+//!   requests. The [`queue`] holds each request once.
 //!
 //! # Rules
-//! * Reconcile from the current state, not from what changed: a request carries no event, and several events are one request.
-//! * Name the objects that you create after their owner, so that a repeated reconcile creates nothing twice.
+//! * Reconcile from the current state, not from the change: a request carries no event, and several events become one
+//!   request.
+//! * Derive the names of the objects that you create from their owner, so that a repeated reconcile creates nothing
+//!   twice.
 //! * Deletion needs code only for resources outside the cluster ([`Context::finalize`]); the garbage collector deletes owned
 //!   objects.
 

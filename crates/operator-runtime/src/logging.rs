@@ -1,4 +1,4 @@
-//! The log of an operator, as text or JSON, on standard error: [`Logging`].
+//! [`Logging`], the log of an operator on standard error, as text or JSON.
 //!
 //! ```
 //! use operator_runtime::logging::{LogLevel, Logging};
@@ -31,7 +31,7 @@ use self::json::JsonLine;
 use self::sampling::Sampler;
 use self::sampling::Sampling;
 
-/// The options of the log.
+/// Options of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// The format. Default: JSON.
@@ -56,7 +56,7 @@ pub enum Encoder {
 }
 
 /// The minimum level of messages: `debug`, `info`, `error`, `panic`, or a verbosity as in zap's flags, where 1 is debug
-/// and anything greater is trace. `panic` is the same as `error`: panics are logged as errors.
+/// and anything greater is trace. `panic` is the same as `error`, because panics are logged as errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(pub LevelFilter);
 
@@ -71,7 +71,7 @@ pub enum StacktraceLevel {
     Panic,
 }
 
-/// The format of timestamps. Texts are in UTC.
+/// The format of timestamps. Text formats are in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum TimeEncoding {
     /// Seconds since 1970, with fractions.
@@ -80,11 +80,11 @@ pub enum TimeEncoding {
     Millis,
     /// Nanoseconds since 1970.
     Nano,
-    /// `2006-01-02T15:04:05.000Z`
+    /// UTC with milliseconds: `2006-01-02T15:04:05.000Z`.
     Iso8601,
-    /// `2006-01-02T15:04:05Z`
+    /// UTC with seconds: `2006-01-02T15:04:05Z`.
     Rfc3339,
-    /// `2006-01-02T15:04:05.000000000Z`, without trailing zeros.
+    /// UTC with nanoseconds, without trailing zeros: `2006-01-02T15:04:05.000000000Z`.
     #[default]
     Rfc3339nano,
 }
@@ -118,7 +118,7 @@ impl FromStr for LogLevel {
     }
 }
 
-/// Libraries whose messages repeat those of this crate or do not concern the operator.
+/// Libraries whose messages repeat those of this crate or are not relevant to the operator.
 const QUIET: [&str; 7] = [
     "kube_runtime=error",
     "kube_client=info",
@@ -154,7 +154,7 @@ impl Logging {
             _ => self.filter(),
         };
         let ansi = io::stderr().is_terminal();
-        // Fails if the program has installed its own subscriber, which stays.
+        // Fails if the program has installed its own subscriber, which is then kept.
         let _ = self.build(|| Lossy, filter, ansi).try_init();
     }
 
@@ -179,7 +179,7 @@ impl Logging {
             .with_env_filter(filter)
             .with_ansi(ansi)
             .with_writer(writer)
-            // Otherwise the error would be written to standard error too, and a failure of that would panic.
+            // Otherwise the error would also be written to standard error, and a failure of that write would panic.
             .log_internal_errors(false);
         match self.encoder {
             Encoder::Console => Box::new(subscriber.event_format(self.console()).finish().with(sampler)),
@@ -215,7 +215,7 @@ impl Logging {
     }
 }
 
-/// Standard error without errors: an operator continues if its log cannot be written.
+/// Standard error, ignoring write errors: an operator continues if its log cannot be written.
 struct Lossy;
 
 impl io::Write for Lossy {
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Returns the output for an error and for an information.
+    /// Returns the output for an error message and for an info message.
     fn written(logging: Logging) -> Vec<String> {
         let written = Written::default();
         tracing::subscriber::with_default(logging.subscriber(written.clone()), || {
@@ -419,7 +419,7 @@ mod tests {
             text.matches("Again").count()
         };
         assert_eq!(flood(false), 1000);
-        // 100 and 9 of the 900 after; more if a second ends meanwhile.
+        // The first 100, and 9 of the 900 others. There are more if a new second begins in between.
         let sampled = flood(true);
         assert!((109..1000).contains(&sampled), "{sampled}");
     }

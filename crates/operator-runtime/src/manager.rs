@@ -3,12 +3,12 @@
 //! An [`Operator`](crate::Operator) builds and runs one. Use it directly to run controllers in your own program.
 //!
 //! The order of the start is: event recorder, health and metrics servers, webhooks, caches, runnables of every
-//! instance, leader election, and on the leader the controllers. Parts that are added later start at once, with those
-//! of their group.
+//! instance, leader election, and on the leader the controllers. Parts that are added later start together with their
+//! group, or immediately if the group already runs.
 //!
-//! On SIGINT or SIGTERM no new reconcile begins, and running ones have 30 s to finish. Runnables of every instance are
-//! stopped first, then everything that runs on the leader, the caches, webhooks, the other servers, and the event
-//! recorder. Each group has ended before the next is stopped. Finally the lease is released.
+//! On SIGINT or SIGTERM no new reconcile begins, and running reconciles have 30 s to finish. Runnables of every
+//! instance are stopped first, then everything that runs on the leader, the caches, the webhooks, the other servers,
+//! and the event recorder. Each group has ended before the next is stopped. Finally the lease is released.
 //!
 //! ```no_run
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -95,7 +95,7 @@ struct Inner {
     elected: watch::Sender<bool>,
     /// The connection for writes without leadership.
     of_every_instance: kube::Client,
-    /// The leadership as the manager knows it, for elections that do not publish theirs.
+    /// The leadership as the manager knows it, for elections that do not publish it.
     is_leader: watch::Sender<Leadership>,
     /// The leadership that clients check before they write. `None` without an election.
     leadership: Option<watch::Receiver<Leadership>>,
@@ -116,9 +116,9 @@ struct Inner {
 enum Phase {
     /// New parts wait for the start.
     Setup(Box<Setup>),
-    /// New parts are started at once.
+    /// New parts are started immediately.
     Running(mpsc::UnboundedSender<Member>),
-    /// Nothing can be added any more.
+    /// No part can be added any more.
     Stopping,
 }
 
@@ -152,7 +152,7 @@ impl Manager {
         &self.inner.options.name
     }
 
-    /// Returns the client, for parts beside the controllers; a reconciler has the same one in its
+    /// Returns the client, for code outside the controllers; a reconciler has the same one in its
     /// [`Context`](crate::Context). It reads from the cache, which is filled while the manager runs, and writes to the
     /// API server.
     ///
@@ -163,13 +163,13 @@ impl Manager {
         &self.inner.client
     }
 
-    /// Returns a client that writes whether or not this instance is the leader: for
-    /// [runnables of every instance](Runnable::on_every_instance), webhook handlers, and steps before the manager runs.
-    /// Controllers with [`ControllerOptions::needs_leader_election`] set to `false` have it in their context.
+    /// Returns a client that writes on every instance, whether it is the leader or not. Use it for [runnables of every
+    /// instance](Runnable::on_every_instance), webhook handlers, and steps before the manager runs. Controllers with
+    /// [`ControllerOptions::needs_leader_election`] set to `false` have it in their context.
     ///
-    /// Several instances may write at the same time with it: write only objects of this instance, or objects that all
-    /// instances write alike. The manager itself writes without leadership only the lease, events, and the certificates
-    /// of webhooks.
+    /// Several instances may write with it at the same time. Write only objects of this instance, or objects that all
+    /// instances write identically. The manager itself writes without leadership only the lease, events, and the
+    /// certificates of webhooks.
     pub fn client_for_every_instance(&self) -> Client {
         self.inner.client.over(self.inner.of_every_instance.clone())
     }
@@ -179,7 +179,7 @@ impl Manager {
         self.inner.client.cache()
     }
 
-    /// Returns the event recorder, for parts beside the controllers. A [`Context`](crate::Context) has the same one.
+    /// Returns the event recorder, for code outside the controllers. A [`Context`](crate::Context) has the same one.
     pub fn recorder(&self) -> &EventRecorder {
         &self.inner.recorder
     }
@@ -205,8 +205,8 @@ impl Manager {
         self.inner.webhooks.lock().address()
     }
 
-    /// Serves the webhooks of a kind on every instance. They are served before the caches are filled, because the API
-    /// server needs conversions for that, and at once if the manager runs. The first webhook adds the check `webhook`
+    /// Serves the webhooks of a kind on every instance, immediately if the manager runs. They are served before the
+    /// caches are filled, because the API server needs conversions for that. The first webhook adds the check `webhook`
     /// to `/readyz`.
     ///
     /// # Errors
@@ -215,8 +215,8 @@ impl Manager {
         self.serve_webhooks(|server| server.add(webhook))
     }
 
-    /// Serves admission requests at a path, for webhooks of several kinds or of subresources. The manifests do not
-    /// contain it. Otherwise as [`Manager::add_webhook`].
+    /// Serves admission requests at a path, for webhooks of several kinds or of subresources. The generated manifests
+    /// do not contain it. See [`Manager::add_webhook`] for the rest.
     ///
     /// # Errors
     /// As for [`Manager::add_webhook`], and if the path is invalid.
@@ -229,8 +229,7 @@ impl Manager {
     }
 
     /// Serves all requests at a path of the webhook server, with any method and bodies of up to 7 MiB. A panic is
-    /// answered with
-    /// 500. Otherwise as [`Manager::add_admission_handler`].
+    /// answered with 500. See [`Manager::add_admission_handler`] for the rest.
     ///
     /// # Errors
     /// As for [`Manager::add_admission_handler`].
@@ -266,8 +265,8 @@ impl Manager {
     /// Adds a check to `/healthz`, the liveness probe: the kubelet restarts the container if it fails. A check runs at
     /// each probe and should be fast. It replaces a check of the same name. The check `ping` always exists.
     ///
-    /// The error is logged and not part of the response. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one
-    /// of them. The kubelet waits one second for the response by default.
+    /// The error is logged but not part of the response. `/healthz?verbose` lists the checks, and `/healthz/NAME` runs
+    /// one of them. By default, the kubelet waits one second for the response.
     ///
     /// # Errors
     /// Returns an error if the manager already runs.
@@ -281,8 +280,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Adds a check to `/readyz`, the readiness probe: if it fails, Services do not send requests to the pod, and a
-    /// rollout waits. Otherwise as [`Manager::add_health_check`].
+    /// Adds a check to `/readyz`, the readiness probe. If it fails, Services do not send requests to the pod, and a
+    /// rollout waits. See [`Manager::add_health_check`] for the rest.
     ///
     /// Readiness does not depend on the caches, because a pod that converts or admits objects must become ready before
     /// its caches can be filled; see [`Manager::add_cache_check`]. With webhooks, the check `webhook` waits for their
@@ -303,8 +302,8 @@ impl Manager {
     /// Adds a check to `/readyz` that fails until a cache is filled, and while one of its watches fails.
     ///
     /// Do not add it to an operator that serves webhooks: the API server may need them for the lists that fill the
-    /// cache, and does not call them before the pod is ready. The metric `operator_runtime_watch_live` has the state of
-    /// each watch in any case.
+    /// cache, and does not call them before the pod is ready. The metric `operator_runtime_watch_live` exposes the
+    /// state of each watch in any case.
     ///
     /// # Errors
     /// As for [`Manager::add_health_check`].
@@ -320,8 +319,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Serves another path of the metrics server, with the same authentication: debugging pages, for example. If
-    /// metrics are not served, neither is the path, and a warning is logged.
+    /// Serves another path of the metrics server, with the same authentication, for example debugging pages. If metrics
+    /// are not served, the path is not served either, and a warning is logged.
     ///
     /// # Errors
     /// Returns an error if the path is `/metrics` or already served, or if the manager runs.
@@ -342,8 +341,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Adds a [`Runnable`] or a [`Server`]. If the manager runs, it is started at once; a runnable of the leader waits
-    /// for leadership.
+    /// Adds a [`Runnable`] or a [`Server`]. If the manager runs, it is started immediately; a runnable of the leader
+    /// waits for leadership.
     ///
     /// # Errors
     /// Returns an error if the manager is stopping.
@@ -362,11 +361,12 @@ impl Manager {
         }
     }
 
-    /// Adds another cluster with a configuration or a client ([`Connect`]). Its cache is started and stopped with that
-    /// of the manager. Writes to it have the name of the operator, and its requests are counted with the name of the
-    /// cluster as `host`. [`Manager::add_cache_check`] adds the state of its cache to `/readyz`.
+    /// Adds another cluster with a configuration or a client ([`Connect`]). Its cache is started and stopped together
+    /// with that of the manager. The field manager of writes to it is the name of the operator, and its requests are
+    /// counted with the name of the cluster as `host`. [`Manager::add_cache_check`] adds the state of its cache to
+    /// `/readyz`.
     ///
-    /// Objects of it that cannot be decoded are logged and reported as Events in that cluster, but not in a metric.
+    /// Objects in it that cannot be decoded are logged and reported as Events in that cluster, but not in a metric.
     ///
     /// # Errors
     /// Returns an error if a cluster with this name exists, its configuration is invalid, or the manager is stopping.
@@ -448,7 +448,8 @@ impl Manager {
         }
     }
 
-    /// Waits until this instance leads. Without leader election it leads when the manager runs.
+    /// Waits until this instance is the leader. Without leader election, every instance is the leader while the manager
+    /// runs.
     pub async fn elected(&self) {
         let mut elected = self.inner.elected.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
@@ -456,10 +457,10 @@ impl Manager {
     }
 
     /// Runs until SIGINT or SIGTERM, or until a part fails, and then stops in order. A second signal ends the process
-    /// at once with exit code 1. Other handles stay usable, but the manager cannot run again.
+    /// immediately with exit code 1. Other handles stay usable, but the manager cannot run again.
     ///
-    /// A reconcile or a runnable that blocks its thread cannot be aborted. If there is one when this returns, the
-    /// process is ended after one second with exit code 1.
+    /// A reconcile or a runnable that blocks its thread cannot be aborted. If one remains when this returns, the
+    /// process ends after one second with exit code 1.
     ///
     /// # Errors
     /// Returns the first error of a runnable or of a controller that could not start, the loss of leadership,
@@ -474,8 +475,8 @@ impl Manager {
         ended
     }
 
-    /// Runs until `shutdown` is ready or a part fails. It does not listen to signals: for tests, and for programs in
-    /// which the manager is one of several parts.
+    /// Runs until `shutdown` completes or a part fails. It does not listen to signals. Use it in tests, and in programs
+    /// in which the manager is one of several parts.
     ///
     /// # Errors
     /// As for [`Manager::run`].
@@ -501,7 +502,7 @@ impl Phase {
         }
     }
 
-    /// Starts the running phase and returns the parts that were added, and the receiver of later ones.
+    /// Starts the running phase. Returns the parts that were added, and the receiver of later ones.
     fn begin(&mut self) -> Result<(Setup, mpsc::UnboundedReceiver<Member>), ManagerError> {
         let (members, added) = mpsc::unbounded_channel();
         match std::mem::replace(self, Self::Stopping) {

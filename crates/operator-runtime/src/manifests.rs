@@ -1,20 +1,20 @@
-//! The manifests of an operator: the CRDs that it serves, the permissions that it needs, and its webhooks.
+//! The manifests of an operator: its CRDs, the permissions that it needs, and its webhooks.
 //!
-//! `operator-sdk generate manifests` builds the operator, runs it with the argument `manifests`, reads the JSON that
-//! [`Operator::manifests`](crate::Operator::manifests) returns, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. The types and
-//! the controllers are the only source.
+//! `operator-sdk generate manifests` builds the operator, runs it with the argument `manifests`, and reads the JSON
+//! that [`Operator::manifests`](crate::Operator::manifests) returns. From it, it writes `config/crd/bases`,
+//! `config/rbac` and `config/webhook`. The types and the controllers are the only source.
 //!
 //! # The JSON
 //! An object with these fields, each a list. Readers ignore unknown fields:
 //!
-//! * `crds`: CustomResourceDefinitions, one version each, to be merged by kind.
-//! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type
-//!   with a definition in `$defs` for each nested type. It relates the parts of a definition to types and fields.
+//! * `crds`: CustomResourceDefinitions with one version each, to be merged by kind.
+//! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type,
+//!   with a definition in `$defs` for each nested type. It maps the parts of a CRD to types and fields.
 //! * `rules`: see [`PolicyRule`].
 //! * `impliedRules`: rules that follow from the kinds that controllers watch and own, each with a `reason`.
-//! * `problems`: `{"type": TYPE, "message": TEXT}`: types without a definition, and a `setup` that failed.
+//! * `problems`: `{"type": TYPE, "message": TEXT}`: types without a CRD, and a `setup` that failed.
 //! * `mutatingWebhooks` and `validatingWebhooks`: entries for the `webhooks` of a `MutatingWebhookConfiguration` and of
-//!   a `ValidatingWebhookConfiguration`, complete but for `caBundle`. Their Service is `webhook-service` in the
+//!   a `ValidatingWebhookConfiguration`, complete except for `caBundle`. Their Service is `webhook-service` in the
 //!   namespace `system`, which kustomize replaces.
 //! * `conversions`: `{"crd": NAME, "conversion": {...}}`, the name of a CRD such as `memcacheds.cache.example.com` and
 //!   its `spec.conversion`, with the same Service.
@@ -50,7 +50,7 @@ pub(crate) struct Manifests {
     webhooks: Description,
 }
 
-/// The JSON Schema of a type with definitions.
+/// The JSON Schema of a type, with definitions for nested types.
 #[derive(Clone, Debug, Serialize)]
 struct TypeSchema {
     crd: String,
@@ -72,7 +72,7 @@ struct Problem {
 
 impl Manifests {
     /// Adds the CustomResourceDefinition of `K`. If the derive of kube panics because a field has no structural schema,
-    /// adds a problem that names the type, which `operator-sdk generate manifests` reports.
+    /// it adds a problem with the name of the type, which `operator-sdk generate manifests` reports.
     pub(crate) fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         let type_name = std::any::type_name::<K>();
         self.schemas.push(TypeSchema {
@@ -82,7 +82,7 @@ impl Manifests {
             schema: schema_of::<K>(),
         });
         match std::panic::catch_unwind(K::crd) {
-            // Derived CRDs have no maps with keys other than strings, so they always serialize.
+            // Derived CRDs have no maps with keys other than strings, so serialization cannot fail.
             Ok(crd) => self.crds.push(serde_json::to_value(crd).unwrap_or_default()),
             Err(panic) => self.problems.push(Problem {
                 type_name: type_name.to_owned(),
@@ -122,7 +122,7 @@ impl Manifests {
 
     /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates) for the webhooks that were
     /// added before: to write a Secret in the namespace `system`, which is that of the operator in scaffolds, and the
-    /// `caBundle` of webhook configurations and converted CRDs.
+    /// `caBundle` of webhook configurations and of CRDs with conversions.
     pub(crate) fn managed_certificates(mut self) -> Self {
         const VERBS: [&str; 3] = ["list", "watch", "patch"];
         let secrets = PolicyRule::of(&[""], &["secrets"], &["get", "create", "update"]);
@@ -149,7 +149,7 @@ impl Manifests {
         self
     }
 
-    /// Returns the JSON that the [module](self) describes, indented.
+    /// Returns the JSON that the [module documentation](self) describes, indented.
     pub(crate) fn to_json(&self) -> String {
         let mut all = serde_json::json!(self);
         let implied = implied::rules(&self.uses, &self.crds);
@@ -160,7 +160,7 @@ impl Manifests {
     }
 }
 
-/// Returns the schema with a definition for each type, without the changes for the API server.
+/// Returns the schema with a definition for each type, without the changes that the API server requires.
 fn schema_of<K: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     generator.into_root_schema_for::<K>().to_value()

@@ -1,8 +1,8 @@
 //! Metrics of an operator, with the names, labels and buckets of controller-runtime, so that its dashboards work
 //! unchanged.
 //!
-//! [`Metrics`] is the registry of one manager: two managers in a process share nothing. [`Metrics::register`] adds
-//! metrics of the operator.
+//! [`Metrics`] is the registry of one manager; several managers in a process do not share it. [`Metrics::register`]
+//! adds metrics of the operator.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub use self::election::LeaderMetrics;
 pub(crate) use self::queue::{QueueMetrics, Running};
 pub(crate) use self::rest_client::RestClientLayer;
 pub(crate) use self::webhook::{CertificateMetrics, WebhookMetrics};
-/// The crate for metrics of the operator; see [`Metrics::register`].
+/// The crate to define metrics of the operator; see [`Metrics::register`].
 pub use prometheus_client;
 
 type Label = (&'static str, String);
@@ -57,8 +57,8 @@ struct Families {
 
 impl Default for Metrics {
     /// Creates a registry with the `process_*` metrics of this process (Linux only), the `operator_runtime_tokio_*`
-    /// metrics of the runtime in which it is read, and the metrics of a whole operator, such as panics of webhooks, as
-    /// 0.
+    /// metrics of the runtime that reads it, and the metrics of the whole operator, such as panics of webhooks, with
+    /// the value 0.
     fn default() -> Self {
         let mut registry = Registry::default();
         let families = Families {
@@ -129,12 +129,13 @@ impl Metrics {
         register(&mut self.registry.lock());
     }
 
-    /// Returns the metrics in the Prometheus text format, version 0.0.4, as Go programs do.
+    /// Returns the metrics in the Prometheus text format, version 0.0.4, like Go programs.
     pub fn to_text(&self) -> String {
         exposition::to_text(&self.to_open_metrics())
     }
 
-    /// Returns the metrics in the OpenMetrics text format, version 1.0.0, which describes counters without `_total`.
+    /// Returns the metrics in the OpenMetrics text format, version 1.0.0, in which descriptions name counters without
+    /// `_total`.
     pub(crate) fn to_open_metrics(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -149,7 +150,7 @@ fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str
     metric
 }
 
-/// Creates a family of counters with `N` labels. `name` has no `_total`.
+/// Creates a family of counters with `N` labels. `name` must not end in `_total`.
 fn counters<const N: usize>(registry: &mut Registry, name: &str, help: &str) -> Family<[Label; N], Counter> {
     registered(registry, name, help, Family::default())
 }

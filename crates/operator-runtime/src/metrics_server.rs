@@ -1,4 +1,4 @@
-//! The server of `/metrics` over HTTP or HTTPS, open or with authentication by the API server: [`MetricsServer`].
+//! [`MetricsServer`] serves `/metrics` over HTTP or HTTPS, with or without authentication by the API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,15 +70,14 @@ impl MetricsServer {
     /// Requires a bearer token that the API server accepts (401 otherwise) and permission to `get` the path as a
     /// non-resource URL (403 otherwise).
     ///
-    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`. If the API server does not
-    /// answer them, scrapes get 500. Tokens are cached for a minute, permissions for five minutes, and rejections for
-    /// 30 s.
+    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`. If these requests fail,
+    /// scrapes get 500. Tokens are cached for a minute, permissions for five minutes, and rejections for 30 s.
     pub(crate) fn authorize(mut self, client: kube::Client) -> Self {
         self.access = Some(Access::new(client));
         self
     }
 
-    /// Offers HTTP/2 too. Default: false, because of its history of denial-of-service attacks.
+    /// Also offers HTTP/2. Default: false, because of its history of denial-of-service attacks.
     pub(crate) fn http2(mut self, http2: bool) -> Self {
         self.tls.http2 = http2;
         self

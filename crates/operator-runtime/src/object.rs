@@ -11,10 +11,10 @@ use kube::discovery::{ApiCapabilities, Scope};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A type that objects can be read as: every type of `k8s-openapi`, every custom resource that derives
-/// `kube::CustomResource`, `PartialObjectMeta` for metadata only, and `DynamicObject` for kinds without a Rust type.
+/// A type for reading objects: every type of `k8s-openapi`, every custom resource that derives `kube::CustomResource`,
+/// `PartialObjectMeta` for metadata only, and `DynamicObject` for kinds without a Rust type.
 ///
-/// It is implemented for all of them. A type that knows its kind is also an [`Object`]; the others need a [`Kind`].
+/// It is implemented for all of them. A type that defines its kind is also an [`Object`]; the others need a [`Kind`].
 pub trait View: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K> View for K where
@@ -22,7 +22,7 @@ impl<K> View for K where
 {
 }
 
-/// A type that knows its kind and can be watched, cached and written: every type of `k8s-openapi`, and every custom
+/// A type that defines its kind and can be watched, cached and written: every type of `k8s-openapi`, and every custom
 /// resource that derives `kube::CustomResource`. It is implemented for all of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a Kubernetes object type that knows its kind",
@@ -33,7 +33,7 @@ pub trait Object: View + Resource<DynamicType: Clone + Default + fmt::Debug, Sco
 
 impl<K> Object for K where K: View + Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static> {}
 
-/// The metadata of an object of any type. Predicates and handlers that need nothing else work for all kinds.
+/// The metadata of an object of any type. Predicates and handlers that need only metadata work for all kinds.
 pub trait Meta: Send + Sync {
     /// Returns the `metadata` of the object.
     fn metadata(&self) -> &ObjectMeta;
@@ -72,12 +72,11 @@ pub struct Kind {
     pub kind: String,
     /// The plural name, such as `deployments`.
     pub plural: String,
-    /// True if the kind is namespaced.
+    /// True if the kind is namespace-scoped.
     pub namespaced: bool,
 }
 
-/// The key of an object of a kind: its name, and its namespace unless the kind is cluster-scoped. Clones share the
-/// text.
+/// The key of an object of a kind: its name, and its namespace unless the kind is cluster-scoped. Clones are cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     namespace: Option<Arc<str>>,
@@ -99,7 +98,7 @@ impl Kind {
         }
     }
 
-    /// Creates a namespaced kind from its API version, such as `apps/v1`, its kind and its plural.
+    /// Creates a namespace-scoped kind from its API version, such as `apps/v1`, its kind and its plural.
     pub fn in_namespaces(api_version: &str, kind: &str, plural: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
@@ -141,7 +140,7 @@ impl From<&Kind> for Kind {
     }
 }
 
-/// Converts kube's dynamic type, which does not have the scope, and the scope.
+/// Converts from kube's dynamic type and the scope, which that type lacks.
 impl From<(&ApiResource, Scope)> for Kind {
     fn from((resource, scope): (&ApiResource, Scope)) -> Self {
         Self {
@@ -166,7 +165,7 @@ impl From<&Kind> for ApiResource {
     }
 }
 
-/// Converts the kind and the capabilities that kube's discovery returns.
+/// Converts from the kind and the capabilities that kube's discovery returns.
 impl From<(ApiResource, ApiCapabilities)> for Kind {
     fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
         let ApiCapabilities { scope, .. } = capabilities;
@@ -193,7 +192,7 @@ impl fmt::Display for Kind {
 // === impl ObjectKey ===
 
 impl ObjectKey {
-    /// Creates the key of a namespaced object.
+    /// Creates the key of a namespace-scoped object.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         Self {
             namespace: Some(namespace.into()),
@@ -242,7 +241,7 @@ impl From<&ObjectKey> for ObjectKey {
     }
 }
 
-/// `("namespace", "name")`
+/// Converts `("namespace", "name")`.
 impl From<(&str, &str)> for ObjectKey {
     fn from((namespace, name): (&str, &str)) -> Self {
         Self::namespaced(namespace, name)

@@ -1,4 +1,4 @@
-//! [`Operator`]: controllers, webhooks, definitions and the `main` function of an operator.
+//! [`Operator`], the controllers, webhooks, CRDs and the `main` function of an operator.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -111,9 +111,9 @@ impl Operator {
         self.part(move |manager| Ok(manager.add_webhook(webhook)?))
     }
 
-    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind become one definition. If
-    /// the derive of kube panics because a field has no structural schema, the manifests contain a problem, which
-    /// `operator-sdk generate manifests` reports.
+    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind are merged into one
+    /// definition. If the derive of kube panics because a field has no structural schema, the manifests contain a
+    /// problem, which `operator-sdk generate manifests` reports.
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         self.manifests = self.manifests.crd::<K>();
         self
@@ -121,7 +121,7 @@ impl Operator {
 
     /// Adds the permissions for [`ManagedCertificates`](crate::certificates::ManagedCertificates) to the manifests: to
     /// write a Secret in the namespace `system`, which is that of the operator in scaffolds, and the `caBundle` of
-    /// webhook configurations and converted CRDs.
+    /// webhook configurations and of CRDs with conversions.
     pub fn managed_certificates(mut self) -> Self {
         self.manages_certificates = true;
         self
@@ -149,8 +149,8 @@ impl Operator {
         self.parts.into_iter().try_for_each(|add| add(manager))
     }
 
-    /// Returns the JSON that [`manifests`](crate::manifests) describes, indented: the output of the operator with the argument
-    /// `manifests`.
+    /// Returns the manifests as indented JSON, in the form that [`manifests`](crate::manifests) describes. The operator
+    /// prints them with the argument `manifests`.
     pub fn manifests(self) -> String {
         let parts = self.parts;
         let manifests = self

@@ -1,4 +1,4 @@
-//! Owner references, by which the garbage collector deletes an object with its owner.
+//! Owner references, which make the garbage collector delete an object with its owner.
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -24,7 +24,7 @@ use kube::Resource;
 
 use crate::object::{Kind, Meta, Object, ObjectKey};
 
-/// A reason why an owner cannot own an object.
+/// An error of adding an owner to an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
     /// Another object controls it. An object has at most one controller.
@@ -49,7 +49,7 @@ pub enum OwnerError {
         /// The object.
         object: String,
     },
-    /// The owner is namespaced and the object is cluster-scoped.
+    /// The owner is namespace-scoped and the object is cluster-scoped.
     #[error(
         "cluster-scoped resource must not have a namespace-scoped owner: {owner} cannot own {object}; use set_owner_annotations instead"
     )]
@@ -69,7 +69,7 @@ pub enum OwnerError {
     },
 }
 
-/// An owner of other objects: of a type that knows its kind, by `From`, or of any kind, by [`Owner::of`].
+/// An owner of other objects. Converts from an object whose type defines its kind; [`Owner::of`] is for other objects.
 #[derive(Clone, Debug)]
 pub struct Owner {
     kind: Kind,
@@ -110,7 +110,7 @@ impl Owner {
         self.key.namespace().filter(|_| self.kind.namespaced)
     }
 
-    /// Sets a controller reference on an object whose type does not know its kind; see [`set_controller_reference`].
+    /// Sets a controller reference on an object whose type does not define its kind; see [`set_controller_reference`].
     pub(crate) fn control(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         let reference = OwnerReference {
             controller: Some(true),
@@ -128,7 +128,7 @@ impl Owner {
         self.control(kind, object)
     }
 
-    /// Sets an owner reference on an object whose type does not know its kind; see [`set_owner_reference`].
+    /// Sets an owner reference on an object whose type does not define its kind; see [`set_owner_reference`].
     pub(crate) fn own(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         self.set(kind, object.meta_mut(), self.reference()?)
     }
@@ -211,10 +211,10 @@ pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -
     owner.into().own(&Kind::of::<K>(), object)
 }
 
-/// Records the owner of `object` in annotations, if an owner reference is impossible: across namespaces, or for a
-/// cluster-scoped object of a namespaced owner. The garbage collector ignores them: the operator deletes `object`
-/// itself, usually in a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) maps
-/// its events to the owner.
+/// Records the owner of `object` in annotations. Use it if an owner reference is impossible: across namespaces, or for
+/// a cluster-scoped object of a namespace-scoped owner. The garbage collector ignores the annotations, so the operator
+/// deletes `object` itself, usually in a [finalizer](crate::finalizer).
+/// [`handler::for_annotated`](crate::handler::for_annotated) maps its events to the owner.
 ///
 /// ```
 /// use k8s_openapi::api::apps::v1::Deployment;

@@ -1,4 +1,4 @@
-//! Rules of Roles and ClusterRoles.
+//! [`PolicyRule`], a rule of a Role or ClusterRole.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct PolicyRule {
     /// The API groups. The core group is the empty string, not `core` as in [`#[rbac]`](crate::rbac).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
-    /// The plural names; subresources as in `pods/log`.
+    /// The plural names. Subresources have the form `pods/log`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
     /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*` for all.

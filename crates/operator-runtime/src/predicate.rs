@@ -1,4 +1,4 @@
-//! Predicates filter the events of a watch: [`Predicate`].
+//! [`Predicate`] filters the events of a watch.
 //!
 //! Every closure `Fn(&Event<K>) -> bool` is a predicate. Those of this module whose names end in `changed` filter only
 //! updates and accept all other events, as in controller-runtime. Those that use only metadata apply to every kind, as
@@ -43,7 +43,7 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
 
     /// Returns a predicate that accepts the events that this one rejects.
     ///
-    /// Predicates whose names end in `changed` accept everything that is not an update, so their negation rejects it.
+    /// Predicates whose names end in `changed` accept all events that are not updates, so their negation rejects those.
     fn not(self) -> impl Predicate<K>
     where
         Self: Sized,
@@ -58,7 +58,7 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
     }
 }
 
-/// Returns a predicate of the old and the new state of updates. It accepts all other events.
+/// Returns a predicate that compares the old and the new state of updates. It accepts all other events.
 ///
 /// ```
 /// use k8s_openapi::api::apps::v1::Deployment;
@@ -123,8 +123,8 @@ pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
 
 /// Accepts the events of objects for which `wanted` returns true. For updates it gets the new state.
 ///
-/// No event reports that an object has left the selection. [`KindOptions`](crate::cache::KindOptions) selects objects so
-/// that this appears as a deletion.
+/// No event reports that an object has left the selection. With [`KindOptions`](crate::cache::KindOptions) instead,
+/// this appears as a deletion.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -140,7 +140,7 @@ pub fn filter<K: ?Sized + 'static>(wanted: impl Fn(&K) -> bool + Send + Sync + '
     move |event: &Event<K>| wanted(event.object())
 }
 
-/// Accepts the events of objects whose labels match. For updates the new state counts, as in [`filter`].
+/// Accepts the events of objects whose labels match. For updates it tests the new state, like [`filter`].
 pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Predicate<K> {
     filter(move |object: &K| match &object.metadata().labels {
         Some(labels) => selector.matches(labels),
@@ -148,10 +148,10 @@ pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Pred
     })
 }
 
-/// Filters the events of objects that the operator created for others: accepts deletions, and updates that change more
-/// than the status and the resource version; rejects creations and generic events.
+/// Filters the events of objects that the operator created for others. It accepts deletions, and updates that change
+/// more than the status and the resource version. It rejects creations and generic events.
 ///
-/// It needs the whole object of any kind, so it is a predicate of `DynamicObject`.
+/// It needs the complete object of any kind, so it is a predicate of `DynamicObject`.
 ///
 /// ```
 /// use kube::api::{ApiResource, DynamicObject};

@@ -1,4 +1,4 @@
-//! The work queue of a controller, which decides on the next key and its time. [`Requests`] adds keys to it.
+//! The work queue of a controller, which selects the next key and its time. [`Requests`] adds keys to it.
 //!
 //! The state of the queue is pure: time is an argument. A [`RateLimiter`](crate::controller::RateLimiter) computes the
 //! backoff, and the driver waits.

@@ -1,4 +1,4 @@
-//! [`RestMapper`], which finds kinds of the API server by name.
+//! [`RestMapper`] finds kinds of the API server by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::object::Kind;
 /// Finds kinds that the operator knows only by name, as `kubectl` does; see
 /// [`Client::rest_mapper`](crate::Client::rest_mapper). Clones share the discovered kinds.
 ///
-/// The first call discovers all kinds with two requests. They are repeated if a kind is unknown, because its CRD may
+/// The first call discovers all kinds with two requests. If a kind is unknown, they are repeated, because its CRD may
 /// have been installed since.
 ///
 /// ```no_run
@@ -73,7 +73,7 @@ impl RestMapper {
     /// Returns a kind of a group in the preferred version. The core group is `""`.
     ///
     /// # Errors
-    /// Returns an error if the server does not serve the kind or does not answer.
+    /// Returns an error if the server does not serve the kind or does not respond.
     pub async fn kind(&self, group: &str, kind: &str) -> Result<Kind, RestMapperError> {
         let is_it = |served: &Served| served.kind.group == group && served.kind.kind == kind;
         let found = self.find(is_it).await?;
@@ -134,7 +134,7 @@ impl fmt::Debug for RestMapper {
 // === impl Served ===
 
 impl Served {
-    /// Converts a resource of aggregated discovery. Returns `None` for one that has no kind of objects.
+    /// Converts a resource of aggregated discovery. Returns `None` if it has no kind of objects.
     fn of(group: &str, version: &str, resource: APIResourceDiscovery) -> Option<Self> {
         let kind = resource.response_kind?.kind?;
         let singular = resource.singular_resource.filter(|singular| !singular.is_empty());
@@ -167,7 +167,7 @@ async fn discover(client: &kube::Client) -> kube::Result<Vec<Served>> {
     let core = client.list_core_api_versions_aggregated().await?;
     let groups = client.list_api_groups_aggregated().await?;
     if core.items.is_empty() {
-        // Older servers answer without aggregation.
+        // Older servers respond without aggregation.
         return discover_by_group(client).await;
     }
     let in_list = |list: APIGroupDiscoveryList| list.items.into_iter().flat_map(in_group);

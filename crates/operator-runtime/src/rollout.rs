@@ -1,4 +1,4 @@
-//! Conditions from the rollout of a workload, as `kubectl rollout status` evaluates it: [`conditions`].
+//! [`conditions`] derives conditions from the rollout of a workload, as `kubectl rollout status` evaluates it.
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -23,7 +23,7 @@ use crate::condition::Condition;
 /// Returns the conditions `Available`, `Progressing` and `Degraded` of the object that owns a workload.
 ///
 /// * `Available`: the desired replicas of the current generation are available; for a Job, it has completed.
-/// * `Progressing`: the rollout is not complete; for a Job, it runs.
+/// * `Progressing`: the rollout is not complete; for a Job, it is running.
 /// * `Degraded`: the workload reports a failure, such as an exceeded deadline, a quota or a failed Job.
 pub fn conditions(workload: &impl Workload) -> [Condition; 3] {
     let rollout = workload.rollout();
@@ -50,7 +50,7 @@ pub fn conditions(workload: &impl Workload) -> [Condition; 3] {
 pub struct Rollout {
     /// True if the desired replicas are available.
     pub is_available: bool,
-    /// True if all replicas are of the current generation, and available.
+    /// True if all replicas belong to the current generation, and are available.
     pub is_complete: bool,
     /// A sentence with the numbers of replicas.
     pub counts: String,
@@ -58,7 +58,7 @@ pub struct Rollout {
     pub failure: Option<(String, String)>,
 }
 
-/// A kind with a rollout.
+/// A kind of workload that has a rollout.
 pub trait Workload {
     /// Returns the state of the rollout.
     fn rollout(&self) -> Rollout;

@@ -32,11 +32,11 @@ mod patience;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_MAX: usize = 1 << 20;
-/// Time after the stop for clients that have sent no request yet.
+/// Time after the stop for clients that have not sent a request yet.
 const SILENCE: Duration = Duration::from_secs(1);
 /// The interval of HTTP/2 pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(32);
-/// The pause after a failed accept, for example without free file descriptors.
+/// The delay after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -153,7 +153,7 @@ where
         server
             .http1()
             .timer(TokioTimer::new())
-            // `Patient` has separate limits for headers and pauses.
+            // `Patient` has separate limits for headers and for the time between requests.
             .header_read_timeout(None)
             .max_buf_size(HEADERS_MAX);
         server

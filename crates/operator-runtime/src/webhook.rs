@@ -1,4 +1,4 @@
-//! Admission webhooks and the conversion between versions of a custom resource: [`Webhook`].
+//! [`Webhook`]: admission webhooks, and the conversion between versions of a custom resource.
 //!
 //! ```
 //! # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
@@ -48,14 +48,14 @@
 //!
 //! # Certificates
 //! The API server calls webhooks over TLS and must trust their certificate:
-//! * With `--webhook-cert-path`, certificate and key are read from that directory, where cert-manager's Secret is
-//!   mounted, and read again when they change. cert-manager configures the trust.
-//! * Otherwise the operator is its own authority: see
+//! * With `--webhook-cert-path`, the operator reads certificate and key from that directory, where cert-manager's
+//!   Secret is mounted, and reads them again when they change. cert-manager configures the trust.
+//! * Otherwise the operator is its own certificate authority: see
 //!   [`ManagedCertificates`](crate::certificates::ManagedCertificates).
 //!
 //! # Tests
 //! Unit tests call a [`Defaulter`] or a [`Validator`] with an [`AdmissionRequest`]. `TestEnv::install_webhooks` of
-//! operator-envtest makes the API server call them; it needs
+//! operator-envtest makes the API server call them. It needs
 //! [`Manager::webhook_address`](crate::Manager::webhook_address) and
 //! [`Certificates::authority`](crate::certificates::Certificates::authority). [`round_trip`] and [`hub_round_trip`]
 //! test that conversions lose nothing.

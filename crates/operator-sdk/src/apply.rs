@@ -1,4 +1,4 @@
-//! Writes a plan to disk: all of its files, or none.
+//! Writes a [`Plan`] to disk: all of its files, or none.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -21,7 +21,7 @@ pub(crate) enum Effect {
     Updated,
     Removed,
     Unchanged,
-    /// The user's file is kept; the plan only had a starting point for it.
+    /// The user's file is kept; the plan contained only initial content for it.
     Kept,
 }
 
@@ -34,7 +34,7 @@ impl Applied {
     }
 }
 
-/// A plan could not be written; completed writes were rolled back.
+/// An error of writing a plan. Completed writes were rolled back.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", path.display())]
 pub(crate) struct ApplyError {
@@ -96,11 +96,11 @@ fn effect_of(change: &Change) -> Effect {
     }
 }
 
-/// Removes the folders that a removed file leaves empty.
+/// Removes directories that are empty after the removal of a file.
 fn remove_empty_folders(root: &Path, path: &str) {
     let above = Path::new(path).ancestors().skip(1);
     for folder in above.filter(|folder| !folder.as_os_str().is_empty()) {
-        // A folder that is not empty cannot be removed, and ends the loop.
+        // A directory that is not empty cannot be removed, which ends the loop.
         if fs::remove_dir(root.join(folder)).is_err() {
             return;
         }
@@ -120,7 +120,7 @@ impl Journal {
     fn write(&mut self, root: &Path, change: &Change) -> io::Result<()> {
         let mut path = root.join(&change.path);
         if path.is_symlink() && change.after.is_some() {
-            // The target of a link is written, and the link stays.
+            // The target of a symbolic link is written, and the link stays.
             path = path.canonicalize()?;
         }
         if let (Some(folder), Some(_)) = (path.parent(), &change.after) {
@@ -141,7 +141,7 @@ impl Journal {
             self.files.push((path, before));
             return Ok(());
         };
-        // A rename replaces the whole file at once, or not at all.
+        // A rename replaces the whole file atomically.
         let part = path.with_file_name(format!(
             ".{}.operator-sdk",
             path.file_name().unwrap_or_default().to_string_lossy()
@@ -167,7 +167,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Rolls back as far as possible: only the error that caused the rollback is reported.
+    /// Rolls back as far as possible. Only the error that caused the rollback is reported.
     fn take_back(self) {
         for (path, before) in self.files.into_iter().rev() {
             let _ = match before {

@@ -1,4 +1,4 @@
-//! Errors as the user sees them.
+//! [`Failure`], an error in the form in which the user sees it.
 
 /// An error for the user: one line, and a hint.
 #[derive(Debug)]
@@ -7,9 +7,9 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
 }
 
-/// An error with a hint.
+/// An error that may have a hint.
 pub(crate) trait Hinted: std::error::Error {
-    /// Returns a hint about what the user can do.
+    /// Returns a hint that says what the user can do.
     fn hint(&self) -> Option<String>;
 }
 

@@ -1,8 +1,8 @@
 //! The lock file of a new project, derived from the lock file of this tool.
 //!
 //! Shared dependencies have the same versions, so that the tool and the operator share compiled crates, and a new
-//! project starts with the versions that the SDK was tested with. The lock may contain an entry that only a test of the
-//! SDK needs; cargo drops it at the first build, offline. Pure.
+//! project starts with the versions that the SDK was tested with. The lock file may contain an entry that only a test
+//! of the SDK needs; cargo removes it at the first build, offline. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ struct Package {
     dependencies: Vec<Id>,
 }
 
-/// Returns the lock file of a package `name` at `version` with these direct dependencies; `None` if this tool has no
-/// suitable lock file (it was built without one, or the SDK's crates come from the registry and the lock has them by
-/// path).
+/// Returns the lock file of a package `name` at `version` with these direct dependencies. Returns `None` if this tool
+/// has no suitable lock file: it was built without one, or the SDK's crates come from the registry and the lock file
+/// contains them by path.
 pub(crate) fn derive(name: &str, version: &str, dependencies: &[&str], by_path: bool) -> Option<String> {
     let packages = parse(WORKSPACE_LOCK)?;
     let mut direct = Vec::new();
@@ -88,7 +88,7 @@ fn id_of(table: &Table) -> Option<Id> {
     Some((text("name")?, text("version")?))
 }
 
-/// Returns dependencies as `name`, or `name version` if the lock has several versions.
+/// Returns dependencies as `name`, or as `name version` if the lock file has several versions.
 fn dependencies_of(table: &Table, ids: &[Id]) -> Vec<Id> {
     let Some(list) = table.get("dependencies").and_then(Item::as_array) else {
         return Vec::new();
@@ -104,7 +104,7 @@ fn dependencies_of(table: &Table, ids: &[Id]) -> Vec<Id> {
         .collect()
 }
 
-/// Returns the direct dependencies and everything that they need.
+/// Returns the direct dependencies and all of their dependencies.
 fn closure(packages: &BTreeMap<Id, Package>, direct: &[Id]) -> BTreeMap<Id, Package> {
     let mut kept = BTreeMap::new();
     let mut open: Vec<Id> = direct.to_vec();

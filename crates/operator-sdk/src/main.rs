@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command line: first the plugins' part, then this tool's.
+/// Runs a command line: first the plugins, then this tool.
 fn run(report: &Report) -> Result<ExitCode, Failure> {
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let chain = run::plugin::split(&mut words)?;
@@ -95,7 +95,7 @@ fn init_logging(verbose: bool) {
         .init();
 }
 
-/// Prints the parser's answer: help and version are output; everything else is an error.
+/// Prints the result of the parser: help and version as output, everything else as an error.
 fn clap_answer(answer: &clap::Error) -> ExitCode {
     let printed = answer.print();
     if answer.use_stderr() || printed.is_err() {

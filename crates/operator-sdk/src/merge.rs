@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use diffy::{ConflictStyle, MergeOptions};
 
-/// A merged text, and the number of conflicts that are marked in it.
+/// A merged text, and the number of its conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
     pub(crate) text: String,
@@ -19,14 +19,14 @@ pub(crate) struct Sides<'a> {
 }
 
 /// Merges the changes of two sides to `base`. If both changed the same lines in different ways, both versions are kept
-/// between conflict markers, as git writes them.
+/// between conflict markers in the format of git.
 pub(crate) fn merge(base: &str, ours: &str, theirs: &str, sides: Sides<'_>) -> Merged {
     let mut options = MergeOptions::new();
     options.set_conflict_style(ConflictStyle::Merge);
     if let Ok(text) = options.merge(base, ours, theirs) {
         return Merged { text, conflicts: 0 };
     }
-    // A marker must be at the start of a line.
+    // A conflict marker must be at the start of a line.
     let [base, ours, theirs] = [base, ours, theirs].map(ended);
     match options.merge(&base, &ours, &theirs) {
         Ok(text) => Merged { text, conflicts: 0 },
@@ -34,7 +34,7 @@ pub(crate) fn merge(base: &str, ours: &str, theirs: &str, sides: Sides<'_>) -> M
     }
 }
 
-/// Adds a newline to the last line of a text if it has none.
+/// Adds a line break to the last line of a text if it has none.
 fn ended(text: &str) -> Cow<'_, str> {
     match text.is_empty() || text.ends_with('\n') {
         true => Cow::Borrowed(text),
@@ -42,7 +42,7 @@ fn ended(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Puts the names of the sides into the conflict markers, and counts the conflicts.
+/// Adds the names of the sides to the conflict markers, and counts the conflicts.
 fn named(text: &str, sides: Sides<'_>) -> Merged {
     let mut merged = Merged {
         text: String::with_capacity(text.len()),

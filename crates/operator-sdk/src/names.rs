@@ -18,7 +18,7 @@ impl Hinted for InvalidName {
     }
 }
 
-/// Invalid project names: the crate would be a keyword or one of its own dependencies.
+/// Invalid project names: names of keywords, and of dependencies of the crate.
 const RESERVED_PACKAGES: [&str; 34] = [
     "abstract",
     "async",
@@ -56,7 +56,7 @@ const RESERVED_PACKAGES: [&str; 34] = [
     "tracing",
 ];
 
-/// Invalid kinds: their types would hide types that every file uses.
+/// Invalid kinds: their types would shadow types that every file uses.
 const RESERVED_KINDS: [&str; 24] = [
     "Action",
     "Api",
@@ -202,7 +202,7 @@ pub(crate) fn check_version(version: &str) -> Result<(), InvalidName> {
     })
 }
 
-/// Checks a kind of the project: CamelCase, and not a name that every file uses.
+/// Checks a kind of the project: it must be in CamelCase, and must not shadow a type that every file uses.
 pub(crate) fn check_kind(kind: &str) -> Result<(), InvalidName> {
     check_kind_syntax(kind)?;
     if RESERVED_KINDS.contains(&kind) {

@@ -1,5 +1,5 @@
-//! Container images as values: the files of one layer become the blobs of an OCI image. Pure and reproducible: the same
-//! files give the same digests.
+//! Container images as values: the files of one layer become the blobs of an OCI [`Image`]. Pure and reproducible: the
+//! same files have the same digests.
 
 pub(crate) mod elf;
 pub(crate) mod reference;
@@ -40,16 +40,16 @@ pub(crate) struct Contents<'a> {
     pub(crate) program: &'a [u8],
     /// The absolute path of the program in the image.
     pub(crate) entrypoint: &'a str,
-    /// More files.
+    /// Additional files.
     pub(crate) files: Vec<AddedFile>,
     /// The architecture, as in `GOARCH`.
     pub(crate) architecture: &'a str,
-    /// The creation time in RFC 3339; `None` is the beginning of 1970.
+    /// The creation time in RFC 3339. `None` is the beginning of 1970.
     pub(crate) created: Option<String>,
     pub(crate) labels: Vec<(String, String)>,
 }
 
-/// A file of an image beside its program.
+/// A file of an image in addition to its program.
 pub(crate) struct AddedFile {
     /// The absolute path in the image.
     pub(crate) path: String,
@@ -57,7 +57,7 @@ pub(crate) struct AddedFile {
     pub(crate) executable: bool,
 }
 
-/// The contents of an image are not valid.
+/// An error of the contents of an image.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContentsError {
     #[error("{0:?} is not the path of a file in an image")]
@@ -111,7 +111,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 // === impl Image ===
 
 impl Image {
-    /// Creates an image with the program, the name of its user, `/tmp`, and the other files.
+    /// Creates an image with the program, the name of its user, `/tmp`, and the additional files.
     pub(crate) fn new(contents: &Contents<'_>) -> Result<Self, ContentsError> {
         let files = layer(contents)?;
         let directory = match contents.entrypoint.rsplit_once('/') {
@@ -178,7 +178,8 @@ impl Image {
         })
     }
 
-    /// Returns the image as a tar of an OCI layout, which `docker load` and `kind load image-archive` also read.
+    /// Returns the image as a tar archive of an OCI layout, which `docker load` and `kind load image-archive` also
+    /// read.
     pub(crate) fn layout(&self, name: &str, tag: &str) -> Vec<u8> {
         let mut manifest = self.manifest.described(MANIFEST);
         manifest["platform"] = json!({"architecture": self.architecture, "os": "linux"});
@@ -234,7 +235,7 @@ fn layer(contents: &Contents<'_>) -> Result<Vec<u8>, ContentsError> {
     Ok(archive.finish())
 }
 
-/// Adds a file with an absolute path, and the directories that it is in.
+/// Adds a file with an absolute path, and its parent directories.
 fn add<'a>(
     entries: &mut BTreeMap<String, Entry<'a>>,
     path: &str,

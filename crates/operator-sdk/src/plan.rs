@@ -20,14 +20,14 @@ use crate::names::InvalidName;
 use crate::source::rbac::InvalidMarker;
 use crate::template::TemplateError;
 
-/// Files to create, change or remove, and files of the user that stay.
+/// Files to create, change or remove, and files of the user that are kept.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) changes: Vec<Change>,
     pub(crate) kept: Vec<String>,
 }
 
-/// The change of one file: its text before and after; `None` means that the file does not exist.
+/// The change of one file: its text before and after. `None` means that the file does not exist.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Change {
     pub(crate) path: String,
@@ -35,7 +35,7 @@ pub(crate) struct Change {
     pub(crate) after: Option<String>,
 }
 
-/// A command that cannot be run on this project.
+/// An error of planning a command on this project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error(transparent)]
@@ -123,7 +123,7 @@ fn list(paths: &[String]) -> String {
 // === impl Plan ===
 
 impl Plan {
-    /// Adds the write of a file; `before` is the text on disk.
+    /// Adds the write of a file. `before` is the text on disk.
     pub(crate) fn put(&mut self, path: &str, before: Option<&str>, after: String) {
         self.set(path, before, Some(after));
     }

@@ -1,6 +1,6 @@
-//! The PROJECT file and the files of the project, read once.
+//! [`Project`]: the PROJECT file and the files of the project, read once.
 //!
-//! It does not depend on templates or commands; [`layout`] has all paths of a project.
+//! This module does not depend on templates or commands. [`layout`] defines all paths of a project.
 
 pub(crate) mod builtin;
 mod config;
@@ -23,7 +23,7 @@ pub(crate) struct Project {
     pub(crate) tree: Tree,
 }
 
-/// A project cannot be read.
+/// An error of reading a project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectError {
     #[error("{} is not an operator project: it has no PROJECT file", .0.display())]

@@ -1,7 +1,7 @@
-//! The record of the scaffold, kept in the project: the commands, and the files as they were written.
+//! [`Record`], the record of the scaffold in a project: the commands, and the files as they were written.
 //!
-//! An upgrade needs the scaffold of the earlier version, and no version has the templates of others. Each scaffolded
-//! file has its own file in the record, so that version control can merge changes.
+//! An upgrade needs the scaffold of the earlier version, because the tool does not contain the templates of other
+//! versions. Each scaffolded file has its own file in the record, so that version control can merge changes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::file;
 
-/// The directory of everything that the tool keeps in a project.
+/// The directory of all files that the tool stores in a project.
 const DIRECTORY: &str = ".operator-sdk";
 
 /// The file with the commands, relative to the root of the project.
@@ -23,7 +23,7 @@ pub(crate) const PATH: &str = ".operator-sdk/commands.yaml";
 /// The directory of the scaffolded files.
 const FILES: &str = ".operator-sdk/base/";
 
-/// The record of earlier versions: a single file.
+/// The record of earlier versions, which is a single file.
 const OLD_PATH: &str = ".operator-sdk/scaffold";
 
 const HEADER: &str = "\
@@ -40,7 +40,7 @@ pub(crate) struct Record {
     pub(crate) version: String,
     /// The arguments of each command, without the name of the tool.
     pub(crate) commands: Vec<Vec<String>>,
-    /// Paths and texts.
+    /// The texts of the files, by path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
@@ -59,7 +59,7 @@ struct Commands {
     commands: Vec<Vec<String>>,
 }
 
-/// The record of earlier versions; `files` is gzipped JSON in base64.
+/// The record of earlier versions. `files` is gzipped JSON in base64.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OldRecord {
@@ -71,7 +71,7 @@ struct OldRecord {
 // === impl Record ===
 
 impl Record {
-    /// Reads the record of the project in `root`; `None` if it has none.
+    /// Reads the record of the project in `root`. Returns `None` if the project has none.
     pub(crate) fn read(root: &Path) -> Result<Option<Self>, RecordError> {
         let Some(text) = read(root, PATH)? else {
             return read(root, OLD_PATH)?.map(|text| old(&text)).transpose();

@@ -1,6 +1,6 @@
-//! Output for the user: results on standard output, failures and progress on standard error.
+//! [`Report`], the output for the user: results on standard output, failures and progress on standard error.
 //!
-//! It makes no decisions; colors are used only on a terminal.
+//! It makes no decisions. Colors are used only on a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -91,7 +91,7 @@ impl Report {
         }
     }
 
-    /// Prints a command as the user would type it.
+    /// Prints a command in the form in which the user would type it.
     pub(crate) fn command(&self, command: &str) {
         self.line(&paint(self.out_colours, Colour::Green, &format!("$ {command}")));
     }

@@ -1,4 +1,4 @@
-//! Commands, from their arguments to their report.
+//! The commands, from their arguments to their report.
 
 pub(crate) mod build;
 pub(crate) mod bundle;

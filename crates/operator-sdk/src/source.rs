@@ -1,7 +1,7 @@
-//! The Rust source of a project: locations of rules and types.
+//! [`Sources`], the Rust source of a project: locations of rules and types.
 //!
-//! The operator describes itself; this module adds files and lines. Files that are not valid Rust are skipped: the
-//! compiler reports them.
+//! The operator describes itself; this module adds files and lines. Files that are not valid Rust are skipped, because
+//! the compiler reports them.
 
 pub(crate) mod rbac;
 pub(crate) mod syntax;

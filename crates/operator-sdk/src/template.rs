@@ -18,7 +18,7 @@ macro_rules! templates {
 }
 
 templates!(
-    // Not Cargo.toml: cargo leaves directories with a manifest out of packages.
+    // Not named Cargo.toml, because cargo excludes directories with a manifest from packages.
     "project/manifest.toml",
     "project/Dockerfile",
     "project/Makefile",
@@ -55,7 +55,7 @@ templates!(
     "image/test.rs",
 );
 
-/// A template that could not be rendered.
+/// An error of rendering a template.
 #[derive(Debug, thiserror::Error)]
 #[error("the template {name} is broken: {reason}")]
 pub(crate) struct TemplateError {
@@ -66,7 +66,7 @@ pub(crate) struct TemplateError {
 /// Renders a template.
 ///
 /// # Errors
-/// A value of the template is missing.
+/// Returns an error if a value of the template is missing.
 pub(crate) fn render(name: &'static str, values: &impl Serialize) -> Result<String, TemplateError> {
     let broken = |reason: String| TemplateError { name, reason };
     let failed = |error: minijinja::Error| broken(error.to_string());
@@ -101,7 +101,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// Lays out a function signature as rustfmt does: on one line if it fits, else with one line per parameter. `start`
+/// Formats a function signature like rustfmt: on one line if it fits, otherwise with one line per parameter. `start`
 /// begins with the indentation and ends with the opening parenthesis; `end` begins with the closing one.
 fn signature(start: &str, parameters: &[String], end: &str) -> String {
     let line = format!("{start}{}{end}", parameters.join(", "));
@@ -135,7 +135,7 @@ pub(crate) struct ProjectValues {
     pub(crate) header: String,
     /// The requirement on the SDK's crates in Cargo.toml.
     pub(crate) sdk: String,
-    /// The same for a crate that only a feature needs.
+    /// The requirement on a crate that only a feature needs.
     pub(crate) optional_sdk: String,
     pub(crate) rust_version: &'static str,
 }
@@ -197,7 +197,7 @@ pub(crate) struct ImageValues {
 // === impl ApiValues ===
 
 impl ApiValues {
-    /// Returns the name that the controller's files are named after.
+    /// Returns the name from which the names of the controller's files are derived.
     pub(crate) fn controller_file_name(&self) -> &str {
         &self.controller
     }

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md names modules that exist, and the modules of a crate form no cycle.
+//! Tests that ARCHITECTURE.md names only existing modules, and that the modules of a crate have no dependency cycles.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -20,7 +20,7 @@ fn modules_of(source: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Words in code quotes that look like the name of a module or a crate.
+/// Returns the words in code quotes that look like the name of a module or a crate.
 fn names_in(text: &str) -> BTreeSet<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {
@@ -69,13 +69,13 @@ fn the_document_names_every_crate() {
     }
 }
 
-/// The modules directly below the root of a crate, each with those that it uses.
+/// The modules directly below the root of a crate, each with the modules that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Collects the top-level modules that paths outside of tests lead to, from `crate` or by `super`.
+/// Collects the top-level modules in paths outside of tests, relative to `crate` or `super`.
 struct Uses {
     found: BTreeSet<String>,
-    /// The number of modules between the root of the crate and the code that is read.
+    /// The number of modules between the root of the crate and the current code.
     depth: usize,
 }
 
@@ -90,7 +90,7 @@ impl Uses {
         uses.found
     }
 
-    /// Adds the module that a path leads to, if the path passes the root of the crate.
+    /// Adds the top-level module of a path, if the path goes through the root of the crate.
     fn add(&mut self, path: &[String]) {
         let path = path.iter().skip_while(|name| *name == "self");
         let mut names = path.clone().skip_while(|name| *name == "super");
@@ -126,7 +126,7 @@ impl<'ast> Visit<'ast> for Uses {
         syn::visit::visit_path(self, path);
     }
 
-    /// The arguments of macros are tokens; the paths in them are read from their text.
+    /// The arguments of macros are tokens, so paths are found in their text.
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         let text = call.tokens.to_string().replace(" :: ", "::");
         let is_in_path = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
@@ -146,7 +146,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The paths that a `use` names.
+/// Returns the paths in a `use`.
 fn paths(tree: &UseTree) -> Vec<Vec<String>> {
     match tree {
         UseTree::Path(path) => {
@@ -200,8 +200,8 @@ fn graph(source: &Path) -> Graph {
     graph
 }
 
-/// Returns the modules of a cycle in the order of their use, if there is one. Modules that use nothing are removed until
-/// none is left, or until each one that is left uses another one.
+/// Returns the modules of a cycle in the order of their use, if there is one. Modules without uses are removed until
+/// none remains, or until each remaining module uses another one.
 fn cycle(mut graph: Graph) -> Option<Vec<String>> {
     loop {
         let leaves: Vec<_> = graph

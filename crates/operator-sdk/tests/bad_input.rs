@@ -1,4 +1,4 @@
-//! Bad input: one clear line and a hint, exit code 1, and nothing written.
+//! Tests of invalid input: one clear line and a hint, exit code 1, and nothing written.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -6,7 +6,7 @@ mod common;
 
 use common::{CREATE_MEMCACHED, Dir, sdk};
 
-/// `create api` with some of its arguments.
+/// Returns a `create api` command with some of its arguments changed.
 #[track_caller]
 fn create_api(changes: &[(&str, &str)]) -> String {
     let dir = Dir::project();
@@ -95,7 +95,7 @@ fn a_data_directory_that_is_a_file() {
     );
 }
 
-/// Flags of kubebuilder and of the operator-sdk in Go are taken, or refused with the reason.
+/// Flags of kubebuilder and of the Go operator-sdk are accepted, or rejected with the reason.
 #[test]
 fn flags_of_projects_in_go() {
     let dir = Dir::named("op");
@@ -555,7 +555,7 @@ fn a_reader_that_goes_away_is_no_error() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // The script is longer than what a pipe holds.
+    // The script is longer than the buffer of a pipe.
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
@@ -603,7 +603,7 @@ fn every_visible_command_has_a_manual_page() {
     );
 }
 
-/// Entries of lists that should be objects.
+/// Entries of lists that must be objects have other types.
 #[test]
 fn manifests_with_values_of_other_types() {
     let dir = Dir::project();

@@ -1,5 +1,5 @@
-//! Projects that are not as the tool left them: one clear line and a hint, or the command works all the same. What was
-//! there stays in any case.
+//! Tests of projects that were changed by hand: the command prints one clear line and a hint, or it works nevertheless.
+//! Existing files are kept in any case.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -11,7 +11,7 @@ use common::{CREATE_MEMCACHED, Dir};
 
 const KUSTOMIZATION: &str = "config/default/kustomization.yaml";
 
-/// `create api` fails in this project, and says this.
+/// Checks that `create api` fails in this project with a message that contains these parts.
 #[track_caller]
 fn fails(dir: &Dir, parts: &[&str]) {
     let errors = dir.fails(CREATE_MEMCACHED);
@@ -20,7 +20,7 @@ fn fails(dir: &Dir, parts: &[&str]) {
     }
 }
 
-/// The same, where the project has a file that no text can be.
+/// Checks that `create api` fails in a project in which a file is not valid text.
 #[track_caller]
 fn fails_with_bytes(path: &str, parts: &[&str]) {
     let dir = Dir::project();
@@ -47,13 +47,13 @@ fn files_that_are_no_text() {
         "PROJECT",
         &["the PROJECT file cannot be used", "git checkout PROJECT"],
     );
-    // One that no command looks at is nobody's business.
+    // A binary file that no command reads is ignored.
     let dir = Dir::project();
     std::fs::write(dir.path.join("config/logo.png"), b"\xff\xfe\0").unwrap();
     assert_eq!(dir.run(CREATE_MEMCACHED).status.code(), Some(0));
 }
 
-/// A read of a pipe without a writer never ends.
+/// Reading a pipe without a writer would never end.
 #[test]
 fn pipes_devices_and_directories_in_place_of_files() {
     let make_pipe = |path: &std::path::Path| {
@@ -96,7 +96,7 @@ fn pipes_devices_and_directories_in_place_of_files() {
         make_pipe(&file);
         says(&dir, part);
     }
-    // A pipe that no command reads.
+    // A pipe that no command reads is ignored.
     let dir = Dir::project();
     make_pipe(&dir.path.join("config/pipe"));
     assert_eq!(dir.run(CREATE_MEMCACHED).status.code(), Some(0));
@@ -121,7 +121,7 @@ fn files_that_are_missing() {
         std::fs::remove_file(dir.path.join(path)).unwrap();
         fails(&dir, &[path]);
     }
-    // A kustomization that the owner took away is not needed.
+    // A kustomization that the user removed is not required.
     let dir = Dir::project();
     std::fs::remove_file(dir.path.join(KUSTOMIZATION)).unwrap();
     dir.ok(CREATE_MEMCACHED);
@@ -141,7 +141,7 @@ fn folders_where_files_should_be_and_files_where_folders_should_be() {
 
 #[test]
 fn links() {
-    // To a file: what it leads to is edited, and the link stays.
+    // For a link to a file, the target is edited, and the link is kept.
     let dir = Dir::project();
     let lib = dir.path.join("src/lib.rs");
     std::fs::rename(&lib, dir.path.join("src/real.rs")).unwrap();
@@ -153,13 +153,13 @@ fn links() {
             .contains("memcached_controller::controller()")
     );
 
-    // To a folder: it is not looked into, and not in the way.
+    // A link to a directory is not followed, and does no harm.
     let dir = Dir::project();
     symlink(".", dir.path.join("docs")).unwrap();
     symlink("..", dir.path.join("config/up")).unwrap();
     dir.ok(CREATE_MEMCACHED);
 
-    // To nowhere.
+    // A dangling link.
     let dir = Dir::project();
     std::fs::remove_file(dir.path.join("PROJECT")).unwrap();
     symlink("nowhere", dir.path.join("PROJECT")).unwrap();

@@ -1,4 +1,4 @@
-//! The book: links and anchors of all Markdown files resolve, and `operator-sdk docs` writes each page.
+//! Tests of the book: the links and anchors of all Markdown files resolve, and `operator-sdk docs` writes each page.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -60,7 +60,7 @@ fn read(page: &Path) -> (Vec<String>, BTreeSet<String>) {
     (links, anchors)
 }
 
-/// Returns the anchor of a heading, as mdBook and GitHub form it.
+/// Returns the anchor of a heading, in the form of mdBook and GitHub.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim().chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -71,7 +71,8 @@ fn anchor(heading: &str) -> String {
     letters.collect()
 }
 
-/// Returns a path without `..`. The book has pages that are symbolic links, so the file system must not resolve it.
+/// Returns a path without `..`. Some pages of the book are symbolic links, so the file system must not resolve the
+/// path.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -130,7 +131,7 @@ fn the_summary_names_every_page() {
     assert_eq!(named, written);
 }
 
-/// Samples are parts of files that are compiled and tested.
+/// Rust samples must be included from files that are compiled and tested.
 #[test]
 fn rust_samples_are_included() {
     let source = root().join("docs/book/src");
@@ -190,7 +191,7 @@ fn docs_writes_the_book_and_prints_its_path() {
     assert!(errors.contains("start/memcached"), "{errors}");
 }
 
-/// Returns the links between the written pages that lead nowhere. There is a page for each page of the book.
+/// Returns the broken links between the written pages. There is a page for each page of the book.
 fn broken_links(book: &Path) -> Vec<String> {
     let (summary, _) = read(&root().join("docs/book/src/SUMMARY.md"));
     let mut texts = HashMap::new();

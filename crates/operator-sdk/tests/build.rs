@@ -1,4 +1,4 @@
-//! `build`: images that are the same twice, written and pushed; and engines where they are.
+//! Tests of `build`: reproducible images that are written and pushed, and container engines if they are installed.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -12,7 +12,7 @@ use common::registry::{AUTH, Registry};
 use common::{Dir, digest, sdk, succeeded};
 use serde_json::Value;
 
-/// A project whose operator depends on nothing, so that it is built in a moment.
+/// Creates a project whose operator has no dependencies, so that it is built quickly.
 fn project() -> Dir {
     let dir = Dir::named("op");
     dir.write(
@@ -135,7 +135,7 @@ fn an_image_is_built_without_an_engine_and_the_same_twice() {
     refused(&one);
 }
 
-/// Any static program is put into an image, at any path, with more files.
+/// Builds an image of any static program, at any path, with additional files.
 #[track_caller]
 fn without_project(program: &Path) {
     let dir = Dir::named("elsewhere");
@@ -191,7 +191,7 @@ fn without_project(program: &Path) {
     );
 }
 
-/// The program of the image, pushed to a registry that wants a token.
+/// Pushes the image of the program to a registry that requires a token.
 #[track_caller]
 fn pushed(dir: &Dir, program: &Path) {
     let registry = Registry::start();
@@ -348,7 +348,7 @@ fn an_engine_gets_the_dockerfile() {
     );
 }
 
-/// `ring` has C code: the standard library of the target alone is not enough.
+/// `ring` contains C code, so the standard library of the target alone is not sufficient.
 #[test]
 fn the_musl_target_needs_a_c_compiler() {
     let dir = project();

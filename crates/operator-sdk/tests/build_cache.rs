@@ -1,4 +1,4 @@
-//! The first build of a project starts with the dependencies that an earlier project compiled.
+//! Tests that the first build of a project starts with the dependencies that an earlier project compiled.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -9,7 +9,7 @@ use std::process::Output;
 
 use common::{BUILD_CACHE, Dir, sdk};
 
-/// A project whose program prints a text, and uses a crate with a build script in another directory.
+/// Creates a project whose program prints a text, and uses a crate with a build script in another directory.
 fn project(dependency: &Path, text: &str) -> Dir {
     let dir = Dir::project();
     std::fs::remove_file(dir.path.join("Cargo.lock")).unwrap();
@@ -40,7 +40,7 @@ fn build(dir: &Dir, cache: &Path) -> Output {
     sdk.current_dir(&dir.path).output().unwrap()
 }
 
-/// Runs the program of the project; it must print this text. Returns true if the dependency was compiled.
+/// Runs the program of the project, which must print this text. Returns true if the dependency was compiled.
 #[track_caller]
 fn compiles(dir: &Dir, cache: &Path, text: &str) -> bool {
     let output = build(dir, cache);
@@ -74,12 +74,12 @@ fn a_new_project_starts_with_compiled_dependencies() {
 
     let first = project(&shared.path, "first");
     assert!(compiles(&first, &cache, "first one made\n"));
-    // A project of the same name and version: its own code is never taken from the other one.
+    // A project of the same name and version must never use the code of the other one.
     let second = project(&shared.path, "second");
     assert!(!compiles(&second, &cache, "second one made\n"));
     assert!(second.path.join("target/CACHEDIR.TAG").is_file());
 
-    // A dependency that has changed is compiled, in the projects that have the old one too.
+    // A dependency that has changed is compiled, even in projects that have the old one.
     library("two");
     let third = project(&shared.path, "third");
     assert!(compiles(&third, &cache, "third two made\n"));
@@ -88,7 +88,7 @@ fn a_new_project_starts_with_compiled_dependencies() {
     assert!(!compiles(&fourth, &cache, "fourth two made\n"));
     assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1);
 
-    // Dependencies that cargo alone compiled are kept too, if no others are kept.
+    // Dependencies that cargo compiled without this tool are also stored, if no others are stored.
     let other = caches.path.join("other");
     let fifth = project(&shared.path, "fifth");
     let mut cargo = common::cargo();
@@ -101,7 +101,7 @@ fn a_new_project_starts_with_compiled_dependencies() {
     let sixth = project(&shared.path, "sixth");
     assert!(!compiles(&sixth, &other, "sixth two made\n"));
 
-    // A build needs nothing of the cache.
+    // A build does not need the cache.
     let entry = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
     std::fs::remove_dir_all(entry.join("deps")).unwrap();
     let damaged = project(&shared.path, "damaged");

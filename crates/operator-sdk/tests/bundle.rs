@@ -1,4 +1,4 @@
-//! `bundle validate` and `scorecard`: what they print, and how they end.
+//! Tests of `bundle validate` and `scorecard`: their output and their exit codes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
 
-/// A project with the recorded bundle `memcached`.
+/// Creates a project with the recorded bundle `memcached`.
 fn bundle() -> Dir {
     let dir = Dir::named("bundle");
     let recorded = include_str!("../../operator-olm/tests/recorded/bundles.json");
@@ -115,7 +115,7 @@ stages:
   - {image: example.com/tests:v1, entrypoint: [scorecard-test, basic-check-spec], labels: {suite: basic, test: basic-check-spec-test}}
 ";
 
-/// A program that stands for the image of the tests.
+/// A program that replaces the image of the tests.
 const PROGRAM: &str = r#"#!/bin/sh
 case "$1" in
 lists-files)
@@ -175,7 +175,7 @@ fn tests_with_an_image_run_as_pods() {
 
     let wrong = dir.fails(&["scorecard", "bundle", "--embedded", "--test-program", "tests.sh"]);
     assert!(wrong.contains("it must be IMAGE=PATH"), "{wrong}");
-    // Without a program, the pod of the simulated node prints nothing and does not end.
+    // Without a program, the pod of the simulated node prints nothing and never ends.
     let arguments = [
         "scorecard",
         "bundle",
@@ -207,7 +207,7 @@ fn the_suite_behaviour_needs_the_project_of_the_bundle() {
     );
 }
 
-/// Calls a method that answers with one message.
+/// Calls a method that responds with one message.
 async fn call<Q, A>(host: &str, method: &'static str, request: Q) -> Result<A, tonic::Status>
 where
     Q: prost::Message + Send + Sync + 'static,
@@ -228,7 +228,7 @@ where
     Ok(messages.message().await?.unwrap())
 }
 
-/// A text in the first field: a name, or a name with other fields.
+/// A message with a string in the first field: a name, possibly with other fields.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Name {
     #[prost(string, tag = "1")]

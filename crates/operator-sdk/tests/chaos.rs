@@ -1,4 +1,4 @@
-//! `chaos run` and `chaos replay`. The programs that they explore are this test itself.
+//! Tests of `chaos run` and `chaos replay`. The programs that they explore are the program of this test.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -17,7 +17,7 @@ use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// The operator that `an_operator_process` is.
+/// The variable that selects the operator of `an_operator_process`.
 const OPERATOR: &str = "TEST_CHAOS_OPERATOR";
 
 const WORKLOAD: &str = "\
@@ -34,7 +34,7 @@ async fn an_operator_process() {
     let client = Client::try_from(Config::infer().await.unwrap()).unwrap();
     let configs: Api<ConfigMap> = Api::default_namespaced(client);
     loop {
-        // An operator at rest sends nothing: it waits for events.
+        // An idle operator sends no requests, because it waits for events.
         if let Ok(events) = configs.watch(&WatchParams::default(), "0").await {
             let mut events = pin!(events);
             while let Some(Ok(event)) = events.next().await {
@@ -72,7 +72,7 @@ async fn careful(configs: &Api<ConfigMap>) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Creates the child only directly after a mark, so that a crash between the two leaves it out.
+/// Creates the child only immediately after a mark, so that after a crash between the two the child is never created.
 async fn careless(configs: &Api<ConfigMap>) -> Result<(), kube::Error> {
     if configs.get_opt("wanted").await?.is_some() && configs.get_opt("mark").await?.is_none() {
         configs.create(&PostParams::default(), &config("mark")).await?;
@@ -241,7 +241,7 @@ fn a_careful_program_is_clean_and_a_careless_one_has_a_finding_that_can_be_repla
         assert!(dir.read(file).contains(id), "{file}");
     }
 
-    // The finding has the command of the operator.
+    // The finding contains the command of the operator.
     let mut replay = sdk();
     replay.args(["chaos", "replay", id]).current_dir(&dir.path);
     let (out, _) = ended(&replay.env(OPERATOR, "careless").output().unwrap(), 1);
@@ -270,7 +270,8 @@ fn ctrl_c_ends_an_exploration_with_its_results() {
     assert!(out.contains("The campaign was stopped before its end."), "{out}");
 }
 
-/// Creates a child after the status, and only for an object without a status: a crash between the two leaves it out.
+/// Creates a child after the status, and only for an object without a status. After a crash between the two, the child
+/// is never created.
 const DEFECT: &str = "    if object.status.is_none() {
         let mut child = k8s_openapi::api::core::v1::ConfigMap::default();
         child.metadata.name = Some(\"child\".to_owned());
@@ -332,7 +333,7 @@ fn a_scaffolded_operator_is_clean_until_it_has_a_defect() {
     let id = report["findings"][0]["id"].as_str().unwrap();
     let (out, _) = run(&["replay", id], 1);
     assert!(out.contains(&format!("Finding {id}")), "{out}");
-    // A seed and a number of plans lead to the same findings.
+    // The same seed and number of plans lead to the same findings.
     let (again, _) = run(&explore, 1);
     assert!(again.contains(&format!("Finding {id}")), "{again}");
 
@@ -341,7 +342,8 @@ fn a_scaffolded_operator_is_clean_until_it_has_a_defect() {
     assert!(out.contains("0 findings"), "{out}");
 }
 
-/// `delete api` removes what `create api` added to the workload, and the test with the last kind.
+/// `delete api` removes the steps that `create api` added to the workload. With the last kind, it also removes the
+/// test.
 #[test]
 fn the_workload_has_the_steps_of_each_kind() {
     let dir = Dir::project();
@@ -363,7 +365,7 @@ fn the_workload_has_the_steps_of_each_kind() {
     let chaos = |path: &&String| path.starts_with("tests/chaos");
     assert_eq!(after.keys().find(chaos), before.keys().find(chaos));
 
-    // A workload that does not end with its steps is the user's.
+    // A workload that does not end with its steps belongs to the user.
     dir.write("tests/chaos.yaml", "steps: []\n");
     dir.ok(&kind("create", "Parcel"));
     assert_eq!(dir.read("tests/chaos.yaml"), "steps: []\n");

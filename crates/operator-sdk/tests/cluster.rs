@@ -1,4 +1,4 @@
-//! `cluster up` and `run local`: what they say, what they leave behind, how they end and fail.
+//! Tests of `cluster up` and `run local`: their output, the files that they leave behind, and how they end and fail.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -42,7 +42,7 @@ fn a_cluster_is_ready_with_its_kubeconfig_and_ends_cleanly() {
     assert!(!kubeconfig.exists(), "what leads nowhere is removed");
 }
 
-/// Starts a cluster of a data directory, without controllers.
+/// Starts a cluster with a data directory, without controllers.
 fn up_with_data(data: &Path) -> Running {
     let mut command = sdk();
     command.args(["cluster", "up", "--controllers", "none", "--data-dir"]);
@@ -51,7 +51,7 @@ fn up_with_data(data: &Path) -> Running {
     cluster
 }
 
-/// Creates ConfigMaps until the cluster is gone; how many of them were acknowledged.
+/// Creates ConfigMaps until the cluster is killed. Returns the number of acknowledged ones.
 fn create_until_killed(dir: &Dir, round: usize) -> usize {
     (0..)
         .take_while(|index| {
@@ -75,7 +75,7 @@ fn a_cluster_with_a_data_directory_survives_sigkill() {
     for (round, milliseconds) in [700, 150, 420, 1_000].into_iter().enumerate() {
         let cluster = up_with_data(&data);
         if round == 0 {
-            // The kubeconfig of the first start is good for all that follow.
+            // The kubeconfig of the first start is valid for all later ones.
             std::fs::copy(data.join("kubeconfig"), dir.path.join("kubeconfig")).unwrap();
         }
         let created = std::thread::scope(|scope| {
@@ -164,7 +164,7 @@ fn a_kubeconfig_that_does_not_exist() {
     assert!(errors.contains("--embedded"), "{errors}");
 }
 
-/// Replaces the sources of a project by a program that needs no dependencies.
+/// Replaces the sources of a project by a program without dependencies.
 fn replace_program(dir: &Dir, main: &str, lib: &str) {
     dir.write(
         "Cargo.toml",
@@ -273,11 +273,11 @@ fn an_operator_ends_with_a_killed_tool() {
     command.env("CARGO_TARGET_DIR", dir.path.join("target"));
     let mut running = Running::start(command.current_dir(&dir.path));
     running.line_with("the operator runs");
-    // The operator has the same standard output: it closes when both have ended.
+    // The operator has the same standard output, which is closed when both have ended.
     running.kill_and_read_to_end();
 }
 
-/// Returns the number of entries with the names of temporary directories.
+/// Returns the number of entries whose names are those of temporary directories.
 fn temporary_directories(parent: &Dir) -> usize {
     std::fs::read_dir(&parent.path).unwrap().count()
 }
@@ -304,7 +304,7 @@ fn directories_of_a_killed_process_are_removed_at_the_next_start() {
     assert_eq!(temporary_directories(&dir), 0);
 }
 
-/// Cargo takes two projects of one name in one target directory for each other.
+/// Cargo treats two projects of the same name in one target directory as the same project.
 #[test]
 fn projects_of_one_name_may_share_a_target_directory() {
     let target = Dir::named("target");
@@ -318,7 +318,7 @@ fn projects_of_one_name_may_share_a_target_directory() {
         dir.write("kubeconfig", "");
         dir
     };
-    // Both are older than either build.
+    // The sources of both are older than either build.
     let projects = ["one", "two"].map(|says| (says, project(says)));
     let built = |dir: &Dir| {
         let output = sdk()
@@ -334,7 +334,7 @@ fn projects_of_one_name_may_share_a_target_directory() {
             assert_eq!(built(dir), format!("{says}\n"));
         }
     }
-    // A build that nobody recorded is not trusted either.
+    // A build that was not recorded is not trusted either.
     let (_, one) = &projects[0];
     let status = common::cargo()
         .args(["build", "--quiet"])

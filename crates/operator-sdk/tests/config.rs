@@ -1,5 +1,5 @@
-//! The `config/` tree: every combination renders with kustomize and is accepted by the API server; what changed by
-//! hand stays.
+//! Tests of the `config/` tree: every combination is rendered with kustomize and accepted by the API server, and manual
+//! changes are kept.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use operator_apiserver::ApiServer;
 use operator_apiserver::client::Gvr;
 use serde_json::{Value, json};
 
-/// The kinds of others that the tree has objects of.
+/// Kinds of other projects whose objects are in the tree.
 const FOREIGN: [(&str, &str, &str, &str); 4] = [
     ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
     ("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"),
@@ -42,7 +42,7 @@ fn foreign_definition((group, version, kind, plural): (&str, &str, &str, &str)) 
     })
 }
 
-/// The plural of every kind that a tree may have.
+/// Returns the plural of every kind that a tree may contain.
 fn gvr(object: &Value) -> Gvr {
     let api_version = object["apiVersion"].as_str().unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -55,7 +55,7 @@ fn gvr(object: &Value) -> Gvr {
     Gvr::new(group, version, &plural)
 }
 
-/// Renders `config/default` and creates every object of it.
+/// Renders `config/default` and creates every object in it.
 #[track_caller]
 fn accepted(dir: &Dir) -> Vec<Value> {
     let text = kubectl(&["kustomize", "config/default"], &dir.path);
@@ -194,7 +194,7 @@ const CREATE_WEBHOOKS: &[&str] = &[
     "--conversion",
 ];
 
-/// Adds a second version and every kind of webhook.
+/// Adds a second version and every type of webhook.
 fn with_webhooks(dir: &Dir) {
     dir.ok(&[
         "create",
@@ -206,7 +206,7 @@ fn with_webhooks(dir: &Dir) {
     dir.ok(CREATE_WEBHOOKS);
 }
 
-/// Every webhook leads to the Service by the names that kustomize gave it.
+/// Checks that every webhook refers to the Service by the name that kustomize generated.
 fn check_webhooks(objects: &[Value], webhooks: bool) {
     let crd = objects
         .iter()

@@ -1,4 +1,4 @@
-//! A kind in two versions, from `create api` to objects that the API server has converted by the running operator.
+//! A kind with two versions, from `create api` to objects that the API server converts with the running operator.
 //!
 //! Needs `kubectl`; fails without it.
 
@@ -36,7 +36,7 @@ fn two_versions_are_converted_by_the_running_operator() {
     let said = dir.ok(&[&["create", "webhook", "--conversion"][..], &kind, &["v1beta1"]].concat());
     assert!(said.contains("Objects of Store are stored in v1beta1"), "{said}");
 
-    // A further version joins the conversion; until then nothing converts it.
+    // A new version is added to the conversion later; until then it is not converted.
     let output = dir.run(&[&["create", "api"][..], &kind, &["v1"]].concat());
     let warned = String::from_utf8(output.stderr).unwrap();
     let missing = "version v1 of Store is served, and the conversion webhook does not convert it to v1beta1";
@@ -108,7 +108,8 @@ fn two_versions_are_converted_by_the_running_operator() {
         .collect();
     assert_eq!(versions, [("v1", false), ("v1alpha1", false), ("v1beta1", true)]);
 
-    // Neither webhooks that nobody asked for nor the default port of the probes are in the way of an embedded cluster.
+    // An embedded cluster works without the registration of webhooks, and even if the default port of the probes is in
+    // use.
     let _occupied = std::net::TcpListener::bind("0.0.0.0:8081");
     let mut running = Running::start(
         sdk()
@@ -159,7 +160,7 @@ fn two_versions_are_converted_by_the_running_operator() {
         ],
     );
     assert_eq!(field("v1beta1", "label"), "changed older");
-    // The controller, which is of v1alpha1, has written the status of both.
+    // The controller, which uses v1alpha1, has written the status of both.
     ok(
         &dir,
         &[

@@ -1,4 +1,4 @@
-//! `crd lint`, `crd diff` and `crd validate`: what they print, and how they end.
+//! Tests of `crd lint`, `crd diff` and `crd validate`: their output and their exit codes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use common::Dir;
 use serde_json::Value;
 
-/// A directory with the files of `tests/crd`.
+/// Creates a directory with the files of `tests/crd`.
 fn files() -> Dir {
     let dir = Dir::named("crd");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crd");
@@ -102,7 +102,7 @@ fn lint_of_nothing() {
     );
 }
 
-/// The good definition with some lines replaced.
+/// Writes the good definition with some lines replaced.
 fn changed(dir: &Dir, replacements: &[(&str, &str)]) {
     let mut text = dir.read("good.yaml");
     for (from, to) in replacements {

@@ -1,4 +1,4 @@
-//! `install`, `deploy` and their opposites, on an embedded control plane, looked at through kubectl.
+//! Tests of `install`, `deploy` and their opposites on an embedded control plane, checked with kubectl.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -45,7 +45,7 @@ impl Scene {
         succeeded(arguments, self.run(arguments))
     }
 
-    /// It must fail with exit code 1; what it said.
+    /// Checks that the tool fails with exit code 1, and returns its message.
     #[track_caller]
     fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -66,7 +66,7 @@ impl Scene {
         )
     }
 
-    /// The names of everything that has the label of the project.
+    /// Returns the names of all objects with the label of the project.
     fn labelled(&self) -> Vec<String> {
         let kinds = "namespaces,crds,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,deployments";
         let selector = "rust.operator-sdk.dev/project=memcached-operator";
@@ -244,7 +244,7 @@ fn finalizers_that_nobody_ends_are_named() {
     let errors = scene.fails(&["undeploy", "--timeout", "1s"]);
     let reason = "Memcached memcached-sample waits for cache.example.com/finalizer";
     assert!(errors.contains(reason), "{errors}");
-    // The operator is still there to end it.
+    // The operator still runs, to complete the finalizer.
     scene.kubectl(&["-n", NAMESPACE, "get", "deployment", DEPLOYMENT]);
     scene.kubectl(&[&patch[..], &[r#"{"metadata":{"finalizers":null}}"#]].concat());
     scene.ok(&["undeploy"]);
@@ -271,7 +271,7 @@ fn an_operator_that_does_not_start_says_why() {
     interrupt_when(child, "waiting for deployment");
 }
 
-/// Sends SIGINT when the program has said something; it must end with 130.
+/// Sends SIGINT when the program has printed a text, and checks that it exits with 130.
 #[track_caller]
 fn interrupt_when(mut child: std::process::Child, said: &str) {
     use std::io::BufRead;
@@ -358,7 +358,7 @@ fn certificates_of_cert_manager_are_refused_for_local_programs() {
     assert_eq!(scene.labelled(), Vec::<String>::new());
 }
 
-/// The cause of a failed connection, not only that a request failed.
+/// The message contains the cause of a failed connection, not only that a request failed.
 #[test]
 fn failed_connections_name_their_cause() {
     let scene = Scene::new();
@@ -395,7 +395,7 @@ fn failed_connections_name_their_cause() {
     }
 }
 
-/// A proxy of the environment is used for clusters elsewhere, and not for those on this machine.
+/// A proxy in the environment is used for clusters on other machines, but not for those on this machine.
 #[test]
 fn proxies_of_the_environment_are_used() {
     let scene = Scene::new();
@@ -427,7 +427,7 @@ fn proxies_of_the_environment_are_used() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The objects of users that are deleted with their kinds are counted first.
+/// The number of users' objects that will be deleted with their kinds is reported first.
 #[test]
 fn deleting_kinds_says_how_many_objects_go_with_them() {
     let scene = Scene::new();

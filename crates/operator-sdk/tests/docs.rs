@@ -1,4 +1,4 @@
-//! docs/book/src/reference/cli.md is made from the program's own help.
+//! Tests that docs/book/src/reference/cli.md equals the help texts of the program.
 //!
 //! After a change of a command: `UPDATE_DOCS=1 cargo test -p operator-sdk --test docs`.
 
@@ -62,7 +62,7 @@ fn help(command: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands below one, as its help lists them.
+/// Returns the subcommands of a command, which its help lists.
 fn below(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| line.starts_with("  "));

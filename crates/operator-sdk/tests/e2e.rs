@@ -1,7 +1,7 @@
-//! The tutorial with the real kubectl, against the tool's own programs.
+//! The tutorial with the real kubectl, on the control planes of this tool.
 //!
-//! Needs `kubectl`; fails without it. The sample operator is built where this test was, so that its dependencies are
-//! there already.
+//! Needs `kubectl`; fails without it. The sample operator is built in the target directory of this test, so that its
+//! dependencies are already compiled.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -16,7 +16,7 @@ use common::{Dir, sample_dir, sdk, target_dir};
 
 const SAMPLE: &str = "config/samples/cache_v1alpha1_memcached.yaml";
 
-/// kubectl in the sample's directory, as the administrator of one cluster.
+/// Runs kubectl in the sample's directory, as the administrator of one cluster.
 struct Kubectl {
     kubeconfig: PathBuf,
 }
@@ -77,7 +77,7 @@ fn build_sample() -> PathBuf {
     target_dir().join("debug/memcached-operator")
 }
 
-/// The cells of the first line that begins with a text.
+/// Returns the cells of the first line that begins with a text.
 #[track_caller]
 fn row(table: &str, begin: &str) -> Vec<String> {
     let line = table.lines().find(|line| line.starts_with(begin));
@@ -232,8 +232,8 @@ fn the_tutorial_on_a_cluster() {
     assert_eq!(cluster.stop().code(), Some(0), "the cluster ends cleanly");
 }
 
-/// Starts the operator as its own service account in the namespace `system`, with a token as its only credential; what
-/// it logs is read by the test.
+/// Starts the operator with its own service account in the namespace `system`, and a token as its only credential. The
+/// test reads its log.
 fn start_as_itself(program: &Path, kubectl: &Kubectl, directory: &Path) -> Running {
     let kubeconfig = directory.join("operator.kubeconfig");
     std::fs::copy(&kubectl.kubeconfig, &kubeconfig).unwrap();
@@ -278,7 +278,7 @@ fn the_tutorial_with_the_scaffolded_roles_alone() {
     assert!(!holder.is_empty(), "the operator was elected");
     assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
 
-    // Without a rule the operator says which one it misses.
+    // If a rule is missing, the operator reports which permission it needs.
     kubectl.ok(&[
         "patch",
         "clusterrole",
@@ -370,7 +370,7 @@ fn the_sample_passes_its_own_test() {
     );
 }
 
-/// The processes of this machine that run a program.
+/// Returns the processes on this machine that run a program.
 fn processes_of(program: &Path) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let runs = |process: &PathBuf| std::fs::read_link(process.join("exe")).is_ok_and(|exe| exe == program);
@@ -378,7 +378,7 @@ fn processes_of(program: &Path) -> Vec<String> {
     found.map(|process| process.display().to_string()).collect()
 }
 
-/// The process of a program that runs as a pod.
+/// Returns the process of a program that runs as a pod.
 #[track_caller]
 fn process_of_pod(program: &Path, pod: &str) -> rustix::process::Pid {
     let has_name = |process: &String| {
@@ -472,7 +472,7 @@ fn a_project_is_deployed_as_local_processes() {
         let parcel = dir.read("config/samples/shop_v1_parcel.yaml");
         let path = dir.path.join(format!("{name}.yaml"));
         std::fs::write(&path, parcel.replace("parcel-sample", name)).unwrap();
-        // The Service may lead to a replica that has just ended.
+        // The Service may still refer to a replica that has just ended.
         let begin = Instant::now();
         loop {
             let applied = kubectl.run(&["apply", "-f", path.to_str().unwrap()]);
@@ -505,7 +505,7 @@ fn a_project_is_deployed_as_local_processes() {
         "--timeout=180s",
     ]);
 
-    // It acts as its service account: without a permission it reports the error, and retries.
+    // It uses its service account: without a permission it reports the error, and retries.
     kubectl.ok(&[
         "delete",
         "clusterrolebinding",
@@ -594,7 +594,7 @@ fn the_bundle_of_a_project_runs_its_program() {
     let program = target_dir().join("debug/bundle-operator").canonicalize().unwrap();
     assert_eq!(processes_of(&program).len(), 1);
 
-    // The operator reconciles, and its webhooks are called with the certificate that OLM made.
+    // The operator reconciles, and its webhooks are called with the certificate that OLM created.
     let sample = dir.path.join("config/samples/shop_v1_parcel.yaml");
     kubectl.ok(&["apply", "-f", &sample.display().to_string()]);
     kubectl.wait("parcel/parcel-sample", "condition=Available");

@@ -1,4 +1,4 @@
-//! The drop-in for controller-runtime's envtest, started as envtest starts its programs.
+//! Tests of the replacement for the programs of controller-runtime's envtest, started as envtest starts its programs.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -17,7 +17,7 @@ use rcgen::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A program of the assets directory.
+/// A program in the assets directory.
 struct Program {
     child: Child,
     errors: BufReader<ChildStderr>,
@@ -35,7 +35,7 @@ impl Program {
         Self { child, errors }
     }
 
-    /// Returns the text after a prefix in the first line that contains it; the lines before go to `seen`.
+    /// Returns the text after a prefix in the first line that contains it. The preceding lines are added to `seen`.
     #[track_caller]
     fn after(&mut self, text: &str, seen: &mut String) -> String {
         loop {
@@ -63,7 +63,7 @@ impl Drop for Program {
     }
 }
 
-/// An authority as envtest makes one.
+/// A certificate authority like that of envtest.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -83,7 +83,7 @@ impl Authority {
         Self { pem, issuer }
     }
 
-    /// A certificate and its key.
+    /// Issues a certificate and its key.
     fn issue(&self, name: &str, group: &str, hosts: &[&str]) -> (String, String) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
@@ -100,7 +100,7 @@ impl Authority {
     }
 }
 
-/// The assets, and a certificate directory with what envtest puts there.
+/// The assets, and a certificate directory with the files that envtest creates.
 struct Environment {
     dir: Dir,
     assets: PathBuf,
@@ -128,7 +128,7 @@ impl Environment {
         }
     }
 
-    /// The arguments of envtest, with port 0.
+    /// Returns the arguments of envtest, with port 0.
     fn arguments(&self) -> Vec<String> {
         let path = |name: &str| self.dir.path.join(name).display().to_string();
         vec![
@@ -231,7 +231,7 @@ async fn the_api_server_knows_clients_by_their_certificates_and_ends_on_sigterm(
             .contains("\"name\":\"default\"")
     );
 
-    // Without the plug-in a pod needs no account, which no controller would make.
+    // Without the plug-in, a pod needs no service account, which no controller would create.
     let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},
         "spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     let create =
@@ -353,7 +353,7 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
 #[tokio::test]
 async fn the_files_of_access_are_read_again_when_they_change() {
     let environment = Environment::new();
-    // The server reads the file at any time, and must not see half of it.
+    // The server may read the file at any time, and must not read an incomplete file.
     let write = |name: &str, text: &str| {
         environment.dir.write("new.yaml", text);
         let path = |name: &str| environment.dir.path.join(name);
@@ -472,7 +472,7 @@ async fn a_missing_certificate_is_made_and_empty_arguments_are_skipped() {
         2,
         "{certificate}"
     );
-    // The certificate is its own proof: a client that trusts the file reaches the server.
+    // The certificate is self-signed: a client that trusts the file can connect to the server.
     let encode = |pem: &str| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem);
     let config: Kubeconfig = serde_json::from_value(serde_json::json!({
         "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority-data": encode(&certificate)}}],

@@ -1,4 +1,4 @@
-//! `generate bundle` and `catalog` on the project of the tutorial.
+//! Tests of `generate bundle` and `catalog` with the project of the tutorial.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -22,7 +22,7 @@ const BUNDLE: [&str; 6] = [
 ];
 const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
 
-/// The manifests of the sample, which need no build.
+/// Creates a project with the manifests of the sample, which need no build.
 fn project() -> Dir {
     let dir = Dir::named("memcached-operator");
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator");
@@ -197,7 +197,7 @@ fn a_catalog_grows_by_bundles() {
     std::fs::create_dir(dir.path.join("old")).unwrap();
     dir.write("old/catalog.yaml", &before);
 
-    // A second head is refused, and nothing is written.
+    // A second head of a channel is rejected, and nothing is written.
     ok(&dir, &["generate", "bundle", "--version", "0.2.0"]);
     let output = run(&dir, &["catalog", "add", "catalog", "bundle"]);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -267,7 +267,7 @@ fn tags_of_images_become_digests() {
             .unwrap()
     };
     common::succeeded(&BUNDLE, run(&BUNDLE));
-    // Any image of that name will do.
+    // Any image of that name is sufficient.
     let push = ["bundle", "build", &image, "bundle", "--push"];
     let pushed = common::succeeded(&push, run(&push));
     let pinned = pushed.lines().last().unwrap();

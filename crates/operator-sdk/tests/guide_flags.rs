@@ -1,5 +1,5 @@
-//! Every command and flag of the published guides of operator-sdk 0.8, 0.10, 0.19 and 1.15 and of kubebuilder is accepted, or
-//! refused with a reason.
+//! Tests that every command and flag in the published guides of operator-sdk 0.8, 0.10, 0.19 and 1.15 and of
+//! kubebuilder is accepted, or rejected with a reason.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -11,9 +11,10 @@ use common::Dir;
 enum Outcome {
     /// The command succeeds.
     Runs,
-    /// The flags are accepted: the command then fails, since the directory is not a project, or there is no cluster.
+    /// The flags are accepted, but the command then fails because the directory is not a project, or there is no
+    /// cluster.
     Accepted,
-    /// The command fails, and says this.
+    /// The command fails with this message.
     Refused(&'static str),
 }
 
@@ -22,7 +23,7 @@ use Outcome::{Accepted, Refused, Runs};
 const KIND: &str = "--group cache --version v1alpha1 --kind Memcached";
 const OLD_KIND: &str = "--api-version=cache.example.com/v1alpha1 --kind=Memcached";
 
-/// Lines of the guides, outside of a project.
+/// Lines of the guides outside of a project.
 const OUTSIDE: &[(&str, Outcome)] = &[
     // 0.8
     ("new memcached-operator", Runs),
@@ -107,7 +108,7 @@ const OUTSIDE: &[(&str, Outcome)] = &[
     ("init --domain=example.com", Runs),
 ];
 
-/// Lines of the guides, in a project.
+/// Lines of the guides in a project.
 const INSIDE: &[(&str, Outcome)] = &[
     ("create api KIND", Runs),
     ("create api KIND --resource --controller", Runs),
@@ -222,6 +223,6 @@ fn switches_with_values() {
     );
     let output = dir.run(&["edit", "--multigroup=maybe"]);
     assert_eq!(output.status.code(), Some(1));
-    // The record has them as they were understood.
+    // The record contains the switches in their normalized form.
     assert!(dir.ok(&["upgrade"]).contains("No changes"));
 }

@@ -1,13 +1,13 @@
-//! The text of the repository is in plain English: constructions that readers stumble over do not come back.
+//! Tests that the text of the repository avoids constructions that are hard to read.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::{Path, PathBuf};
 
-/// Words with which no comment begins.
+/// Words that must not begin a comment.
 const FIRST_WORDS: [&str; 6] = ["What", "Whether", "Who", "Where", "How", "Which"];
 
-/// Constructions with a plainer form, and that form.
+/// Constructions that are hard to read, each with a plainer form.
 const INVERTED: [(&str, &str); 9] = [
     ("is told", "reports, shows"),
     ("told otherwise", "unless … is set"),
@@ -20,17 +20,17 @@ const INVERTED: [(&str, &str); 9] = [
     (" is no ", "is not a"),
 ];
 
-/// The most places in the repository, of which some are right.
+/// Maximum number of occurrences in the repository, because some are correct.
 const MAX: usize = 10;
 
-/// Files with the text of others: recorded answers, and documentation of Kubernetes types.
+/// Files with text from other sources: recorded responses, and documentation of Kubernetes types.
 const OF_OTHERS: [&str; 6] = [
     "Cargo.lock",
     ".json",
     "/recorded/",
     "cronjob-operator/config/crd/",
     "operator-sdk/tests/language.rs",
-    // The messages are checked in their files.
+    // The messages are checked in the source files.
     "snapshots/messages__",
 ];
 
@@ -39,7 +39,7 @@ fn repository() -> PathBuf {
     crates.parent().unwrap().to_owned()
 }
 
-/// Returns the paths of the files in a folder of the repository, without what builds leave there.
+/// Collects the paths of the files in a directory of the repository, except for those that builds create.
 fn files(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -54,10 +54,10 @@ fn files(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the plain form of the first construction in a line that has one.
+/// Returns the plain form of the first hard construction in a line, if there is one.
 fn fault(line: &str, is_markdown: bool) -> Option<&'static str> {
     let trimmed = line.trim_start();
-    // A heading of Markdown begins as a comment of YAML does.
+    // A heading in Markdown looks like a comment in YAML.
     let marks: &[&str] = if is_markdown {
         &[]
     } else {
@@ -83,7 +83,7 @@ fn few_sentences_are_inverted() {
     assert!(all.len() > 1000, "only {} files", all.len());
     all.retain(|file| !OF_OTHERS.iter().any(|part| file.contains(part)));
     for file in all {
-        // Some files are not text, and some are links to files elsewhere.
+        // Some files are not text, and some are links to files outside of the repository.
         let Ok(text) = std::fs::read_to_string(repository().join(&file)) else {
             continue;
         };

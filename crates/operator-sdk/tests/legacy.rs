@@ -1,4 +1,4 @@
-//! The commands of operator-sdk 0.x: what they write, what they say, and what they refuse.
+//! Tests of the commands of operator-sdk 0.x: the files that they write, their output, and the flags that they reject.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -80,7 +80,7 @@ fn a_project_is_made_as_the_old_guides_say() {
     let (_, said) = ok(&root, &[&["add", "controller"], &KIND[..]].concat());
     assert!(said.contains("--kind Memcached --resource=false`"), "{said}");
     assert!(root.join("src/controller/memcached_controller.rs").exists());
-    // The record of the scaffold holds the project as it came to be.
+    // The record of the scaffold contains the project with its final domain.
     let (said, _) = ok(&root, &["upgrade"]);
     assert!(said.contains("No changes"), "{said}");
 }
@@ -101,7 +101,7 @@ fn a_project_with_its_first_kind_at_once() {
         &NEW,
         &["the directory memcached-operator exists and is not empty"],
     );
-    // A deeper group of the same domain, and one of another.
+    // A group in a subdomain of the same domain, and a group in another domain.
     ok(
         &root,
         &[
@@ -234,7 +234,7 @@ fn dependencies_are_printed_and_vendored() {
         "{file}"
     );
 
-    // A cargo that only says what it was asked.
+    // A cargo that only prints its arguments.
     let cargo = dir.path.join("cargo");
     std::fs::write(&cargo, "#!/bin/sh\necho \"# $*\"\n").unwrap();
     std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
-//! Messages of `generate manifests` about types that an API server would reject, with the type, the field, the line and
-//! the correction.
+//! Tests of the messages of `generate manifests` about types that an API server would reject: the type, the field, the
+//! line and the correction.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -9,7 +9,7 @@ use common::{Dir, sdk, target_dir};
 
 const TYPES: &str = "src/api/v1/store_types.rs";
 
-/// A project of one kind whose file of types ends in this.
+/// A project with one kind, in which the file of types ends with a given text.
 struct Linted {
     dir: Dir,
     plain: String,
@@ -33,7 +33,7 @@ impl Linted {
         Self { dir, plain }
     }
 
-    /// Gives the spec these fields, and writes more types behind it; exit code and what was said.
+    /// Adds fields to the spec, and types after it. Returns the exit code and the output.
     fn generate(&self, fields: &str, more: &str) -> (Option<i32>, String) {
         let mark = "    /// An example field";
         assert!(self.plain.contains(mark));
@@ -41,7 +41,7 @@ impl Linted {
             .lines()
             .map(|line| format!("    {}\n", line.trim()))
             .collect();
-        // Nothing that has no default may be in a spec that derives it.
+        // A spec that derives `Default` cannot contain fields without a default.
         let text = self.plain.replace(mark, &format!("{fields}{mark}"));
         let text = text.replacen("Clone, Debug, Default, PartialEq", "Clone, Debug, PartialEq", 1);
         self.dir.write(TYPES, &format!("{text}\n{more}"));
@@ -56,7 +56,7 @@ impl Linted {
         (output.status.code(), errors)
     }
 
-    /// The line of a text in the file.
+    /// Returns the line of a text in the file.
     fn line(&self, text: &str) -> usize {
         let source = self.dir.read(TYPES);
         1 + source.lines().position(|line| line.contains(text)).expect(text)
@@ -85,7 +85,7 @@ fn types_are_linted_by_type_and_field() {
     let linted = Linted::new();
     let before = linted.dir.files();
 
-    // Errors. All are reported at once, and nothing is written.
+    // Errors: all are reported at once, and nothing is written.
     let more = format!(
         "{DERIVES}#[serde(tag = \"type\")]\npub enum Tagged {{ A {{ x: i32 }}, B {{ y: String }} }}\n\
          {DERIVES}pub enum Mixed {{ Plain, Data {{ y: String }} }}\n\
@@ -100,7 +100,7 @@ fn types_are_linted_by_type_and_field() {
     );
     assert_eq!(code, Some(1), "{said}");
     let cases = [
-        ("pub enum Tagged", "Tagged", "tagged-enum", "take the `tag` away"),
+        ("pub enum Tagged", "Tagged", "tagged-enum", "remove the `tag`"),
         (
             "pub enum Mixed",
             "Mixed",
@@ -114,12 +114,12 @@ fn types_are_linted_by_type_and_field() {
             "recursive-type",
             "names of other objects",
         ),
-        ("pub struct Open", "Open", "flattened-map", "take `flatten` away"),
+        ("pub struct Open", "Open", "flattened-map", "remove `flatten`"),
         (
             "pub pair_of",
             "StoreSpec.pair_of",
             "tuple",
-            "a struct with a name for each place",
+            "a struct with a name for each position",
         ),
         (
             "pub by_port",

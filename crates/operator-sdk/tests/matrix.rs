@@ -1,7 +1,8 @@
-//! The main combinations of what can be scaffolded: each is formatted, free of warnings, passes its own tests, has the
-//! manifests of its source, and works on the embedded control plane.
+//! Tests of the main combinations of scaffolds: each one is formatted, compiles without warnings, passes its own tests,
+//! has the manifests of its source, and works on the embedded control plane.
 //!
-//! All are members of one workspace, and built where this test was: what they share is compiled once.
+//! All projects are members of one workspace, and are built in the target directory of this test, so that shared crates
+//! are compiled once.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -15,7 +16,7 @@ use std::time::Instant;
 use common::running::{PATIENCE, Running};
 use common::{Dir, sdk, succeeded, target_dir};
 
-/// A project: its name, which is its directory's, and the commands that make it.
+/// A project: its name, which is also the name of its directory, and the commands that create it.
 struct Combination {
     name: &'static str,
     commands: &'static [&'static str],
@@ -68,7 +69,7 @@ const COMBINATIONS: [Combination; 5] = [
     },
 ];
 
-/// A crate of somebody else, with a kind.
+/// A crate of another project, with a kind.
 const BENCHES: [(&str, &str); 2] = [
     (
         "benches/Cargo.toml",
@@ -196,7 +197,7 @@ impl Matrix {
         self.dir.write(path, &text.replacen(from, to, 1));
     }
 
-    /// Makes one workspace of the projects.
+    /// Makes the projects members of one workspace.
     fn join(&self) {
         std::fs::create_dir_all(self.root("benches/src")).unwrap();
         for (path, text) in BENCHES {
@@ -224,7 +225,7 @@ impl Matrix {
             .write("rustfmt.toml", &self.dir.read("one-namespace/rustfmt.toml"));
         self.dir
             .write("Cargo.lock", &self.dir.read("one-namespace/Cargo.lock"));
-        // The checkout that the projects are built with.
+        // The checkout with which the projects are built.
         std::fs::create_dir_all(self.root(".cargo")).unwrap();
         self.dir.write(
             ".cargo/config.toml",
@@ -255,7 +256,7 @@ impl Matrix {
         );
     }
 
-    /// Starts the operator of a project with a control plane of its own.
+    /// Starts the operator of a project on a separate control plane.
     fn start(&self, name: &str, flags: &[&str]) -> Local {
         let kubeconfig = self.root(&format!("{name}.kubeconfig"));
         let mut command = self.program(sdk(), &self.root(name));
@@ -343,7 +344,7 @@ fn operators_run(matrix: &Matrix) {
     local.becomes_available("shop_v1_basket.yaml", "basket/basket-sample");
     local.ends();
 
-    // Webhooks that nobody calls do not need the port that is theirs in a cluster.
+    // Webhooks that are not registered do not need the default port.
     let _taken = TcpListener::bind("0.0.0.0:9443");
     let local = matrix.start("whole-cluster", &[]);
     local.becomes_available("shop_v1_region.yaml", "region/region-sample");
@@ -364,7 +365,7 @@ fn operators_run(matrix: &Matrix) {
 fn webhooks_are_asked(matrix: &Matrix) {
     let local = matrix.start("two-versions", &["--enable-webhooks"]);
     let begin = Instant::now();
-    // They are registered once the operator listens.
+    // The webhooks are registered after the operator listens.
     while local.ok("get validatingwebhookconfigurations -o name").is_empty()
         || !local
             .ok("get crds -o jsonpath={..conversion.strategy}")

@@ -2,9 +2,9 @@
 //! `INSTA_UPDATE=always cargo test -p operator-sdk --test messages` writes them. The help texts are in
 //! docs/book/src/reference/cli.md.
 //!
-//! Known macros and methods determine the sort of a message. Every other text with several words, such as the message of a
-//! condition or an answer of the API server, has the sort `text`. Texts for programmers are omitted: documentation,
-//! reasons of lints, and messages of panics.
+//! Known macros and methods determine the sort of a message. Every other string with several words, such as the message
+//! of a condition or a response of the API server, has the sort `text`. Strings for programmers are omitted:
+//! documentation, reasons of lints, and messages of panics.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Macros and methods with a message, and the sort of message.
+/// Macros and methods with a message, and the sort of the message.
 const CALLS: [(&str, &str); 8] = [
     ("error", "log"),
     ("warn", "log"),
@@ -25,7 +25,7 @@ const CALLS: [(&str, &str); 8] = [
     ("normal", "event"),
 ];
 
-/// Macros and methods whose text is for programmers.
+/// Macros and methods whose strings are for programmers.
 const FOR_PROGRAMMERS: [&str; 8] = [
     "assert",
     "assert_eq",
@@ -46,7 +46,7 @@ struct Messages {
 // === impl Messages ===
 
 impl Messages {
-    /// Adds the messages of tokens whose texts have this sort.
+    /// Adds the messages in tokens whose strings have this sort.
     fn read(&mut self, tokens: TokenStream, sort: &'static str) {
         let trees: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -87,7 +87,8 @@ impl Messages {
         at
     }
 
-    /// Reads what follows a word: the body of a function with hints, or the arguments of a macro or method with a message.
+    /// Reads the tokens after a word: the body of a function with hints, or the arguments of a macro or method with a
+    /// message.
     fn word(&mut self, trees: &[TokenTree], at: usize, word: &str, sort: &'static str) -> usize {
         let before = |steps: usize| at.checked_sub(steps).and_then(|place| trees.get(place));
         if before(2).is_some_and(|tree| tree.to_string() == "fn") {
@@ -120,7 +121,7 @@ impl Messages {
         self.first_text(message, group.stream());
         let first = self.found.get(before).map(|(_, text)| text.clone());
         let after = self.found.len();
-        // The other texts are parts of the message.
+        // The other strings are parts of the message.
         self.read(group.stream(), sort);
         let again = self.found[after..]
             .iter()
@@ -131,7 +132,7 @@ impl Messages {
         place + 1
     }
 
-    /// Adds the first string that is a message, not the value of a field such as `controller = "x"`.
+    /// Adds the first string that is a message, and not the value of a field such as `controller = "x"`.
     fn first_text(&mut self, sort: &'static str, tokens: TokenStream) {
         let mut before = None;
         for tree in tokens {
@@ -157,7 +158,7 @@ impl Messages {
     }
 }
 
-/// Returns true if a text has two words that are not placeholders.
+/// Returns true if a string contains at least two words that are not placeholders.
 fn has_words(text: &str) -> bool {
     let words = text.split_whitespace().filter(|word| {
         let letters = word.trim_matches(|c: char| !c.is_alphanumeric());
@@ -183,7 +184,7 @@ fn text_of(literal: &str) -> Option<String> {
     Some(literal.value()).filter(|text| text.contains(char::is_alphabetic))
 }
 
-/// Returns the source files of a directory, sorted, without those of tests.
+/// Returns the source files of a directory, sorted, except for those of tests.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {

@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager on the embedded control plane, through the CLI and kubectl.
+//! Tests of Operator Lifecycle Manager on the embedded control plane, with the CLI and kubectl.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -65,7 +65,7 @@ impl Scene {
         succeeded(arguments, self.run(arguments))
     }
 
-    /// It must fail with exit code 1; what it said.
+    /// Checks that the tool fails with exit code 1, and returns its message.
     #[track_caller]
     fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -78,7 +78,7 @@ impl Scene {
         errors
     }
 
-    /// The names of everything that `run bundle` makes, and of what follows from it.
+    /// Returns the names of all objects that `run bundle` creates, and of the objects that OLM creates for them.
     fn left(&self) -> Vec<String> {
         let kinds =
             "catalogsources,subscriptions,installplans,csv,operatorgroups,configmaps,pods,deployments";
@@ -90,7 +90,7 @@ impl Scene {
             .collect()
     }
 
-    /// Waits until nothing is left in the namespace.
+    /// Waits until the namespace is empty.
     fn until_nothing_is_left(&self) {
         let begin = Instant::now();
         loop {
@@ -161,7 +161,7 @@ fn a_catalog_of_a_directory_installs_an_operator() {
     );
     let table = in_cluster(&dir.path, &["get", csv]);
     assert!(table.contains("Succeeded"), "{table}");
-    // The status of the Subscription follows that of the ClusterServiceVersion.
+    // The status of the Subscription follows the status of the ClusterServiceVersion.
     in_cluster(
         &dir.path,
         &[
@@ -301,7 +301,7 @@ fn the_installation_of_olm_is_shown_and_removed() {
     );
 }
 
-/// Serves texts by path over HTTP; a path under /releases is redirected to the same one under /files.
+/// Serves texts by path over HTTP. A path below /releases is redirected to the same path below /files.
 fn file_server(files: &'static [(&'static str, String)]) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
@@ -498,7 +498,7 @@ fn olm_v1_gets_pushed_images_from_a_registry() {
     let repository = format!("{}/team/op", registry.host);
     let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
     scene.dir.write("docker/config.json", &credentials);
-    // The embedded control plane pulls nothing: the catalog does not become available.
+    // The embedded control plane pulls no images, so the catalog does not become available.
     let output = sdk()
         .args([
             "run",

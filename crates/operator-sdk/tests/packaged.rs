@@ -1,7 +1,7 @@
-//! A scaffold against the packaged crates, as on the day after a release: no file of it names the checkout.
+//! Tests a scaffold with the packaged crates, as after a release: none of its files contains a path of the checkout.
 //!
-//! Works offline, with the crates in cargo's home. The crates of the SDK are compiled; their dependencies are those that this
-//! test was built with.
+//! Works offline, with the crates in cargo's home directory. The crates of the SDK are compiled. Their dependencies are
+//! those of this test.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -14,22 +14,22 @@ use std::process::Command;
 use common::{CREATE_MEMCACHED, Dir, cargo, sdk, succeeded, target_dir};
 use serde_json::Value;
 
-/// Has cargo look for crates in a directory before the registry. Cargo has this for its own tests; no documented option keeps
-/// the paths of all other crates, and with them what is compiled already.
+/// The variable that makes cargo search a directory for crates before the registry. It exists for cargo's own tests. No
+/// documented option keeps the paths of all other crates, and therefore the compiled crates.
 const OVERLAY: &str = "__CARGO_TEST_DEPENDENCY_CONFUSION_VULNERABILITY_DO_NOT_USE_THIS";
 
 /// A registry with the packages of this workspace.
 struct Registry {
-    /// Its path is new: cargo does not unpack a package again that it has unpacked from a path.
+    /// The path is new, because cargo does not unpack a package again that it has unpacked from the same path.
     directory: tempfile::TempDir,
-    /// The directory of cargo's home with the unpacked packages.
+    /// The directory in cargo's home with the unpacked packages.
     unpacked: Option<PathBuf>,
 }
 
 impl Registry {
     fn of_this_workspace() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // The rest is offline, and the metadata of a project name crates of other platforms too.
+        // All other commands run offline, but the metadata of a project also contains crates for other platforms.
         let mut fetch = cargo();
         let fetched = fetch
             .args(["fetch", "--locked"])
@@ -77,7 +77,7 @@ fn workspace() -> PathBuf {
     root.canonicalize().unwrap()
 }
 
-/// The packages in the output of `cargo metadata`.
+/// Returns the packages in the output of `cargo metadata`.
 fn packages(command: &mut Command) -> Vec<Value> {
     let output = command.args(["metadata", "--format-version=1"]).output().unwrap();
     let metadata: Value = serde_json::from_str(&succeeded(&["metadata"], output)).unwrap();
@@ -139,7 +139,8 @@ fn a_project_is_built_from_the_packaged_crates() {
     assert!(passed, "{said}");
 }
 
-/// Cargo leaves directories with a manifest out of packages. The pages of the book and the code that they include are links.
+/// Cargo excludes directories with a manifest from packages. The pages of the book and the code that they include are
+/// links.
 #[test]
 fn every_template_and_page_is_in_the_package() {
     let mut list = cargo();

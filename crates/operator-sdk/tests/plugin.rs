@@ -1,4 +1,4 @@
-//! External plugins, by kubebuilder's protocol: a program in Python that adds a license to projects.
+//! Tests of external plugins with kubebuilder's protocol: a program in Python that adds a license to projects.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -42,7 +42,7 @@ answer["universe"] = universe
 print(json.dumps(answer))
 "#;
 
-/// A directory for a project, and one with the plugin.
+/// A directory for a project, and a directory with the plugin.
 struct Scene {
     dir: Dir,
     plugins: Dir,
@@ -111,7 +111,7 @@ fn a_plugin_takes_part_in_a_project() {
         "{project}"
     );
 
-    // From now on without being named.
+    // From now on, the plugin runs without `--plugins`.
     scene.ok(&[
         "create",
         "api",

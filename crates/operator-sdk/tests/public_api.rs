@@ -1,12 +1,13 @@
-//! The public items of the crates that operators and their tests use, as the golden files in `tests/public_api`. A change of
-//! the API fails the test until the golden file is updated with it, where a reviewer sees it:
+//! Tests that the public items of the crates for operators and their tests equal the golden files in
+//! `tests/public_api`. After a change of the API, the test fails until the golden file is updated, so that a reviewer
+//! sees the change:
 //!
 //! ```text
 //! UPDATE_API=1 cargo test -p operator-sdk --test public_api
 //! ```
 //!
-//! It reads the source, since the JSON of rustdoc needs an unstable compiler. It does not see items that `macro_rules!` makes
-//! and traits that the compiler implements (`Send`, `Sync`).
+//! The test reads the source, because rustdoc's JSON needs an unstable compiler. It does not see items that
+//! `macro_rules!` creates, nor traits that the compiler implements (`Send`, `Sync`).
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
@@ -25,7 +26,7 @@ const CRATES: [&str; 4] = [
     "operator-envtest",
 ];
 
-/// The longest chain of re-exports that is followed.
+/// Maximum length of a chain of re-exports.
 const LONGEST_CHAIN: usize = 16;
 
 #[test]
@@ -58,7 +59,7 @@ fn a_change_of_the_api_is_reviewed() {
     );
 }
 
-/// The listing sees what a user of a crate sees.
+/// The listing contains the items that users of a crate see.
 #[test]
 fn the_listing_has_what_users_see() {
     let dir = tempfile::tempdir().unwrap();
@@ -113,7 +114,7 @@ pub use kube as sample::kube
     assert_eq!(listing(dir.path(), "sample"), format!("{one}{expected}"));
 }
 
-/// Returns the public items of a crate, each with its path, its fields and functions, and the traits that it implements.
+/// Returns the public items of a crate, each with its path, its fields and functions, and its traits.
 fn listing(directory: &Path, name: &str) -> String {
     let name = name.replace('-', "_");
     let root = directory.join("src/lib.rs");
@@ -122,7 +123,7 @@ fn listing(directory: &Path, name: &str) -> String {
     let mut found = BTreeMap::new();
     tree.walk(&[], &name, &mut found, &mut BTreeSet::new());
 
-    // An item that is re-exported has its details at the shortest path only.
+    // For a re-exported item, only the shortest path has the details.
     let mut paths: BTreeMap<Id, Vec<String>> = BTreeMap::new();
     for (path, id) in &found {
         paths.entry(id.clone()).or_default().push(path.clone());
@@ -148,12 +149,12 @@ enum Id {
     External(String),
 }
 
-/// The modules of a crate by path, without those of tests.
+/// The modules of a crate by path, except for those of tests.
 #[derive(Default)]
 struct Tree(BTreeMap<Vec<String>, Vec<Item>>);
 
 impl Tree {
-    /// Reads a module and the modules in it. `folder` has the files of the latter.
+    /// Reads a module and its submodules, whose files are in `folder`.
     fn load(&mut self, path: Vec<String>, file: &Path, folder: &Path) {
         let text =
             std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -244,7 +245,7 @@ impl Tree {
         found.insert(path, id);
     }
 
-    /// Returns the item of this crate that a path in a module means.
+    /// Returns the item of this crate for a path in a module.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Id> {
         if depth > LONGEST_CHAIN {
             return None;
@@ -275,7 +276,7 @@ impl Tree {
         if after.is_empty() && items.iter().any(|item| name_of(item).as_ref() == Some(name)) {
             return Some(Id::Item(at, name.clone()));
         }
-        // An import in that module; those of other crates are not found, and end the search.
+        // An import in that module. Imports from other crates are not found, which ends the search.
         let uses = items.iter().filter_map(|item| {
             if let Item::Use(item) = item {
                 Some(item)
@@ -301,7 +302,7 @@ impl Tree {
             })
     }
 
-    /// Writes an item, and what it implements.
+    /// Writes an item and its implementations.
     fn describe(&self, path: &str, id: &Id, text: &mut String) {
         let (module, name) = match id {
             Id::Module(_) => return writeln!(text, "pub mod {path}").unwrap(),
@@ -390,7 +391,7 @@ fn prefixed(path: &[String]) -> Vec<String> {
     [&["self".to_owned()], path].concat()
 }
 
-/// Returns the paths of a `use`, and the names that they get. A name `*` is all names of a module.
+/// Returns the paths in a `use`, and the names that they get. The name `*` means all names of a module.
 fn flatten(tree: &UseTree) -> Vec<(Vec<String>, String)> {
     match tree {
         UseTree::Path(path) => {
@@ -502,7 +503,7 @@ fn generics(generics: &syn::Generics) -> (TokenStream, TokenStream) {
     (parameters, conditions.to_token_stream())
 }
 
-/// Returns the public fields, and `..` for private ones. Those of variants are public.
+/// Returns the public fields, and `..` for private ones. The fields of variants are public.
 fn fields(fields: &Fields, need_pub: bool) -> TokenStream {
     let is_seen = |field: &&syn::Field| {
         (!need_pub || matches!(field.vis, Visibility::Public(_))) && !is_hidden(&field.attrs)
@@ -611,7 +612,7 @@ fn name_of(item: &Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// Returns tokens as rustfmt would write them on one line. The text of `TokenStream` is not specified.
+/// Returns tokens as rustfmt would write them on one line, because the text of `TokenStream` is not specified.
 fn render(tokens: TokenStream) -> String {
     let mut words = Vec::new();
     collect(tokens, &mut words);
@@ -619,7 +620,7 @@ fn render(tokens: TokenStream) -> String {
     let mut before = "";
     for (index, word) in words.iter().enumerate() {
         let next = words.get(index + 1).map_or("", String::as_str);
-        // rustfmt ends lists on several lines with a comma.
+        // rustfmt ends multi-line lists with a comma.
         if word == "," && [")", "]", ">", "}"].contains(&next) {
             continue;
         }
@@ -641,14 +642,14 @@ fn render(tokens: TokenStream) -> String {
     text
 }
 
-/// Adds the words and signs of tokens.
+/// Collects the words and signs of tokens.
 fn collect(tokens: TokenStream, words: &mut Vec<String>) {
     let mut joined = String::new();
     for token in tokens {
         match token {
             TokenTree::Punct(punct) => {
                 joined.push(punct.as_char());
-                // Angle brackets stand alone, and a sign may stand before a lifetime.
+                // Angle brackets are not joined with other signs, and a sign may precede a lifetime.
                 let whole = joined != "'"
                     && (punct.spacing() == Spacing::Alone
                         || !["-", ":", "=", "."].contains(&joined.as_str()));

@@ -1,4 +1,5 @@
-//! `rbac check` on a new project: what its tests ask against what it grants, and the difference written back.
+//! Tests of `rbac check` with a new project: it compares the requests of its tests with its rules, and fixes the
+//! differences.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 const CONTROLLER: &str = "src/controller/memcached_controller.rs";
 
-/// A project with the memcached kind.
+/// Creates a project with the memcached kind.
 fn project(name: &str) -> Dir {
     let dir = Dir::built(name);
     dir.ok(CREATE_MEMCACHED);
@@ -114,7 +115,7 @@ fn permissions_follow_what_the_tests_ask() {
         })
     };
     assert!(has("", "services", &["get", "list", "watch"]), "{role}");
-    // The rules of `owns` stay, though the attribute lost those that were never requested.
+    // The rules of `owns` are kept, although the attribute lost the verbs that were never requested.
     let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
     assert!(has("apps", "deployments", &all), "{role}");
     assert!(

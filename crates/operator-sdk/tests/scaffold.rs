@@ -1,4 +1,4 @@
-//! `init` and `create api`: the files that they write, and what they leave alone.
+//! Tests of `init` and `create api`: the files that they write, and the files that they keep.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -18,7 +18,7 @@ const CREATE_FOO_BAR: &[&str] = &[
     "--namespaced=false",
 ];
 
-/// All files in one text, without the lock: its versions change with the workspace's.
+/// Returns all files as one text, except for the lock file, whose versions change with those of the workspace.
 fn tree(dir: &Dir) -> String {
     dir.files()
         .iter()
@@ -66,7 +66,7 @@ fn crates() -> String {
     crates.to_str().unwrap().to_owned()
 }
 
-/// A colleague's clone has another machine's paths nowhere.
+/// No committed file of a project contains a path of this machine.
 #[test]
 fn a_project_commits_no_path_of_this_machine() {
     for ignored in ["", "/target\n"] {
@@ -140,7 +140,7 @@ fn the_source_of_the_sdk_can_be_changed() {
     assert!(errors.contains("/nope has no crates of the SDK"), "{errors}");
 }
 
-/// A checkout that was moved: not cargo's error alone, but the way out.
+/// If the checkout of the SDK was moved, the message contains a solution, not only cargo's error.
 #[test]
 fn a_checkout_of_the_sdk_that_is_gone_is_named() {
     let dir = Dir::project();
@@ -475,7 +475,7 @@ fn created_kinds_can_be_deleted() {
 
 type Files = std::collections::BTreeMap<String, String>;
 
-/// Rules that kinds may share stay until `generate manifests` is run.
+/// Rules that several kinds may share stay until `generate manifests` is run.
 fn without_events(dir: &Dir) -> Files {
     one_without_events(&dir.files())
 }
@@ -538,7 +538,7 @@ fn webhooks_may_come_one_after_the_other() {
             .replace("        mine(object);", "        let _ = object;"),
     );
     common::assert_same(&later.files(), &at_once.files(), "later");
-    // Tests that exist are not added again.
+    // Existing tests are not added again.
     let tests = |dir: &Dir| {
         dir.read("tests/v1alpha1_memcached_webhook.rs")
             .matches("async fn ")

@@ -1,20 +1,22 @@
-//! The shell sessions of the book: the commands in the `console` blocks of a page are run, and their output is compared.
+//! Tests of the shell sessions in the book: the commands in the `console` blocks of a page are run, and their output is
+//! compared.
 //!
 //! A page takes part if it has a comment `<!-- session … -->`; the lines in such a comment are commands that readers do not
 //! see. All commands of a page run in one bash, in an empty directory, which has the same path for all pages. `$CHECKOUT` is the
 //! root of the repository. A page that copies a sample with `cp -a` must not change its Rust files: the path and the times of
 //! the files are those of the page before, so that cargo uses the builds of that page.
 //!
-//! * A code block after a line with a path, as in "`src/lib.rs`:", is written to that file. A Rust file that begins with `//!`
-//!   is written whole; the items of other blocks replace those with the same first line, or are added.
-//! * A line `...` stands for any number of lines. A command without output in the page may print anything, and must succeed.
-//! * The progress of cargo is left out.
-//! * Ages, times, generated names, ports and uids may differ, and so may the widths of columns.
-//! * The output of a command that ends with `&` is that of its first moments; it is stopped at the end of the page.
-//! * `kubectl get` and `curl` are repeated until they print what the page shows.
+//! * A code block after a line with a path, such as "`src/lib.rs`:", is written to that file. A Rust file that begins
+//!   with `//!` is replaced completely. The items of other blocks replace those with the same first line, or are added.
+//! * A line `...` matches any number of lines. A command without output in the page may print anything, and must
+//!   succeed.
+//! * The progress of cargo is omitted.
+//! * Ages, times, generated names, ports and UIDs may differ, and so may the widths of columns.
+//! * For a command that ends with `&`, the initial output is compared. It is stopped at the end of the page.
+//! * `kubectl get` and `curl` are repeated until they print the output in the page.
 //!
-//! `UPDATE_SESSIONS=1 cargo test -p operator-sdk --test sessions -- --ignored` writes output that differs into the pages, also
-//! where it is a line `?`. `SESSION=start/memcached` runs one page.
+//! `UPDATE_SESSIONS=1 cargo test -p operator-sdk --test sessions -- --ignored` writes output that differs into the
+//! pages, and also replaces lines `?`. `SESSION=start/memcached` runs one page.
 
 #![cfg(unix)]
 #![expect(
@@ -38,13 +40,13 @@ use common::running::PATIENCE;
 use common::{Dir, target_dir};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// The directory of a reader, in the pages.
+/// The home directory of a reader, in the pages.
 const HOME: &str = "/home/me";
 
-/// Precedes the exit code of a command.
+/// A character that precedes the exit code of a command.
 const END: char = '\u{1}';
 
-/// The longest time that a command may take. The first build of a project compiles the library.
+/// Maximum duration of a command. The first build of a project compiles the library.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A step of a page.
@@ -53,14 +55,14 @@ enum Step {
     /// A command.
     Run {
         command: String,
-        /// The lines of the page with the expected output: the first, and the one after the last.
+        /// The range of lines in the page with the expected output: the first line, and the line after the last.
         lines: (usize, usize),
     },
     /// A code block for a file of the project.
     Write(Block),
 }
 
-/// Returns the steps of a page in a folder, or `None` if it has no session.
+/// Returns the steps of a page in a directory, or `None` if it has no session.
 fn steps(page: &str, folder: &Path) -> Option<Vec<Step>> {
     let lines: Vec<&str> = page.lines().collect();
     let mut steps: Vec<Step> = Vec::new();
@@ -101,7 +103,7 @@ fn steps(page: &str, folder: &Path) -> Option<Vec<Step>> {
     is_session.then_some(steps)
 }
 
-/// Returns the command that begins with this line, with the lines that continue it.
+/// Returns the command that begins with this line, including its continuation lines.
 fn command(lines: &[&str], at: &mut usize, first: &str) -> String {
     let mut command = first.to_owned();
     *at += 1;
@@ -121,7 +123,7 @@ fn command(lines: &[&str], at: &mut usize, first: &str) -> String {
     command
 }
 
-/// A bash that runs commands one after the other.
+/// A bash that runs commands in sequence.
 struct Shell {
     child: Child,
     lines: Receiver<String>,
@@ -147,7 +149,7 @@ impl Shell {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0);
-        // Build scripts would run again with the environment that describes the package under test.
+        // With the environment that describes the package under test, build scripts would run again.
         for (name, _) in std::env::vars() {
             if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
                 .iter()
@@ -175,7 +177,7 @@ impl Shell {
         }
     }
 
-    /// Runs a command; its output and its exit code.
+    /// Runs a command. Returns its output and its exit code.
     fn run(&mut self, command: &str) -> (Vec<String>, i32) {
         let input = self.child.stdin.as_mut().unwrap();
         writeln!(
@@ -209,7 +211,7 @@ impl Shell {
         PathBuf::from(line.replacen(HOME, self.directory.to_str().unwrap(), 1))
     }
 
-    /// Starts a command that runs until the end of the page; the file with its output.
+    /// Starts a command that runs until the end of the page. Returns the file with its output.
     fn start_in_background(&mut self, command: &str) -> PathBuf {
         self.background += 1;
         let log = self.directory.join(format!(".background-{}", self.background));
@@ -223,7 +225,7 @@ impl Drop for Shell {
     fn drop(&mut self) {
         let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _ = group.map(|group| kill_process_group(group, Signal::TERM));
-        // `run local` stops its operator, which is in another process group, before it ends.
+        // `run local` stops its operator, which is in another process group, before it exits.
         let begin = Instant::now();
         let is_left = |child: &mut Child| {
             let _ = child.try_wait();
@@ -237,7 +239,7 @@ impl Drop for Shell {
     }
 }
 
-/// Runs a command until its output is as expected, or for the last time.
+/// Runs a command until its output is as expected, and returns the last output.
 fn output(shell: &mut Shell, command: &str, expected: &[&str]) -> Vec<String> {
     let patience = if expected == ["?"] { PATIENCE / 4 } else { PATIENCE };
     let begin = Instant::now();
@@ -269,12 +271,13 @@ fn output(shell: &mut Shell, command: &str, expected: &[&str]) -> Vec<String> {
             );
             return lines;
         }
-        // There is nothing to wait for: this is a user who looks again.
+        // Simulates a user who runs the command again, because no event announces the change.
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Returns true for the lines in which cargo reports its progress. They depend on what is built already.
+/// Returns true for the lines in which cargo reports its progress, which depend on the crates that are already
+/// compiled.
 fn is_progress(line: &str) -> bool {
     let word = line
         .strip_prefix("  ")
@@ -294,7 +297,7 @@ fn is_progress(line: &str) -> bool {
     })
 }
 
-/// Returns true if the output is as expected. `...` stands for any number of lines.
+/// Returns true if the output is as expected. `...` matches any number of lines.
 fn matches(expected: &[&str], actual: &[String]) -> bool {
     match (expected.split_first(), actual.split_first()) {
         (None, None) => true,
@@ -306,7 +309,7 @@ fn matches(expected: &[&str], actual: &[String]) -> bool {
     }
 }
 
-/// Returns the line with marks for everything that differs from run to run.
+/// Returns the line with placeholders for everything that differs between runs.
 fn pattern(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
         let bare = word.trim_matches(['(', ')', ',', '.', ';', '"']);
@@ -328,7 +331,7 @@ fn is_time(word: &str) -> bool {
     is_age || is_date
 }
 
-/// Returns a mark for a part of a word that is generated: a suffix of a name, a port, a part of a uid.
+/// Returns a placeholder for a part of a word that is generated: a suffix of a name, a port, a part of a UID.
 fn part(part: &str) -> String {
     let bare = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     let is_name =
@@ -344,7 +347,7 @@ fn part(part: &str) -> String {
     }
 }
 
-/// Runs the session of a page. Returns the page with the actual output, and the places that differ.
+/// Runs the session of a page. Returns the page with the actual output, and the locations that differ.
 fn run(page: &str, folder: &Path, checkout: &Path, home: &Path) -> Option<(String, Vec<String>)> {
     let steps = steps(page, folder)?;
     let _ = std::fs::remove_dir_all(home);

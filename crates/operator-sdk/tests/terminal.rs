@@ -1,4 +1,4 @@
-//! The tool at a terminal: prompts, and Ctrl-C.
+//! Tests of the tool on a terminal: prompts, and Ctrl-C.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// A terminal with a program in its foreground.
 struct Terminal {
-    /// `None` is a terminal that hung up.
+    /// `None` after the terminal has hung up.
     device: Option<File>,
     child: Child,
     shown: String,
@@ -23,20 +23,20 @@ struct Terminal {
 // === impl Terminal ===
 
 impl Terminal {
-    /// Starts the tool in a session whose terminal it is.
+    /// Starts the tool in a new session that has this terminal.
     fn start(directory: &Path, arguments: &[&str]) -> Self {
         Self::start_in(directory, arguments, &target_dir())
     }
 
-    /// As [`start`](Self::start), and builds there.
+    /// Starts the tool like [`start`](Self::start), with a target directory for its builds.
     fn start_in(directory: &Path, arguments: &[&str], target: &Path) -> Self {
-        // Programs that inherit the device would keep the terminal from hanging up.
+        // Programs that inherit the device would prevent the terminal from hanging up.
         let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&device).unwrap();
         unlockpt(&device).unwrap();
         let name = ptsname(&device, Vec::new()).unwrap().into_string().unwrap();
         let side = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
-        // Tests that run in the background of a shell ignore SIGINT, and so would the tool.
+        // Tests that run in the background of a shell ignore SIGINT, and the tool would inherit this.
         let child = Command::new("env")
             .args(["--default-signal=INT", "setsid", "--ctty", "--wait"])
             .arg(env!("CARGO_BIN_EXE_operator-sdk"))
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// Reads on until the terminal shows a text.
+    /// Reads until the terminal shows a text.
     #[track_caller]
     fn shows(&mut self, text: &str) {
         while !self.shown.contains(text) {
@@ -66,7 +66,7 @@ impl Terminal {
         self.shown.drain(..end);
     }
 
-    /// Returns false at the end: Linux reports an error for a terminal that no program has open any more.
+    /// Returns false at the end: Linux reports an error for a terminal that no program has open.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let device = self.device.as_mut().unwrap();
@@ -80,7 +80,7 @@ impl Terminal {
         device.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Reads to the end; how the program ended, and what it showed.
+    /// Reads to the end. Returns the exit status of the program, and its output.
     fn ends(mut self) -> (ExitStatus, String) {
         while self.read() {}
         (self.child.wait().unwrap(), std::mem::take(&mut self.shown))
@@ -102,7 +102,7 @@ impl Drop for Terminal {
 
 const CTRL_C: &str = "\u{3}";
 
-/// The processes with a text in their command lines.
+/// Returns the processes with a text in their command lines.
 fn processes_with(text: &str) -> Vec<String> {
     let command_of = |entry: std::io::Result<std::fs::DirEntry>| {
         let bytes = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
@@ -139,7 +139,7 @@ fn create_api_asks_what_was_not_said() {
     assert!(files.contains_key("src/api/v1/order_types.rs"));
     assert!(!files.contains_key("src/controller/order_controller.rs"));
 
-    // A value that is given is not asked for.
+    // A prompt is not shown for a value that is given.
     let (status, shown) = Terminal::start(
         &dir.path,
         &[&CREATE[..], &["--resource=false", "--controller"]].concat(),
@@ -186,7 +186,7 @@ fn ctrl_c_at_a_question_changes_nothing() {
     assert_eq!(dir.files(), before);
 }
 
-/// A project whose build does not come to an end.
+/// Creates a project whose build never ends.
 fn endless() -> Dir {
     let dir = Dir::project();
     dir.write(
@@ -265,7 +265,7 @@ fn ctrl_c_ends_the_operator_with_the_tool() {
         arguments.extend(["--", "--health-probe-bind-address=0", &own]);
         let mut terminal = Terminal::start(&sample_dir(), &arguments);
         terminal.shows(runs);
-        // A program has no command line yet at the moment in which it replaces the process that started it.
+        // A program has no command line at the moment in which it replaces the process that started it.
         let begin = std::time::Instant::now();
         while processes_with(&own).len() != 2 {
             let seen = processes_with(&own);

@@ -1,4 +1,4 @@
-//! Commands that overwrite or remove files warn of changes that git has not committed.
+//! Tests that commands which overwrite or remove files warn about uncommitted changes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -20,7 +20,7 @@ fn git(dir: &Dir, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A project whose files are committed.
+/// Creates a project whose files are committed.
 fn committed() -> Dir {
     let dir = Dir::project();
     dir.ok(CREATE_MEMCACHED);

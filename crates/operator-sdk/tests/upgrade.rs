@@ -1,4 +1,4 @@
-//! `upgrade`: what the tool wrote, what it writes now, and what the user made of it.
+//! Tests of `upgrade`: it merges the earlier scaffold, the current scaffold, and the user's changes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -15,7 +15,7 @@ use common::{CREATE_MEMCACHED, Dir, sdk};
 const RECORD: &str = ".operator-sdk/commands.yaml";
 const BASE: &str = ".operator-sdk/base";
 
-/// The texts of the record.
+/// Returns the texts in the record.
 fn recorded(dir: &Dir) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let base = dir.path.join(BASE);
@@ -23,7 +23,7 @@ fn recorded(dir: &Dir) -> BTreeMap<String, String> {
     files
 }
 
-/// Has an earlier version have written other texts than this one writes.
+/// Changes the record as if an earlier version had written other texts than this version.
 fn written_by_an_earlier_version(dir: &Dir, change: impl FnOnce(&mut BTreeMap<String, String>)) {
     let mut files = recorded(dir);
     let before = files.clone();
@@ -44,7 +44,7 @@ fn written_by_an_earlier_version(dir: &Dir, change: impl FnOnce(&mut BTreeMap<St
     dir.write(RECORD, &dir.read(RECORD).replace("0.1.0", "0.0.9"));
 }
 
-/// Puts the record into the one file that versions before 0.1.0 wrote.
+/// Converts the record to the single file that versions before 0.1.0 wrote.
 fn in_one_file(dir: &Dir) {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder
@@ -98,7 +98,8 @@ fn new_texts_and_own_changes_are_merged() {
     let new = dir.files();
     let readme = new["README.md"].clone();
     written_by_an_earlier_version(&dir, |files| {
-        // Of an earlier version: another first line of the Makefile, no rustfmt.toml, a file more, other texts in two.
+        // Changes of the earlier version: another first line of the Makefile, no rustfmt.toml, one more file, other
+        // texts in two files.
         let makefile = files["Makefile"].replacen('#', "# Old:", 1);
         files.insert("Makefile".to_owned(), makefile);
         files.remove("rustfmt.toml");
@@ -109,7 +110,7 @@ fn new_texts_and_own_changes_are_merged() {
         files.insert("src/main.rs".to_owned(), main);
     });
     std::fs::remove_file(dir.path.join("rustfmt.toml")).unwrap();
-    // Of the user: a target at the end of the Makefile, a title, and main.rs is gone.
+    // Changes of the user: a target at the end of the Makefile, a title, and the deletion of main.rs.
     dir.write(
         "Makefile",
         &format!("{}\nmine:\n\techo mine\n", dir.read("Makefile")),
@@ -202,7 +203,7 @@ fn errors_of_upgrades() {
     assert!(dir.fails(&["upgrade"]).contains("is missing"));
 }
 
-/// A clone has another directory, and with it another default for the name.
+/// The directory of a clone may have another name, and therefore another default for the name of the project.
 #[test]
 fn an_upgrade_keeps_the_name_of_a_project_in_another_directory() {
     let dir = project();
@@ -213,7 +214,7 @@ fn an_upgrade_keeps_the_name_of_a_project_in_another_directory() {
         common::succeeded(&["upgrade"], output)
     };
     assert!(upgraded().contains("No changes"));
-    // Records of earlier versions do not name the project.
+    // Records of earlier versions do not contain the name of the project.
     let path = clone.join(RECORD);
     let record = std::fs::read_to_string(&path).unwrap();
     let unnamed = record.replace(", \"--project-name=memcached-operator\"", "");
@@ -222,7 +223,7 @@ fn an_upgrade_keeps_the_name_of_a_project_in_another_directory() {
     assert!(upgraded().contains("No changes"));
 }
 
-/// Cargo.toml of earlier versions named a checkout by its path.
+/// Cargo.toml of earlier versions contained the path of a checkout.
 #[test]
 fn an_upgrade_directs_cargo_to_the_checkout_that_a_path_named() {
     let dir = Dir::project();
@@ -268,7 +269,7 @@ fn a_record_in_one_file_is_read_and_replaced() {
     }
 }
 
-/// Each scaffolded file has its own file in the record: a command changes only those of its files.
+/// Each scaffolded file has its own file in the record, so that a command changes only the records of its own files.
 #[test]
 fn a_command_changes_few_files_of_the_record() {
     let dir = project();
@@ -282,7 +283,7 @@ fn a_command_changes_few_files_of_the_record() {
     assert!((1..5).contains(&changed), "{changed} of {} files", before.len());
 }
 
-/// A write beyond the limit of a file's size fails like every other write.
+/// A write beyond the file size limit fails like every other write.
 #[test]
 fn a_limit_of_the_file_size_leaves_nothing_behind() {
     let dir = Dir::named("memcached-operator");
@@ -331,7 +332,7 @@ fn changes_that_are_not_committed_are_not_mixed_with_an_upgrade() {
     assert_eq!(dir.read("Dockerfile"), "FROM scratch\n");
 }
 
-/// Neither a later version of the file nor a damaged one is touched by any command.
+/// No command changes a PROJECT file of a later version or a damaged one.
 #[test]
 #[ignore = "slow: builds projects"]
 fn a_project_file_that_is_not_known_is_left_alone() {

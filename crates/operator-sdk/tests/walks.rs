@@ -1,7 +1,7 @@
-//! The commands of the guides of operator-sdk as they are written there, with Rust in place of Go, on an embedded
-//! control plane that kubectl looks at.
+//! Runs the commands in the guides of operator-sdk as written, with Rust instead of Go, on an embedded control plane
+//! that is checked with kubectl.
 //!
-//! The operators are built where this test was, under one name: the walks follow each other.
+//! The operators are built in the target directory of this test, with the same name, so the tests run in sequence.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// Returns the calls of docker since the last look; it records them, and does nothing.
+    /// Returns the calls of docker since the last call. This docker only records its calls.
     fn docker_was_asked(&self) -> Vec<String> {
         let log = self.dir.path.join("docker.log");
         let text = std::fs::read_to_string(&log).unwrap();
@@ -63,7 +63,7 @@ impl Walk {
         lines.map(str::to_owned).collect()
     }
 
-    /// A program as the user of the guide would start it: with the tool on the PATH, and an engine.
+    /// Returns a program as the user of the guide would start it, with the tool in the PATH and a container engine.
     fn program(&self, program: &str, directory: &Path) -> Command {
         let tool = Path::new(env!("CARGO_BIN_EXE_operator-sdk")).parent().unwrap();
         let bin = self.dir.path.join("bin");
@@ -86,7 +86,7 @@ impl Walk {
         command
     }
 
-    /// Runs a line of a guide in a directory, and returns its output. It must succeed.
+    /// Runs a line of a guide in a directory, checks that it succeeds, and returns its output.
     #[track_caller]
     fn types_in(&self, directory: &Path, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -100,7 +100,7 @@ impl Walk {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A line of a guide in the project.
+    /// Runs a line of a guide in the project.
     #[track_caller]
     fn types(&self, line: &str) -> String {
         self.types_in(&self.root, line)
@@ -119,7 +119,7 @@ impl Walk {
         std::fs::read_to_string(self.root.join(path)).unwrap()
     }
 
-    /// The code that the guide has its reader write, as the sample has it.
+    /// Writes the code that the guide asks its reader to write, as it is in the sample.
     fn writes_the_code_of_the_sample(&self, paths: &[&str]) {
         for path in paths {
             std::fs::copy(sample_dir().join(path), self.root.join(path)).unwrap();
@@ -142,7 +142,7 @@ impl Walk {
         }
     }
 
-    /// The custom resource becomes a Deployment of its size, follows it, and goes with it.
+    /// Checks that the custom resource leads to a Deployment of its size, which is updated and deleted with it.
     #[track_caller]
     fn the_operator_works(&self) {
         self.types(&format!("kubectl apply -f {SAMPLE}"));
@@ -165,7 +165,7 @@ impl Walk {
 const TYPES: &str = "src/api/v1alpha1/memcached_types.rs";
 const CONTROLLER: &str = "src/controller/memcached_controller.rs";
 
-/// A sample for the type that the reader of the guide has written.
+/// Adds a sample for the type that the reader of the guide has written.
 fn with_size(walk: &Walk) {
     let text = std::fs::read_to_string(sample_dir().join(SAMPLE)).unwrap();
     walk.write(SAMPLE, &text);
@@ -208,8 +208,8 @@ fn the_guides_of_0_8_0_10_and_0_19() {
             "kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=180s",
         );
 
-        // 1. As a Deployment inside of the cluster: in place of `sed` and four times `kubectl create`.
-        // An engine builds from the published crates; a project that uses a checkout gets its image without an engine.
+        // 1. As a Deployment inside the cluster, instead of `sed` and four times `kubectl create`. An engine builds
+        //    from the published crates. A project that uses a checkout gets its image without an engine.
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         walk.types("operator-sdk edit --sdk-registry");
         walk.types("operator-sdk build quay.io/example/memcached-operator:v0.0.1");
@@ -229,7 +229,7 @@ fn the_guides_of_0_8_0_10_and_0_19() {
         assert_eq!(seen, "quay.io/example/memcached-operator:v0.0.11");
         walk.types("operator-sdk undeploy --keep-crds");
 
-        // 2. Outside of it.
+        // 2. Outside the cluster.
         let operator = walk.starts(local);
         walk.the_operator_works();
         assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
@@ -250,7 +250,7 @@ fn the_walkthrough_of_1_15() {
     walk.writes_the_code_of_the_sample(&[TYPES, CONTROLLER]);
     with_size(&walk);
 
-    // A finalizer, in the words of the guide's memcached_controller.
+    // A finalizer, named as in the memcached_controller of the guide.
     let reconciled = "    let deployment = ctx.apply_owned(";
     let text = walk.read(CONTROLLER);
     assert!(text.contains(reconciled), "{text}");
@@ -275,7 +275,7 @@ fn the_walkthrough_of_1_15() {
     }
     walk.types("make generate");
     walk.types("make manifests");
-    // `go test controllers/`
+    // Corresponds to `go test controllers/`.
     walk.types("make test");
     walk.types("make install");
     walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=180s");
@@ -293,7 +293,7 @@ fn the_walkthrough_of_1_15() {
 
     install_and_run(&walk);
 
-    // The guide has its reader change the Makefile's IMG.
+    // The guide asks its reader to change IMG in the Makefile.
     let makefile = walk.read("Makefile");
     let (before, after) = (
         "\nIMG ?= controller:latest\n",
@@ -328,7 +328,7 @@ fn the_walkthrough_of_1_15() {
     walk.sees("kubectl get crds -o name", "");
 }
 
-/// `make install run`, until Ctrl-C.
+/// Runs `make install run`, until Ctrl-C.
 #[track_caller]
 fn install_and_run(walk: &Walk) {
     let mut make = walk.program("make", &walk.root);
@@ -341,7 +341,7 @@ fn install_and_run(walk: &Walk) {
     operator.stop();
 }
 
-/// `WATCH_NAMESPACE=a,b`: what is elsewhere is left alone.
+/// With `WATCH_NAMESPACE=a,b`, objects in other namespaces are ignored.
 #[track_caller]
 fn several_namespaces(walk: &Walk) {
     for namespace in ["a", "b", "c"] {
@@ -363,7 +363,7 @@ fn several_namespaces(walk: &Walk) {
     assert_eq!(operator.stop().code(), Some(0));
 }
 
-/// Leader with lease: of two operators one acts, and the other takes over when it ends.
+/// Leader with lease: one of two operators is active, and the other takes over when it ends.
 #[track_caller]
 fn one_leader(walk: &Walk) {
     let start = || {
@@ -405,7 +405,7 @@ fn one_leader(walk: &Walk) {
     drop(second);
 }
 
-/// A program that ends with the value, also if the test has failed.
+/// A program that ends when the value is dropped, even if the test has failed.
 struct Beside(std::process::Child);
 
 impl Drop for Beside {
@@ -476,7 +476,7 @@ fn the_image_of_the_getting_started_with_dev() {
     let good = walk.read(TYPES);
     walk.write(TYPES, &format!("{good}\nfn {{\n"));
     said("dev: the previous operator keeps running", 1);
-    // A new field is in the cluster's definition with the next operator.
+    // A new field is in the CRD of the cluster when the next operator runs.
     let field = "    pub size: i32,\n";
     assert!(good.contains(field), "{good}");
     walk.write(
@@ -497,7 +497,7 @@ fn the_image_of_the_getting_started_with_dev() {
 }
 
 const WEBHOOK: &str = r#"
-/// Refuses what cannot be halved.
+/// Rejects sizes that are odd.
 pub struct EvenSizes;
 
 impl operator_runtime::webhook::Validator<api::v1alpha1::Memcached> for EvenSizes {
@@ -584,7 +584,7 @@ fn webhooks_on_this_machine() {
     let authority = walk.types(&format!("{configurations} go-template={{{{range.items}}}}{{{{range.webhooks}}}}{{{{.clientConfig.caBundle|base64decode}}}}{{{{end}}}}{{{{end}}}}"));
     walk.write("ca.crt", &authority);
 
-    // The request of the API server, sent by hand with its certificate authority.
+    // A request of the API server, sent by hand with its certificate authority.
     let ask = |size: u8| {
         let review = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"cache.example.com","version":"v1alpha1","kind":"Memcached"}},"resource":{{"group":"cache.example.com","version":"v1alpha1","resource":"memcacheds"}},"requestKind":{{"group":"cache.example.com","version":"v1alpha1","kind":"Memcached"}},"requestResource":{{"group":"cache.example.com","version":"v1alpha1","resource":"memcacheds"}},"name":"m","namespace":"default","operation":"CREATE","userInfo":{{"username":"me"}},"dryRun":false,"object":{{"apiVersion":"cache.example.com/v1alpha1","kind":"Memcached","metadata":{{"name":"m","namespace":"default"}},"spec":{{"size":{size}}}}},"oldObject":null,"options":null}}}}"#
@@ -618,7 +618,7 @@ fn webhooks_on_this_machine() {
         "{refused}"
     );
 
-    // The sample has 3 instances; the API server asks the operator on this machine.
+    // The sample has 3 instances. The API server calls the operator on this machine.
     let output = walk
         .program("kubectl", &walk.root)
         .args(["create", "-f", SAMPLE])

@@ -1,4 +1,5 @@
-//! The workflows of the repository and of a scaffolded project: GitHub would read them, and the shell the commands in them.
+//! Tests of the workflows of the repository and of a scaffolded project, as GitHub would parse them and a shell would
+//! run them.
 
 #![expect(
     clippy::unwrap_used,
@@ -76,7 +77,7 @@ fn workflows_of_the_repository() {
     }
 }
 
-/// A crate is published after everything that its package names with a version, also for its tests.
+/// A crate is published after all crates that its package requires with a version, including those for tests.
 #[test]
 fn crates_are_published_after_their_dependencies() {
     let run = |command: &mut Command| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The clock, which tests set.
+//! The clock, which tests can replace.
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::civil::{Date, DateTime};
 use k8s_openapi::jiff::tz::TimeZone;
 
-/// A date such as February 29 comes at least every eight years.
+/// Maximum number of days until the next date: February 29 occurs at least every eight years.
 const DAYS: usize = 8 * 366;
 
 /// A parsed schedule.
@@ -26,12 +26,12 @@ pub struct Schedule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     values: Vec<i8>,
-    /// The field begins with `*`.
+    /// True if the field begins with `*`.
     is_any: bool,
 }
 
 impl Schedule {
-    /// Returns the first scheduled time after `time`; `None` for a schedule that never occurs, such as February 30.
+    /// Returns the first scheduled time after `time`, or `None` for a schedule that never occurs, such as February 30.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let start = to_civil(time);
         let dates = start.date().series(days(1)).take(DAYS);
@@ -39,7 +39,7 @@ impl Schedule {
         to_timestamp(times.find(|time| *time > start)?)
     }
 
-    /// Returns the last scheduled time up to and including `until`, and later than `after`.
+    /// Returns the last scheduled time that is later than `after` and not later than `until`.
     pub fn last_between(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let (after, until) = (to_civil(after), to_civil(until));
         let dates = until.date().series(days(-1)).take(DAYS);
@@ -70,7 +70,7 @@ impl Schedule {
         let is_day = self.days.values.contains(&date.day());
         let weekday = date.weekday().to_sunday_zero_offset();
         let is_weekday = self.weekdays.values.contains(&weekday);
-        // If both fields are restricted, one of them is enough.
+        // If both fields are restricted, a day that matches one of them is sufficient.
         let is_on = match self.days.is_any || self.weekdays.is_any {
             true => is_day && is_weekday,
             false => is_day || is_weekday,
@@ -99,7 +99,7 @@ impl FromStr for Schedule {
             ));
         };
         let mut weekdays = Field::parse(weekdays, 0..=7)?;
-        // Sunday is 0 and 7.
+        // Sunday is both 0 and 7.
         weekdays.values.iter_mut().for_each(|day| *day %= 7);
         Ok(Self {
             minutes: Field::parse(minutes, 0..=59)?,
@@ -112,7 +112,7 @@ impl FromStr for Schedule {
 }
 
 impl Field {
-    /// Parses items such as `*`, `*/5`, `3`, `1-5` and `1-30/2`, with commas between.
+    /// Parses items such as `*`, `*/5`, `3`, `1-5` and `1-30/2`, separated by commas.
     fn parse(text: &str, bounds: RangeInclusive<i8>) -> Result<Self, String> {
         let invalid = || {
             format!(

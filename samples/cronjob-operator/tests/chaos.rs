@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Explores the operator with injected faults, such as crashes, lost answers and late watches: `make chaos`.
+//! Explores the operator with injected faults, such as crashes, lost responses and late watches: `make chaos`.
 
 #![cfg(feature = "chaos")]
 
@@ -33,7 +33,7 @@ async fn operator(client: kube::Client) -> Result<()> {
 #[test]
 #[ignore = "explores hundreds of plans: run it with `make chaos`"]
 fn the_operator_survives_faults() {
-    // Ten minutes before the Job of the workload: a fault delays the steps by less.
+    // Ten minutes before the Job of the workload, because faults delay the steps by less than that.
     let start: Timestamp = "2026-01-01T02:50:00Z".parse().expect("a timestamp");
     Chaos::new(operator)
         .crd_path("config/crd/bases")

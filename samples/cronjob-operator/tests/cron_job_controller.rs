@@ -136,7 +136,7 @@ async fn job_is_created_at_its_time_and_not_after_its_deadline() -> Result<()> {
     let cron = bench.eventually_scheduled("10:00:00").await?;
     assert_eq!(cron.status.map(|status| status.active.len()), Some(1));
 
-    // The deadline is a minute.
+    // The deadline is one minute.
     bench.set("12:00:59").await?;
     bench.eventually(&["10:00:00", "12:00:00"]).await?;
     bench.eventually_scheduled("12:00:00").await?;

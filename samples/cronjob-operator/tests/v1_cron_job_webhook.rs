@@ -21,7 +21,7 @@ async fn start() -> Result<TestEnv> {
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    // An authority for this test. On a cluster the operator creates its own, or cert-manager does.
+    // An authority for this test. On a cluster, the operator or cert-manager creates one.
     let certificates = Certificates::self_signed(["127.0.0.1"])?;
     let options = ManagerOptions {
         webhook_bind_address: "127.0.0.1:0".to_owned(),
@@ -31,7 +31,7 @@ async fn start() -> Result<TestEnv> {
     let manager = Manager::new("cronjob-operator", options).await?;
     cronjob_operator::operator().add_to(&manager)?;
 
-    // Installs the manifests in config/ with the address and the authority of this test.
+    // The webhook configurations in config/, with the address and the authority of this test.
     let address = manager
         .webhook_address()
         .expect("the operator has webhooks");
@@ -50,7 +50,7 @@ fn sample() -> Result<CronJob> {
 async fn defaults_are_filled_in_before_an_object_is_stored() -> Result<()> {
     let env = start().await?;
     let objects: Api<CronJob> = Api::default_namespaced(env.client());
-    // If the webhook did not answer, the API server would reject the object.
+    // Without a response of the webhook, the API server would reject the object.
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     assert_eq!(stored.spec.successful_jobs_history_limit, Some(3));
     assert_eq!(stored.spec.failed_jobs_history_limit, Some(1));

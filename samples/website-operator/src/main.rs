@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Runs the operator; with the argument `manifests` it prints what the operator needs from a cluster.
+//! Runs the operator; with the argument `manifests` it prints the operator's manifests.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Explores the operator with injected faults, such as crashes, lost answers and late watches: `make chaos`.
+//! Explores the operator with injected faults, such as crashes, lost responses and late watches: `make chaos`.
 
 #![cfg(feature = "chaos")]
 

@@ -23,7 +23,7 @@ async fn start() -> Result<TestEnv> {
         .crd_path("config/crd/bases")
         .start()
         .await?;
-    // An authority for this test. On a cluster the operator creates its own, or cert-manager does.
+    // An authority for this test. On a cluster, the operator or cert-manager creates one.
     let certificates = Certificates::self_signed(["127.0.0.1"])?;
     let options = ManagerOptions {
         webhook_bind_address: "127.0.0.1:0".to_owned(),
@@ -33,7 +33,7 @@ async fn start() -> Result<TestEnv> {
     let manager = Manager::new("website-operator", options).await?;
     website_operator::operator().add_to(&manager)?;
 
-    // Installs the manifests in config/ with the address and the authority of this test.
+    // The webhook configurations in config/, with the address and the authority of this test.
     let address = manager
         .webhook_address()
         .expect("the operator has webhooks");
@@ -52,7 +52,7 @@ fn sample() -> Result<Website> {
 async fn defaults_are_filled_in_before_an_object_is_stored() -> Result<()> {
     let env = start().await?;
     let objects: Api<Website> = Api::default_namespaced(env.client());
-    // If the webhook did not answer, the API server would reject the object.
+    // Without a response of the webhook, the API server would reject the object.
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     assert_eq!(stored.spec.replicas, Some(2));
 
@@ -126,7 +126,7 @@ async fn v1alpha1_is_served_too() -> Result<()> {
     let stored = objects.create(&PostParams::default(), &sample()?).await?;
     let name = stored.metadata.name.unwrap_or_default();
 
-    // The API server converts the stored object for readers and writers.
+    // The API server converts the stored object when it is read and written.
     let spokes: Api<Spoke> = Api::default_namespaced(env.client());
     let changed = env
         .update(&spokes, &name, |object| {

@@ -14,7 +14,7 @@ use crate::state::differences;
 use crate::trace::{first_divergence, shown};
 use crate::workload::Workload;
 
-/// At most as many differences of the end state are reported.
+/// Maximum number of reported differences of the end state.
 const DIFFERENCES_MAX: usize = 40;
 
 impl Explorer {
@@ -62,7 +62,7 @@ impl Explorer {
         Ok(finding)
     }
 
-    /// Removes faults, steps and choices of the schedule that are not needed for the same violation.
+    /// Removes faults, steps and choices of the schedule that the violation does not need.
     fn shrunk(
         &self,
         plan: &Plan,
@@ -97,7 +97,7 @@ impl Explorer {
                 })),
             };
         }
-        // A step that is removed changes the reference too.
+        // Removing a step also changes the reference.
         let mut smaller: Option<(Workload, Baseline)> = None;
         shrink(&subject.workload.steps, |steps| {
             let workload = Workload {

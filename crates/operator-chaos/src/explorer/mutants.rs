@@ -12,10 +12,10 @@ use crate::report::Finding;
 use crate::run::accepted;
 use crate::workload::{Change, Workload, merged};
 
-/// At most as many workloads with changes are explored with faults.
+/// Maximum number of workloads with changes that are explored with faults.
 const SUBJECTS_MAX: usize = 8;
 
-/// A workload with a change of the spec, and the same workload with the change back.
+/// A workload with a change of the spec, and the same workload with the change reverted.
 struct Mutant {
     there: Workload,
     back: Workload,
@@ -25,13 +25,14 @@ struct Mutant {
 enum Outcome {
     Finding(Box<Finding>),
     Clean(Box<Subject>),
-    /// Predicates of the user are about the user's workload.
+    /// A violated predicate: the predicates of the user are written for the user's workload only.
     Other,
 }
 
 impl Explorer {
-    /// Runs the user's workload up to its first custom resource with each change of the spec that the API server accepts: each
-    /// must lead to the state of a fresh deployment, there and back. Those that lead to new states are explored further.
+    /// Runs the user's workload up to its first custom resource with each change of the spec that the API server
+    /// accepts. Each change and its reversal must lead to the state of a fresh deployment. Changes that lead to new
+    /// states are explored further.
     pub(super) fn explore_mutants(&self, results: &mut Results, end: Instant) -> Result<(), Error> {
         let left = self.settings.plans.saturating_sub(results.generated);
         let mut mutants = self.mutants()?;

@@ -3,7 +3,7 @@
 /// Timelines with more lines are not aligned.
 const LINES_MAX: usize = 1500;
 
-/// Returns the pairs of line numbers of two timelines, from 0: lines with the same text apart from the time are beside each other
+/// Returns the pairs of line numbers of two timelines, from 0. Lines with the same text except for the time are paired
 /// (longest common subsequence).
 pub(super) fn aligned(left: &[String], right: &[String]) -> Vec<(Option<usize>, Option<usize>)> {
     let (rows, columns) = (left.len(), right.len());
@@ -17,7 +17,7 @@ pub(super) fn aligned(left: &[String], right: &[String]) -> Vec<(Option<usize>, 
         (Some(left), Some(right)) => text(left) == text(right),
         _ => false,
     };
-    // The length of the longest common subsequence of the rest of both.
+    // The length of the longest common subsequence of the remaining lines of both.
     let width = columns + 1;
     let mut lengths = vec![0_u16; (rows + 1) * width];
     for row in (0..rows).rev() {

@@ -1,4 +1,4 @@
-//! One HTML page without other files.
+//! The report as one self-contained HTML page.
 
 use super::align::aligned;
 use super::{FaultCoverage, Finding, Report, escaped};
@@ -100,7 +100,7 @@ fn covered(fault: &FaultCoverage) -> String {
     )
 }
 
-/// Returns the rows of both timelines, with marks for the faults and for the first write that differs.
+/// Returns the rows of both timelines. Faults and the first write that differs are marked.
 fn rows(finding: &Finding) -> String {
     let (left, right) = (&finding.reference_timeline, &finding.timeline);
     let pairs = aligned(left, right);

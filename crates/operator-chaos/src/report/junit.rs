@@ -1,4 +1,4 @@
-//! JUnit XML: one test case for each finding, and one for the campaign.
+//! The report as JUnit XML, with one test case for each finding and one for the campaign.
 
 use super::{Report, escaped};
 

@@ -1,4 +1,4 @@
-//! The data of a session.
+//! [`Inner`], the data of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,7 @@ use crate::trace::Trace;
 
 /// The number of priorities of a schedule.
 const PRIORITIES: u64 = 8;
-/// The delay of one priority, in milliseconds.
+/// The delay per priority, in milliseconds.
 const QUANTUM: u64 = 60;
 
 pub(super) struct Inner {
@@ -25,11 +25,11 @@ pub(super) struct Inner {
     pub(super) fired: BTreeSet<usize>,
     /// The number of the operator's newest life, from 1.
     pub(super) life: u32,
-    /// The lives whose requests are answered: the newest one, and another one that has lost its lease.
+    /// The lives whose requests get responses: the newest one, and possibly one that has lost its lease.
     pub(super) alive: BTreeSet<u32>,
-    /// The newest life when the last fault was injected.
+    /// The newest life at the time of the last fault.
     pub(super) life_at_fault: u32,
-    /// The version of the operator that starts next; empty for the first one.
+    /// The version of the operator that starts next. Empty for the first version.
     pub(super) version: String,
     pub(super) crash_at_next_call: bool,
     pub(super) calls: Counts,
@@ -37,9 +37,9 @@ pub(super) struct Inner {
     pub(super) bookmarks: Counts,
     pub(super) expired: Expired,
     pub(super) outages: Vec<Outage>,
-    /// The lives that cannot reach their lease, and until when.
+    /// The lives that cannot reach their lease, and the time at which this ends.
     pub(super) cut_off: BTreeMap<u32, Instant>,
-    /// The life that wrote the lease last, and so holds it.
+    /// The life that wrote the lease last and therefore holds it.
     leader: Option<u32>,
     pub(super) leadership: Vec<(String, String)>,
     pub(super) commits: Watch,
@@ -48,14 +48,14 @@ pub(super) struct Inner {
     pub(super) trace: Trace,
     pub(super) names: Names,
     pub(super) objects: Objects,
-    /// The versions of the objects that were there before the workload.
+    /// The versions of the objects that existed before the workload.
     pub(super) initial: BTreeMap<(String, String, String), String>,
     /// The hashes of the objects that were written, and their sum: a hash of the state of the cluster.
     hashes: BTreeMap<(String, String, String), u64>,
     pub(super) world: u64,
     /// The states of the cluster, in the order in which they were reached.
     pub(super) coverage: Vec<u64>,
-    /// The number of faults that last.
+    /// The number of faults with a duration that have not ended.
     pub(super) held: usize,
     pub(super) stale: Option<Stale>,
     pub(super) call_count: usize,
@@ -68,11 +68,11 @@ pub(super) struct Inner {
     reached: BTreeSet<usize>,
     /// The number of requests and watch events that a schedule has delayed.
     scheduled: u32,
-    /// The calls and watches whose priority fell.
+    /// The calls and watches whose priority was lowered.
     demoted: BTreeMap<Signature, u64>,
 }
 
-/// A restart against an API server that lags behind.
+/// A restart with a stale API server.
 #[derive(Clone, Debug)]
 pub(super) struct Stale {
     pub(super) life: u32,
@@ -81,7 +81,7 @@ pub(super) struct Stale {
     pub(super) seconds: u32,
 }
 
-/// Requests that are refused for some time.
+/// Requests that fail for some time.
 #[derive(Clone, Debug)]
 pub(super) struct Outage {
     cause: Cause,
@@ -169,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// Takes the first fault of the plan that is at this position and has not been injected.
+    /// Removes and returns the first fault of the plan at this position that has not been injected.
     pub(super) fn take_fault(&mut self, is_here: impl Fn(&Point) -> bool) -> Option<Action> {
         let mut faults = self.plan.faults.iter().enumerate();
         let (index, fault) =
@@ -179,7 +179,7 @@ impl Inner {
         Some(fault.action.clone())
     }
 
-    /// Returns the cause for which a call is refused.
+    /// Returns the cause if a call must fail.
     pub(super) fn refuses(&self, life: u32, call: &Call) -> Option<Cause> {
         let now = Instant::now();
         let is_cut_off = self.cut_off.get(&life).is_some_and(|until| *until > now);
@@ -191,7 +191,7 @@ impl Inner {
         outage.map(|outage| outage.cause)
     }
 
-    /// Notes the instance that holds the lease after a write of it.
+    /// Records the instance that holds the lease after it was written.
     pub(super) fn note_leader(&mut self, life: u32, key: &(String, String, String)) {
         let lease = self.objects.get(key);
         let holder = lease.map_or("", |lease| text(lease, "/spec/holderIdentity"));
@@ -216,13 +216,13 @@ impl Inner {
         self.leadership.push((signature.to_string(), message));
     }
 
-    /// Counts the new hash of an object, and the state of the cluster that it leads to.
+    /// Records the new hash of an object, and the resulting state of the cluster.
     pub(super) fn cover(&mut self, id: &(String, String, String), hash: Option<u64>) {
         let old = match hash {
             Some(hash) => self.hashes.insert(id.clone(), hash),
             None => self.hashes.remove(id),
         };
-        // A sum, since several objects can have the same hash.
+        // A sum, because several objects can have the same hash.
         self.world = self
             .world
             .wrapping_sub(old.unwrap_or(0))
@@ -230,7 +230,7 @@ impl Inner {
         self.coverage.push(self.world);
     }
 
-    /// Returns the delay of a request or a watch event under the schedule of the plan.
+    /// Returns the delay of a request or a watch event in the schedule of the plan.
     pub(super) fn latency(&mut self, signature: &Signature) -> Duration {
         let Some(schedule) = &self.plan.schedule else {
             return Duration::ZERO;
@@ -241,7 +241,7 @@ impl Inner {
             self.demoted.insert(signature.clone(), lowest);
         }
         let level = self.demoted.get(signature).copied().unwrap_or_else(|| {
-            // The same on every machine.
+            // This hash is the same on every machine.
             let mut hasher = DefaultHasher::new();
             (self.plan.seed, signature.as_str()).hash(&mut hasher);
             hasher.finish() % PRIORITIES

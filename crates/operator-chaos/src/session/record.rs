@@ -13,8 +13,9 @@ use crate::state::{self, State};
 use crate::trace::{Actor, Event, Kind};
 
 impl Session {
-    /// Records the commits since the last time. Those of the object `key` are the actor's; other ones of a user or a third
-    /// party too, and otherwise the cluster's. Returns true if there was one of the actor.
+    /// Records the commits since the last call. Those of the object `key` are the actor's. Other commits are also
+    /// attributed to the actor if it is a user or a third party, and otherwise to the cluster. Returns true if there
+    /// was a commit of the actor.
     pub(crate) fn drain(&self, actor: Actor, key: Option<&(String, String, String)>) -> bool {
         let elapsed = self.started.elapsed();
         let mut inner = self.inner();
@@ -74,7 +75,7 @@ impl Session {
         any
     }
 
-    /// Returns the normalized objects that matter and that were not there before the workload.
+    /// Returns the normalized relevant objects that did not exist before the workload.
     pub(crate) fn state(&self) -> State {
         self.drain(Actor::Cluster, None);
         let inner = self.inner();
@@ -84,7 +85,7 @@ impl Session {
                 .initial
                 .get(id)
                 .is_some_and(|initial| initial == version(object));
-            // An old ReplicaSet says how a Deployment came to its state.
+            // An old ReplicaSet depends on the history of its Deployment, not on its state.
             let is_retired =
                 id.0 == "replicasets.apps" && object.pointer("/spec/replicas") == Some(&json!(0));
             if state::is_derived(&id.0) || is_initial || is_retired {
@@ -100,7 +101,7 @@ impl Session {
         state
     }
 
-    /// Returns the changes that the operator made after it was restarted at rest.
+    /// Returns the changes of the operator since it was restarted when idle.
     pub(crate) fn writes_since_check(&self) -> Vec<String> {
         self.drain(Actor::Cluster, None);
         let inner = self.inner();
@@ -147,7 +148,7 @@ impl Session {
         self.inner().world
     }
 
-    /// Returns the resource, the namespace and the name of the first object with a canonical key.
+    /// Returns the resource and the first object with a canonical key.
     pub(crate) fn find(&self, key: &str) -> Option<(Gvr, Arc<Value>)> {
         let inner = self.inner();
         let mut objects = inner.objects.iter();

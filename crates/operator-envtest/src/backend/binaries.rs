@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// Maximum attempts to start the programs, because another process may take the free port.
 const STARTS_MAX: usize = 5;
-/// The error of a program that exited at once.
+/// The error text for a program that exited immediately.
 const ENDED: &str = "exited at once";
 
 #[derive(Debug)]
@@ -156,7 +156,8 @@ fn api_server_arguments(folder: &Path, etcd_url: &str, port: u16) -> Vec<String>
     ]
 }
 
-/// The server has a self-signed certificate, which is acceptable on the loopback interface.
+/// Returns a kubeconfig without certificate verification: the self-signed certificate is acceptable on the loopback
+/// interface.
 fn kubeconfig(port: u16, token: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: envtest\n\
@@ -166,7 +167,7 @@ fn kubeconfig(port: u16, token: &str) -> String {
     )
 }
 
-/// Returns the path of a program: the value of `TEST_ASSET_ETCD` and its like, or a file in the folder.
+/// Returns the path of a program: the value of its variable, such as `TEST_ASSET_ETCD`, or a file in the directory.
 fn program(assets: &Path, name: &str) -> PathBuf {
     let variable = format!("TEST_ASSET_{}", name.to_uppercase().replace('-', "_"));
     std::env::var_os(variable).map_or_else(|| assets.join(name), PathBuf::from)
@@ -215,7 +216,7 @@ fn service_account_key() -> Result<String, Error> {
     Ok(key.serialize_pem())
 }
 
-/// Returns a secret text: a part of a new private key.
+/// Returns a random secret, taken from a new private key.
 fn random_text() -> Result<String, Error> {
     let key = service_account_key()?;
     let body: String = key.lines().filter(|line| !line.starts_with('-')).collect();

@@ -18,7 +18,7 @@ pub(crate) fn kubeconfig() -> Result<String, Error> {
     serde_saphyr::to_string(&kubeconfig).map_err(|error| Error::NoCluster(error.to_string().into()))
 }
 
-/// Returns a client of a kubeconfig in a text.
+/// Returns a client for a kubeconfig in YAML.
 pub(crate) async fn client_of(kubeconfig: &str) -> Result<Client, Error> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| Error::NoCluster(Box::new(error)))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;

@@ -76,7 +76,7 @@ fn scorecard_test(suite: &str, test: &str) -> Value {
     })
 }
 
-/// Returns the start of the operator's ClusterServiceVersion, which its author completes.
+/// Returns the first draft of the operator's ClusterServiceVersion, which its author completes.
 pub fn cluster_service_version(operator: &Operator) -> Value {
     let project = &operator.project;
     json!({
@@ -124,7 +124,8 @@ const STATUS_DESCRIPTORS: &str = "statusDescriptors";
 pub struct NoSpec;
 
 /// Makes the kinds of these definitions the owned ones of a ClusterServiceVersion. Descriptions that the author wrote
-/// are kept; missing ones are filled in from the definition, as are the descriptors of the fields of spec and status.
+/// are kept. Missing descriptions are filled in from the definition, and so are the descriptors of the fields of spec
+/// and status.
 ///
 /// # Errors
 /// Returns an error if the value has no `spec`.
@@ -170,7 +171,8 @@ fn filled(there: &Value, entry: &Value) -> Value {
     Value::Object(filled)
 }
 
-/// Merges the author's descriptors with those of the fields, by path. The author's come first, in their order.
+/// Merges the author's descriptors with those of the fields, by path. The author's descriptors come first, in their
+/// order.
 fn descriptors_of(there: &Value, fields: &Value) -> Vec<Value> {
     let there = there.as_array().map(Vec::as_slice).unwrap_or_default();
     let fields = fields.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -218,7 +220,7 @@ fn owned_versions(definition: &Value) -> Vec<Value> {
     versions.into_iter().flatten().map(entry).collect()
 }
 
-/// Returns the descriptor of a field: its title, its description, and the control of consoles for its type.
+/// Returns the descriptor of a field: its title, its description, and the control that consoles use for its type.
 fn descriptor(path: &str, schema: &Value) -> Value {
     let mut descriptor = json!({"path": path});
     let title = schema["title"].as_str().map(str::to_owned);
@@ -253,7 +255,7 @@ fn descriptor(path: &str, schema: &Value) -> Value {
     descriptor
 }
 
-/// Returns `MemcachedBackup` as `Memcached Backup`.
+/// Inserts spaces between the words of a kind: `MemcachedBackup` becomes `Memcached Backup`.
 fn spaced(kind: &str) -> String {
     let mut out = String::new();
     let mut lower = false;
@@ -267,7 +269,7 @@ fn spaced(kind: &str) -> String {
     out
 }
 
-/// Returns `memcached-operator` as `Memcached Operator`.
+/// Converts the name of a project to a title: `memcached-operator` becomes `Memcached Operator`.
 fn title(project: &str) -> String {
     let words: Vec<String> = project
         .split('-')

@@ -106,7 +106,7 @@ fn certificate(operator: &Operator, name: &str, secret: &str) -> Value {
     })
 }
 
-/// The Secret of a certificate in the operator's container, and the flag that names the directory.
+/// Mounts the Secret of a certificate into the operator's container, and sets the flag with the directory.
 fn mount(tree: &mut ConfigTree, file: &str, server: &str, directory: &str, secret: &str) {
     let volume = format!("{server}-certs");
     tree.manager_patch(
@@ -188,7 +188,7 @@ fn certificate_target(name: &str) -> Target {
     }
 }
 
-/// Returns the objects that need the authority of the webhooks' certificate.
+/// Returns the objects that need the certificate authority of the webhooks.
 fn injected(operator: &Operator) -> Vec<Target> {
     let target = |select: Value| Target {
         select,

@@ -1,4 +1,4 @@
-//! The kustomizations of the tree without entries.
+//! The initial content of the kustomizations of the tree.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::render;
 pub struct Entry {
     /// The kustomization.
     pub path: String,
-    /// The list that has it: `resources`, `patches`, `configurations`, `replacements`.
+    /// The list that contains the entry: `resources`, `patches`, `configurations`, `replacements`.
     pub key: &'static str,
     /// The entry.
     pub value: Value,

@@ -20,7 +20,7 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
         .insert("config/grafana/dashboard.json".to_owned(), dashboard);
 }
 
-/// The job that Prometheus takes from the name of the metrics Service.
+/// Returns the job label, which Prometheus takes from the name of the metrics Service.
 fn job(operator: &Operator) -> String {
     format!("job=\"{}-controller-manager-metrics-service\"", operator.project)
 }

@@ -1,4 +1,4 @@
-//! Renders a kustomize tree to the objects that `kubectl kustomize DIR` prints ([`build`]).
+//! [`build`] renders a kustomize tree to the objects that `kubectl kustomize DIR` prints.
 //!
 //! The supported subset: resources (files and directories), components, patches (strategic and JSON 6902), namespace,
 //! name prefix and suffix, labels, annotations, images, replicas, replacements, and the `nameReference` configurations.
@@ -17,10 +17,10 @@ use super::{order, patch, replacement, transform};
 /// The file names of a kustomization, in lookup order.
 pub const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// The maximum nesting of directories; a deeper nesting is a cycle.
+/// The maximum nesting of directories. A deeper nesting is a cycle.
 const MAX_DEPTH: usize = 32;
 
-/// A tree could not be rendered.
+/// An error of rendering a tree.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BuildError {
     /// A directory without a kustomization, or a missing file.
@@ -50,14 +50,14 @@ pub enum BuildError {
 /// Changes of the rendered tree that are not written to its files.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Images by their name in the manifests, such as `controller`; they take precedence over `images` of any
+    /// Images by their name in the manifests, such as `controller`. They take precedence over the `images` of any
     /// kustomization.
     pub images: Vec<(String, String)>,
     /// The namespace of all objects.
     pub namespace: Option<String>,
 }
 
-/// Renders the kustomization in `directory`; paths are relative to the root of `read`, with `/` between.
+/// Renders the kustomization in `directory`. Paths are relative to the root of `read`, with `/` as separator.
 ///
 /// ```
 /// use operator_manifests::kustomize::build::{Overrides, build};
@@ -90,7 +90,7 @@ pub fn build(
         .collect())
 }
 
-/// Replaces the images of pods in rendered objects; the names are those of [`Overrides::images`].
+/// Replaces the images of pods in rendered objects, by the names of [`Overrides::images`].
 pub fn set_images(objects: &mut [Value], images: &[(String, String)]) {
     let rules: Vec<ImageRule> = images.iter().map(ImageRule::of).collect();
     let mut resources: Vec<Resource> = objects.iter().cloned().map(Resource::new).collect();
@@ -100,7 +100,7 @@ pub fn set_images(objects: &mut [Value], images: &[(String, String)]) {
     }
 }
 
-/// The objects of a directory and of everything it includes, and the references between them.
+/// The objects of a directory and of all directories that it includes, and the references between them.
 #[derive(Default)]
 struct Layer {
     resources: Vec<Resource>,
@@ -112,7 +112,7 @@ struct Builder<'a> {
     overrides: &'a Overrides,
 }
 
-/// Returns true if an entry names a file; `read` cannot tell files from directories.
+/// Returns true if an entry is the name of a file; `read` cannot distinguish files from directories.
 fn is_file_name(path: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end))
 }
@@ -261,7 +261,7 @@ pub(super) fn invalid(path: &str, reason: impl Into<String>) -> BuildError {
     }
 }
 
-/// Returns the documents of a YAML file without the empty ones. Only `true` and `false` are booleans, as in kustomize.
+/// Returns the documents of a YAML file, except for empty ones. Only `true` and `false` are booleans, as in kustomize.
 pub(super) fn documents(path: &str, text: &str) -> Result<Vec<Value>, BuildError> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
@@ -328,7 +328,7 @@ pub(super) fn map_at<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<
     slot.as_object_mut()
 }
 
-/// Calls `visit` with every value at `path` (keys separated by `/`; lists are descended into).
+/// Calls `visit` with every value at `path`. Lists on the path are traversed.
 pub(super) fn visit(value: &mut Value, path: &[&str], visitor: &mut dyn FnMut(&mut Value)) {
     if let Value::Array(items) = value {
         for item in items {

@@ -1,4 +1,4 @@
-//! A parsed `kustomization.yaml`; unknown fields are rejected by name.
+//! [`Kustomization`], a parsed `kustomization.yaml`. Unknown fields are rejected by name.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct PatchRule {
     pub(super) target: Option<Selector>,
 }
 
-/// A selector of objects; texts are regular expressions for the whole value where kustomize treats them so.
+/// A selector of objects. Strings are regular expressions for the whole value in the same fields as in kustomize.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Selector {
@@ -92,7 +92,7 @@ struct RawPatch {
     path: Option<String>,
     patch: Option<String>,
     target: Option<Selector>,
-    // Accepted and ignored: nothing here forbids what these options allow.
+    // Accepted and ignored, because this implementation does not restrict what the options allow.
     #[serde(default, rename = "options")]
     _options: Option<Value>,
 }
@@ -100,7 +100,7 @@ struct RawPatch {
 // === impl ImageRule ===
 
 impl ImageRule {
-    /// Returns the rule that puts an image in the place of every image of a name.
+    /// Returns the rule that replaces every image of a name.
     pub(super) fn of((name, image): &(String, String)) -> Self {
         let (repository, digest) = match image.split_once('@') {
             Some((repository, digest)) => (repository, Some(digest.to_owned())),
@@ -116,7 +116,7 @@ impl ImageRule {
     }
 }
 
-/// Returns the repository and the tag of an image without digest; a colon before a slash is a port.
+/// Returns the repository and the tag of an image without a digest. A colon before a slash belongs to a port.
 pub(super) fn split_tag(image: &str) -> (&str, Option<&str>) {
     match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
@@ -212,7 +212,7 @@ impl Kustomization {
     }
 }
 
-/// Reads the value of a field, and names it when it has another form.
+/// Reads the value of a field, and returns an error with its name if it has another form.
 struct Reader<'a> {
     path: &'a str,
     field: &'a str,

@@ -22,7 +22,7 @@ const FIRST: [&str; 14] = [
     "Service",
 ];
 
-/// Kinds that follow them, in this order; everything else is between these and [`LAST`].
+/// Kinds that follow them, in this order. All other kinds are between these and [`LAST`].
 const SECOND: [&str; 8] = [
     "LimitRange",
     "PriorityClass",
@@ -72,7 +72,7 @@ pub(super) fn is_cluster_scoped(kind: &str) -> bool {
     CLUSTER_SCOPED.contains(&kind)
 }
 
-/// Returns the place of a kind among all: smaller is created earlier, and deleted later.
+/// Returns the position of a kind in the order: smaller is created earlier, and deleted later.
 pub fn rank(kind: &str) -> usize {
     let place = |kinds: &[&str]| kinds.iter().position(|there| *there == kind);
     match (place(&FIRST), place(&SECOND), place(&LAST)) {
@@ -83,7 +83,7 @@ pub fn rank(kind: &str) -> usize {
     }
 }
 
-/// Compares by kind, then by group, version, namespace and name.
+/// Sorts by kind, then by group, version, namespace and name.
 pub(super) fn sort(resources: &mut [Resource]) {
     resources.sort_by_cached_key(|resource| key(&resource.value));
 }

@@ -6,7 +6,7 @@ use super::build::{BuildError, documents, invalid};
 use super::kustomization::Selector;
 use super::resource::Resource;
 
-/// Lists that are merged by item, with their merge keys; other lists are replaced.
+/// Lists that are merged by item, with their merge keys. Other lists are replaced.
 const MERGE_KEYS: [(&str, &[&str]); 19] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
@@ -29,7 +29,7 @@ const MERGE_KEYS: [(&str, &[&str]); 19] = [
     ("addresses", &["ip"]),
 ];
 
-/// Applies the patches in a text; a patch without a target names its object itself.
+/// Applies the patches in a text. A patch without a target names its object itself.
 pub(super) fn apply(
     path: &str,
     resources: &mut Vec<Resource>,
@@ -179,7 +179,7 @@ fn merge_list(name: &str, list: &mut Value, changes: &[Value]) {
     items.splice(0..0, merged);
 }
 
-/// A selector, compiled.
+/// A compiled selector.
 pub(super) struct Matcher {
     texts: [Option<regex::Regex>; 5],
     labels: Vec<Requirement>,

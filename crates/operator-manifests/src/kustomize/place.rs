@@ -1,4 +1,4 @@
-//! The location of a top-level list in the text of a YAML document, and the edits there.
+//! [`Place`], the location of a top-level list in the text of a YAML document, and the edits there.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use serde_json::Value;
 use super::{EditError, one_line};
 use crate::render;
 
-/// The location of a list; all positions are in bytes.
+/// The location of a list. All positions are in bytes.
 #[derive(Debug)]
 pub(super) enum Place {
     /// The document has no such key.
     Absent,
     /// The key has no value, or an empty list at this position.
     Empty(Range<usize>),
-    /// One item on one or more lines, each from its first to its last character without the dash.
+    /// One item on one or more lines; each range goes from its first to its last character, without the dash.
     Block { key: usize, items: Vec<Range<usize>> },
     /// `[a, b]`: the items, and the closing bracket.
     Flow { items: Vec<Range<usize>>, end: usize },
-    /// Something else.
+    /// Any other form.
     Other,
 }
 
@@ -50,7 +50,7 @@ struct Walk<'a> {
     open: Vec<StructureStyle>,
     /// True if the next node of the root mapping is a key.
     at_key: bool,
-    /// The start of the wanted key, once it was found.
+    /// The start of the wanted key, after it was found.
     found: Option<usize>,
     items: Vec<Range<usize>>,
     list: Option<Range<usize>>,
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Text that belongs to the list: a new item, or a continuation of the last one.
+    /// Records text that belongs to the list: a new item, or a continuation of the last one.
     fn touch(&mut self, at: Range<usize>, is_new: bool) {
         if self.list.is_none() {
             return;
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
 // === impl Place ===
 
 impl Place {
-    /// Returns the text with one more entry; `None` if the form of the list does not allow it.
+    /// Returns the text with one more entry, or `None` if the form of the list does not allow it.
     pub(super) fn add(self, text: &str, key: &str, entry: &Value) -> Option<String> {
         match self {
             Place::Absent => Some(format!("{}{key}:\n{}", ended(text), item(entry, ""))),
@@ -175,7 +175,7 @@ impl Place {
         }
     }
 
-    /// Returns the text without the item at `index`; without the list if it was the only one.
+    /// Returns the text without the item at `index`, and without the list if it was the only item.
     pub(super) fn remove(self, text: &str, index: usize) -> Option<String> {
         match self {
             Place::Block { key, items } => {
@@ -200,20 +200,20 @@ impl Place {
     }
 }
 
-/// Returns an item of a block list, each of its lines with the indent.
+/// Returns an item of a block list, with the indent on each line.
 fn item(entry: &Value, indent: &str) -> String {
     let list = render::yaml(&Value::Array(vec![entry.clone()]));
     list.lines().map(|line| format!("{indent}{line}\n")).collect()
 }
 
-/// Returns the text before the dashes of the list whose key is at `key`; only comments may be between the two.
+/// Returns the text before the dashes of the list whose key is at `key`. Only comments may be between the two.
 fn indent_of_list(text: &str, key: usize) -> Option<&str> {
     let below = text.get(line_end(text, key)..)?;
     let first = below.lines().find(|line| line.trim_start().starts_with('-'))?;
     first.get(..first.find('-')?)
 }
 
-/// Returns the start of the line with the dash of an item: the nearest one above with a dash after this indent.
+/// Returns the start of the line with the dash of an item: the nearest line above that has a dash after this indent.
 fn dash_line(text: &str, indent: &str, item: usize) -> Option<usize> {
     let opening = format!("{indent}-");
     let mut line = line_start(text, item);

@@ -1,4 +1,4 @@
-//! References by name, which are updated when their object is renamed or moved.
+//! [`References`] by name, which are updated when their object is renamed or moved.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::transform::template_path;
 
 /// The name references: the referenced kind, the referring kind, and the path of the name.
 ///
-/// A path to a mapping with `name` (and perhaps `namespace`) is written without them and with a trailing `/`.
+/// A path to a mapping with `name`, and possibly `namespace`, is written without these keys and with a trailing `/`.
 const BUILT_IN: [(&str, &str, &str); 24] = [
     ("Role", "RoleBinding", "roleRef/"),
     ("ClusterRole", "RoleBinding", "roleRef/"),
@@ -61,7 +61,7 @@ const BUILT_IN: [(&str, &str, &str); 24] = [
     ("PriorityClass", "Pod", "spec/priorityClassName"),
 ];
 
-/// The same for every kind with pods, relative to the pod's `spec`.
+/// The name references of every kind with pods, relative to the `spec` of the pod.
 const IN_PODS: [(&str, &str); 19] = [
     ("ServiceAccount", "serviceAccountName"),
     (
@@ -172,7 +172,7 @@ impl References {
         Ok(())
     }
 
-    /// Sets the namespaces in an object that `configurations` tell of.
+    /// Sets the namespace in the fields of an object that `configurations` list.
     pub(super) fn set_namespace(&self, resource: &mut Resource, namespace: &str) {
         for field in &self.namespaces {
             if !field.is_in(resource) {
@@ -183,7 +183,7 @@ impl References {
         }
     }
 
-    /// Updates every reference to the object that it names.
+    /// Updates every reference to the current name of the referenced object.
     pub(super) fn resolve(&self, resources: &mut [Resource]) -> Result<(), BuildError> {
         let all = resources.to_vec();
         for resource in resources {
@@ -259,7 +259,7 @@ impl Field {
     }
 }
 
-/// Updates a mapping with a name, and perhaps a kind and a namespace: `roleRef`, a subject, a service.
+/// Updates a mapping with a name, and possibly a kind and a namespace: `roleRef`, a subject, a service.
 fn follow_object(all: &[Resource], target: &str, at: &mut Value) -> Result<(), String> {
     if at.get("kind").is_some_and(|kind| kind != target) {
         return Ok(());
@@ -288,7 +288,7 @@ fn follow_name(all: &[Resource], target: &str, namespace: &str, at: &mut Value) 
     Ok(())
 }
 
-/// Returns the object of a kind that has or had a name; one in the same namespace is preferred.
+/// Returns the object of a kind that has or had a name, preferably one in the same namespace.
 fn find<'a>(
     all: &'a [Resource],
     kind: &str,

@@ -109,7 +109,7 @@ pub(super) fn apply(path: &str, resources: &mut [Resource], rule: &Replacement) 
     Ok(())
 }
 
-/// The default field path is the name.
+/// Returns the field paths; the default is the name.
 fn paths_of(paths: &[String]) -> Vec<&str> {
     if paths.is_empty() {
         return vec!["metadata.name"];
@@ -189,7 +189,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the keys of a path: dots separate, `\.` is a dot, and brackets hold a key or `name=value` as a whole.
+/// Returns the keys of a path. Dots separate keys, `\.` is a dot, and brackets contain a key or `name=value` literally.
 fn keys(path: &str) -> Vec<String> {
     let mut keys = Vec::new();
     let mut key = String::new();
@@ -244,7 +244,7 @@ fn is_item(item: &Value, name: &str, text: &str) -> bool {
         .is_some_and(|there| there == text)
 }
 
-/// Writes `value` at a path; false if the path is not there.
+/// Writes `value` at a path. Returns false if the path does not exist.
 fn write(at: &mut Value, keys: &[String], options: &Options, value: &Value) -> Result<bool, String> {
     let Some((key, rest)) = keys.split_first() else {
         put(at, options, value)?;

@@ -9,7 +9,7 @@ use super::kustomization::{ImageRule, LabelRule, ReplicaRule, split_tag};
 use super::reference::References;
 use super::resource::Resource;
 
-/// Kinds whose name has a meaning outside the tree, so that it gets no prefix.
+/// Kinds whose names are defined outside the tree, so that they get no prefix.
 const KEEP_NAME: [&str; 3] = ["CustomResourceDefinition", "APIService", "Namespace"];
 
 /// The paths of pod templates by kind.
@@ -126,7 +126,7 @@ pub(super) fn annotations(resources: &mut [Resource], pairs: &BTreeMap<String, S
     }
 }
 
-/// Adds pairs to the metadata of everything that the objects of a kind make.
+/// Adds pairs to the metadata of the templates from which the objects of a kind create other objects.
 fn in_templates(value: &mut Value, kind: &str, key: &str, pairs: &BTreeMap<String, String>) {
     let jobs: &[&str] = &["spec", "jobTemplate"];
     let paths = [template_path(kind), (kind == "CronJob").then_some(jobs)];
@@ -173,7 +173,7 @@ pub(super) fn images(resources: &mut [Resource], rules: &[ImageRule]) {
     }
 }
 
-/// Returns the image after a rule; `None` if the rule is for another image.
+/// Returns the image after a rule, or `None` if the rule is for another image.
 fn replaced(image: &str, rule: &ImageRule) -> Option<String> {
     let (rest, digest) = match image.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),

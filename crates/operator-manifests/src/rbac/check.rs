@@ -1,4 +1,4 @@
-//! Compares permissions with their use: requests that no rule grants, and rules that no request needed.
+//! Compares permissions with recorded requests: finds requests that no rule grants, and rules that no request needed.
 //!
 //! Requests come from the audit records of tests, rules from the operator.
 
@@ -23,7 +23,7 @@ pub struct AccessRequest {
     /// The subresource, such as `status`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subresource: String,
-    /// The namespace; empty for a request about all namespaces or about a cluster-scoped resource.
+    /// The namespace. Empty for a request about all namespaces or about a cluster-scoped resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// The name of the object; empty for a list.
@@ -39,7 +39,7 @@ pub struct AccessRequest {
 pub struct Unused {
     /// The index of the rule.
     pub rule: usize,
-    /// The group, or empty; of the core group as well.
+    /// The group. Empty for the core group and for URLs.
     pub group: String,
     /// The resource with its subresource, or the URL.
     pub resource: String,
@@ -55,7 +55,7 @@ const EVERYBODY: [(&str, &str); 3] = [
 ];
 /// The permissions that OLM grants to the operators it installs.
 const OLM: (&str, &str) = ("operators.coreos.com", "operatorconditions");
-/// The reading verbs: an informer lists, watches, or both, depending on the server.
+/// The reading verbs. An informer lists, watches, or both, depending on the server.
 const READING: [&str; 3] = ["get", "list", "watch"];
 
 /// Returns the requests that no rule grants, sorted and without duplicates. Rules of a Role in `own_namespace` grant
@@ -74,9 +74,9 @@ pub fn missing(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str)
     open.into_iter().collect()
 }
 
-/// Returns the parts of the rules that no request needed, by rule, group and resource. One used reading verb counts for
-/// all reading verbs. The subresource `finalizers` is never requested, because the API server checks that permission
-/// itself.
+/// Returns the parts of the rules that no request needed, by rule, group and resource. If one reading verb is used, all
+/// reading verbs count as used. The subresource `finalizers` is never requested, because the API server checks that
+/// permission itself.
 pub fn unused(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str) -> Vec<Unused> {
     let mut all = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -129,7 +129,7 @@ fn is_free(requested: &AccessRequest) -> bool {
 // === impl AccessRequest ===
 
 impl AccessRequest {
-    /// Returns the resource with its subresource as rules write it, or the path of a non-resource request.
+    /// Returns the resource with its subresource in the form of rules, or the path of a non-resource request.
     pub fn target(&self) -> String {
         match (self.subresource.as_str(), self.resource.as_str()) {
             (_, "") => self.path.clone(),
@@ -191,7 +191,7 @@ impl Rule {
         })
     }
 
-    /// Returns the rule, by group and resource, or by URL.
+    /// Splits the rule by group and resource, or by URL.
     fn parts(&self) -> Vec<Self> {
         let of_groups = self.api_groups.iter().flat_map(|group| {
             self.resources.iter().map(|resource| Self {

@@ -1,7 +1,7 @@
 //! `+kubebuilder:rbac` markers: permissions in comments of Go operators.
 //!
-//! The grammar is that of controller-gen: `+kubebuilder:rbac:` and comma-separated arguments; the values of a list are
-//! separated by `;`, and a value may be bare, quoted or backquoted.
+//! The grammar is that of controller-gen: `+kubebuilder:rbac:` followed by comma-separated arguments. The values of a
+//! list are separated by `;`, and a value may be bare, quoted or backquoted.
 
 use super::Rule;
 
@@ -30,7 +30,7 @@ pub enum MarkerError {
     Open(String),
 }
 
-/// Returns the rule of a comment line; `None` if the line is not an RBAC marker.
+/// Returns the rule in a comment line, or `None` if the line is not an RBAC marker.
 ///
 /// ```
 /// use operator_manifests::rbac::marker;

@@ -1,4 +1,4 @@
-//! The work of an operator under load, for any runtime, and the figures that it prints.
+//! The work of an operator under load, for any runtime, and the measurements that it prints.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,11 +1,11 @@
-//! Cooperative yielding during long work.
+//! [`Breath`], cooperative yielding during long work.
 
 use std::time::{Duration, Instant};
 
-/// Maximum time of work without a yield. Health probes and lease renewals run on the same threads.
+/// Maximum duration of work without a yield, because health probes and lease renewals run on the same threads.
 const STRETCH: Duration = Duration::from_millis(2);
 
-/// Long work in small steps.
+/// The yield points of long work that runs in small steps.
 pub(crate) struct Breath {
     since: Instant,
 }

@@ -1,4 +1,4 @@
-//! [`Candidates`], the objects of a kind that a list may return, at one time.
+//! [`Candidates`], the objects of a kind that a list may return.
 
 use std::collections::HashMap;
 use std::vec;
@@ -12,8 +12,8 @@ use super::store::Slot;
 use super::table::{Snapshot, Table};
 use crate::object::ObjectKey;
 
-/// The objects with the namespace and the name of a list, unordered. Labels are not compared. The results of a large
-/// index come in parts: [`Store::find_more`](super::store::Store::find_more).
+/// The objects that match the namespace and the name of a list, unordered. Labels are not compared. The results of a
+/// large index are returned in parts: [`Store::find_more`](super::store::Store::find_more).
 pub(crate) struct Candidates<'a> {
     pub(super) options: &'a ListOptions,
     pub(super) watched: Watched,
@@ -39,7 +39,7 @@ pub(super) struct Found {
 
 /// The reason why an object from a watch is not a candidate.
 pub(super) enum Hidden {
-    /// An own write replaced it, or it does not fit its type.
+    /// An own write replaced it, or it cannot be decoded as its type.
     Replaced,
     /// The operator deleted it. Another object with its name is a candidate.
     Deleted(Deletion),
@@ -61,8 +61,8 @@ impl Candidates<'_> {
 }
 
 impl Iterator for Candidates<'_> {
-    /// An object, or `None` for one that is not a candidate. There may be many of those in a row, between which the
-    /// caller can yield.
+    /// An object, or `None` for one that is not a candidate. Many of those may follow each other, so the caller can
+    /// yield between them.
     type Item = Option<Stored>;
 
     fn next(&mut self) -> Option<Option<Stored>> {

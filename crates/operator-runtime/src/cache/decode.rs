@@ -1,5 +1,5 @@
-//! Decoding of incoming objects: one by one, so that an object that does not decode affects no other, and without
-//! `managedFields`, of which only the fields of the operator are kept.
+//! Decoding of incoming objects, one by one, so that an object that cannot be decoded affects no other. Of
+//! `managedFields`, only the fields of the operator are kept. The main type is [`Ingested`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,8 +19,8 @@ use super::packed::{Corrupt, Identity, Packed, Reader, Writer};
 use crate::error::panic_text;
 use crate::object::View;
 
-/// An object from the API server. It is decoded when it is processed, so that a page of a list never is in memory as
-/// decoded objects.
+/// An object from the API server. It is decoded when it is processed, so that the decoded objects of a whole page are
+/// never in memory together.
 #[derive(Clone, Debug)]
 pub(crate) struct Ingested<K> {
     /// The identity of the object, read without its type.
@@ -32,8 +32,8 @@ pub(crate) struct Ingested<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// The fields that a field manager applied, for a [`Reader`]. As text, because trees that live until the end of a list
-/// would fragment the heap.
+/// The fields that a field manager applied, for a [`Reader`]. They are kept as text, because trees that live until the
+/// end of a list would fragment the heap.
 #[derive(Clone, Debug)]
 struct Applied {
     manager: String,
@@ -60,7 +60,7 @@ struct ManagedFields {
 /// Any value, for a [`Reader`].
 struct Loose(Box<[u8]>);
 
-/// An object that does not fit its type, because its schema and the operator's type differ.
+/// An object that cannot be decoded as its type, because its schema and the operator's type differ.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Malformed {
@@ -105,7 +105,7 @@ impl<K: View> Ingested<K> {
         K::deserialize(&mut Reader::new(&self.body, &[]))
     }
 
-    /// Packs the received bytes, which may have more than `K`, unless a transform changed the object.
+    /// Packs the received bytes, which may contain more fields than `K`, unless a transform changed the object.
     fn pack(&self, object: &K, intake: &Intake) -> Result<Packed, Corrupt> {
         if intake.transforms.change::<K>() {
             let value = serde_json::to_value(object).map_err(Corrupt::custom)?;
@@ -124,7 +124,7 @@ impl<K: View> Ingested<K> {
     }
 }
 
-/// Runs code that may be the user's. A panic is an error of this object only.
+/// Runs code that may be the user's. A panic becomes an error of this object only.
 pub(super) fn guarded<T, E: fmt::Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
@@ -154,7 +154,7 @@ impl Applied {
         })
     }
 
-    /// Returns API version and field set as text.
+    /// Returns the API version and the field set as text.
     fn to_text(&self) -> String {
         let fields = Value::deserialize(&mut Reader::new(&self.fields, &[]));
         format!("{} {}", self.version, fields.unwrap_or_default())
@@ -189,7 +189,7 @@ pub(crate) fn with_owners(applied: &str, object: &Value) -> String {
     text
 }
 
-/// A name that no field has.
+/// Returns a placeholder that cannot be the name of a field.
 fn owner_mark(index: usize) -> String {
     format!("$(owner {index})")
 }
@@ -314,7 +314,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// The kind is known at run time, so one function serves every kind. Metadata-only or not is static.
+/// The kind is known at run time, so that one function serves every kind. Whether an object is metadata-only is static.
 impl<K: Resource> Resource for Ingested<K> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;

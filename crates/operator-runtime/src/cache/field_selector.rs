@@ -1,7 +1,7 @@
 //! [`FieldSelector`], in the form of `kubectl get --field-selector`. The cache supports only `=`.
 
-/// Requirements on fields. A text in the form of `kubectl get --field-selector`, and a tuple of a field and a value,
-/// convert into it. An invalid text is an error of the list.
+/// Requirements on fields. Converts from a string in the form of `kubectl get --field-selector`, and from a tuple of a
+/// field and a value. An invalid string is an error of the list.
 #[derive(Clone, Debug, Default)]
 pub struct FieldSelector {
     text: Vec<String>,

@@ -1,5 +1,5 @@
-//! The event [`Handlers`] of one kind. A handler that is added late first gets the existing objects; newer events wait
-//! for it.
+//! [`Handlers`], the event handlers of one kind. A handler that is added late first gets the existing objects, while
+//! newer events are queued for it.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ pub(super) struct Handlers {
 pub(super) struct Entry {
     id: u64,
     handler: Handler,
-    /// The events that wait until the handler has got the existing objects.
+    /// The queued events, until the handler has got the existing objects.
     backlog: Option<Vec<Event<dyn Item>>>,
 }
 
 // === impl Handlers ===
 
 impl Handlers {
-    /// Adds a handler. Its events wait until [`Handlers::backlog`] finds none.
+    /// Adds a handler. Its events are queued until [`Handlers::backlog`] returns `None`.
     pub(super) fn add(&mut self, handler: Handler) -> u64 {
         self.added += 1;
         self.entries.push(Entry {
@@ -37,7 +37,7 @@ impl Handlers {
         self.added
     }
 
-    /// Takes the waiting events of a handler. If there are none, the handler gets later events directly.
+    /// Takes the queued events of a handler. If there are none, the handler gets later events directly.
     pub(super) fn backlog(&mut self, id: u64) -> Option<Vec<Event<dyn Item>>> {
         let entry = self.entries.iter_mut().find(|entry| entry.id == id)?;
         let backlog = entry.backlog.take().filter(|backlog| !backlog.is_empty())?;

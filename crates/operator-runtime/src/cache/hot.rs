@@ -12,13 +12,13 @@ use super::item::Item;
 use super::packed::Packed;
 use crate::object::View;
 
-/// Number of objects in a generation, and the size of their packed form; decoded they take about twenty times as much.
-/// Workers read the objects of a reconcile several times, but few at once.
+/// The number of objects in a generation, and the total size of their packed form. Decoded objects take about twenty
+/// times as much. Workers read the objects of a reconcile several times, but only few at once.
 const OBJECTS: usize = 16;
 const BYTES: usize = 16 * 1024;
 
-/// Two generations of decoded objects. Read objects are in the young one. When it is full it becomes the old one, and
-/// the previous old one is dropped.
+/// Two generations of decoded objects. A read object is put into the young one. When that is full it becomes the old
+/// one, and the previous old one is dropped.
 #[derive(Default)]
 pub(super) struct Hot {
     /// True if every object stays until it changes.
@@ -31,11 +31,11 @@ pub(super) struct Hot {
 struct Generations {
     young: Generation,
     old: Generation,
-    /// If every object stays until it changes: the number of objects at which replaced states are dropped.
+    /// The number of objects at which replaced states are dropped. Used only if every object stays until it changes.
     limit: usize,
 }
 
-/// By the address of the packed object, which is unique as long as this holds it.
+/// Decoded objects by the address of the packed object, which is unique as long as this holds it.
 #[derive(Default)]
 struct Generation {
     objects: HashMap<usize, Decoded>,
@@ -132,7 +132,7 @@ impl fmt::Debug for Hot {
 // === impl Generations ===
 
 impl Generations {
-    /// Drops states that nothing else holds, if the number of objects has doubled since the last time: a slow reader
+    /// Drops states that nothing else holds, if the number of objects has doubled since the last time. A slow reader
     /// may have put back a replaced state.
     fn drop_replaced(&mut self) {
         if self.young.objects.len() < self.limit {

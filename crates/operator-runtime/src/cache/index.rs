@@ -12,8 +12,8 @@ use super::packed::Packed;
 /// Returns the values of an object, possibly none.
 pub(super) type Values = Arc<dyn Fn(&Arc<dyn Item>) -> Vec<String> + Send + Sync>;
 
-/// One index of one kind. The objects of a value are a tree, because a large hash table would be rehashed in one long
-/// step.
+/// One index of one kind. The objects of a value are a tree, because rehashing a large hash table would block for a
+/// long time.
 pub(super) struct Index {
     values: Values,
     objects: HashMap<String, BTreeSet<ByKey<Packed>>>,

@@ -36,11 +36,11 @@ mod tasks;
 pub use backoff::WatchBackoff;
 pub(crate) use tasks::{BoxedRun, Connection};
 
-/// The newest known state of an object, for deciding whether a write changes it.
+/// The newest known state of an object. It is used to decide whether a write changes the object.
 pub(crate) struct CachedState<K> {
     /// The object.
     pub(crate) object: Arc<K>,
-    /// The whole object as the server has it.
+    /// The complete object as the server has it.
     pub(crate) value: Value,
     /// The fields that the operator applied, as [`Stored::applied`].
     pub(crate) applied: Option<Arc<str>>,
@@ -52,7 +52,7 @@ pub(crate) struct CachedState<K> {
 pub(crate) struct Informer {
     intake: Arc<Intake>,
     store: Arc<RwLock<Store>>,
-    /// Locked while an event is stored and handled, so that each handler gets all events once and in order.
+    /// Locked while an event is stored and handled, so that each handler gets all events exactly once and in order.
     handlers: Mutex<Handlers>,
     watches: Vec<(Planned, Mutex<Health>)>,
     /// The representation of the objects. New readers may widen it, which lists everything again.
@@ -118,7 +118,7 @@ impl Informer {
         &self.intake.kind
     }
 
-    /// Records in the store and as a metric whether a watch is live.
+    /// Records whether a watch is live, in the store and as a metric.
     fn set_live(&self, scope: &Scope, is_live: bool) {
         let kind = self.kind().to_string();
         self.metrics.watch_live(&kind, scope.as_deref(), is_live);
@@ -133,7 +133,7 @@ impl Informer {
         }
     }
 
-    /// Returns the token that ends the watches.
+    /// Returns the token that stops the watches.
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.stop
     }
@@ -206,7 +206,7 @@ impl Informer {
         self.store.write().sent(key, origin, interest);
     }
 
-    /// Reconciles the requests of all skipped writes again, because no more events will come.
+    /// Reconciles the requests of all skipped writes again, because no more events will arrive.
     pub(crate) fn give_up_skips(&self) {
         self.watches
             .iter()
@@ -230,7 +230,7 @@ impl Informer {
         due.into_iter().for_each(Origin::requeue);
     }
 
-    /// Returns the object as a `K`. An object that does not fit is in quarantine only while it exists.
+    /// Returns the object as a `K`. An object that cannot be decoded is in quarantine only while it exists.
     fn view<K: View>(&self, stored: &Stored, read: Read<K>) -> Result<Arc<K>, String> {
         let seen = self.quarantine.read(stored, read);
         if seen.is_err() {
@@ -243,7 +243,7 @@ impl Informer {
         seen
     }
 
-    /// Returns the objects as `K`, without those that do not fit.
+    /// Returns the objects as `K`, without those that cannot be decoded.
     ///
     /// # Errors
     /// Returns the name of an index that does not exist.
@@ -259,7 +259,7 @@ impl Informer {
         }
         let mut breath = Breath::new();
         let mut candidates = self.store.read().candidates(options, consistency)?;
-        // Inserted one by one, because sorting many at once is a long step.
+        // Inserted one by one, because sorting many at once would block for long.
         let mut wanted = BTreeMap::new();
         while let Some(stored) = candidates.next().or_else(|| {
             let has_more = self.store.read().find_more(&mut candidates);
@@ -287,8 +287,8 @@ impl Informer {
         self.store.read().malformed_in(namespace)
     }
 
-    /// Adds an index of the values that a function returns for each object. Returns `false` if there is one of that
-    /// name. Existing objects are added in the background, by the returned task; lists that need the index wait for it.
+    /// Adds an index of the values that a function returns for each object. Returns `false` if an index with that name
+    /// exists. The returned task adds the existing objects in the background; lists that need the index wait for it.
     pub(crate) fn add_index<K: View>(
         self: &Arc<Self>,
         name: &str,
@@ -300,7 +300,7 @@ impl Informer {
             let Ok(object) = view::<K>(object, &intake) else {
                 return Vec::new();
             };
-            // It runs during a change of the store, which must be completed.
+            // The function runs while the store is being changed, and that change must be completed.
             catch_unwind(AssertUnwindSafe(|| values(&object))).unwrap_or_else(|panic| {
                 let panic = panic_text(&*panic);
                 tracing::error!(kind = %intake.kind, index, error = panic, "Index function panicked");
@@ -329,10 +329,10 @@ impl Informer {
         Some(Some(fill.boxed()))
     }
 
-    /// Stores the answer to a write.
+    /// Stores the object in the response to a write.
     pub(crate) fn write(&self, answer: Value) {
         let take = self.representation.borrow().take;
-        // The watch reports an object that does not fit the type.
+        // The watch will report an object that cannot be decoded.
         if let Ok(Ok(written)) = take(answer, &self.intake) {
             self.store.write().write(written);
         }
@@ -344,12 +344,12 @@ impl Informer {
         self.intake.read(&stored).ok()
     }
 
-    /// Stores an answer that has the representation of the store.
+    /// Stores the response to a write, in the representation of the store.
     pub(crate) fn write_arrived(&self, written: Arrived) {
         self.store.write().write(written);
     }
 
-    /// Returns true if objects are kept as `K` itself.
+    /// Returns true if the objects are kept as `K` itself.
     pub(crate) fn keeps<K: View>(&self) -> bool {
         *self.representation.borrow() == Representation::of::<K>()
     }
@@ -358,8 +358,8 @@ impl Informer {
         &self.intake
     }
 
-    /// Records that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
-    /// the deletion, if the answer has it.
+    /// Records that the operator deleted the object with this UID, and that it is gone. `at` is the revision of the
+    /// deletion, if the response contains it.
     pub(crate) fn deleted(&self, key: &ObjectKey, uid: &str, at: Option<u64>) {
         self.store.write().deleted(key, uid, at);
     }
@@ -385,8 +385,8 @@ impl Informer {
         let _ = listed.wait_for(serves).await;
     }
 
-    /// Adds a handler of events of `K`. It first gets the existing objects as if they came from the first list, then
-    /// the newer events.
+    /// Adds a handler of events of `K`. It first gets the existing objects as if they came from the first list, and
+    /// then the newer events.
     pub(crate) async fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
         let quarantine = self.quarantine.clone();
         let handler: Handler = Arc::new(move |event| {
@@ -420,7 +420,7 @@ impl Informer {
 
     /// Removes all handlers.
     pub(crate) fn remove_handlers(&self) {
-        // Dropped after the lock is released, because they may hold anything.
+        // Dropped after the lock is released, because their destructors may run any code.
         let handlers = std::mem::take(&mut *self.handlers.lock());
         drop(handlers);
     }
@@ -505,7 +505,7 @@ impl Informer {
         }
     }
 
-    /// Calls a handler. If it panics it loses this event; the watch and the other handlers are not affected.
+    /// Calls a handler. If it panics, it loses this event; the watch and the other handlers are not affected.
     fn call(&self, handler: &Handler, event: &Event<dyn Item>) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
             let key = ObjectKey::of(event.object().as_ref());
@@ -524,12 +524,12 @@ struct Incomplete<'a> {
 impl Drop for Incomplete<'_> {
     fn drop(&mut self) {
         let removed = self.informer.handlers.lock().remove_incomplete(self.id);
-        // Dropped after the lock is released, because it may hold anything.
+        // Dropped after the lock is released, because its destructor may run any code.
         drop(removed);
     }
 }
 
-/// Returns the event as one of `K`, or `None` if its newest state does not fit.
+/// Returns the event as one of `K`, or `None` if its newest state cannot be decoded.
 fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option<Event<K>> {
     match event {
         Event::Create { object, initial } => {
@@ -542,7 +542,7 @@ fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option
             Some(match quarantine.peek(old) {
                 Some(old) => Event::Update { old, new },
                 None => match quarantine.last_good(old) {
-                    // It did not fit temporarily. The handler has seen it before.
+                    // The object could not be decoded for a while. The handler has seen it before.
                     Some(old) => Event::Update { old, new },
                     None => Event::Create {
                         object: new,

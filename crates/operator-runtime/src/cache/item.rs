@@ -28,7 +28,7 @@ use crate::object::{Kind, Meta, View};
 
 /// An object of any type.
 pub(crate) trait Item: Any + Meta {
-    /// Returns the whole object, as far as its type knows it.
+    /// Returns the complete object, as far as its type has fields for it.
     fn to_value(&self) -> serde_json::Result<Value>;
     /// Returns the type as a representation of its kind.
     fn representation(&self) -> Representation;
@@ -64,10 +64,10 @@ pub(crate) struct Arrived {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form(u8);
 
-/// An incoming object, or the reason why it does not fit its type.
+/// An incoming object, or the reason why it cannot be decoded.
 pub(crate) type Incoming = Result<Arrived, Malformed>;
 
-/// An object from a watch.
+/// The objects from a watch.
 pub(crate) type Incomings = BoxStream<'static, watcher::Result<WatchEvent<Incoming>>>;
 
 /// Decodes and transforms the objects of a kind, when they arrive and when they are read.
@@ -93,7 +93,7 @@ pub(crate) struct Representation {
     unpack: Unpack,
 }
 
-/// Finds the answer to the own write that produced a state of an object.
+/// Finds the response to the own write that produced a state of an object.
 pub(crate) type FindOwnWrite = Box<dyn Fn(&ObjectMeta) -> Option<Arrived> + Send + Sync>;
 
 type Unpack = fn(&Stored, &Intake) -> Result<Arc<dyn Item>, String>;
@@ -148,7 +148,7 @@ impl Intake {
     /// Returns the object as a `K`. Concurrent readers share it.
     ///
     /// # Errors
-    /// Returns an error if the object does not fit `K` or is kept as a narrower type.
+    /// Returns an error if the object cannot be decoded as `K`, or is kept as a narrower type.
     pub(crate) fn read<K: View>(&self, stored: &Stored) -> Result<Arc<K>, String> {
         if let Some(object) = self.hot.get(&stored.packed) {
             return Ok(object);
@@ -158,7 +158,7 @@ impl Intake {
         Ok(object)
     }
 
-    /// Returns the object as a `K` without displacing frequently read objects; for lists.
+    /// Returns the object as a `K` without evicting frequently read objects; for lists.
     ///
     /// # Errors
     /// As for [`Intake::read`].
@@ -172,7 +172,7 @@ impl Intake {
         }
     }
 
-    /// Returns the whole object with its kind as the server has it, or `None` if it was transformed or only its
+    /// Returns the complete object with its kind as the server has it, or `None` if it was transformed or only its
     /// metadata is kept.
     pub(crate) fn whole<K: View>(&self, stored: &Stored) -> Option<Value> {
         let kept = self.representation(stored.form)?;
@@ -193,8 +193,8 @@ impl Intake {
         kept.is_some_and(|kept| kept.serves(&Representation::of::<K>()))
     }
 
-    /// Returns the UID of an object and the revision of its deletion, if the answer to a write proves that nothing is
-    /// left of it: it was being deleted, and the write removed the last finalizer.
+    /// Returns the UID of an object and the revision of its deletion, if the response to a write proves that the object
+    /// is gone: it was being deleted, and the write removed the last finalizer.
     pub(crate) fn deletion(&self, arrived: &Arrived) -> Option<(String, Option<u64>)> {
         let (metadata, packed) = (arrived.object.metadata(), &arrived.stored.packed);
         let is_namespace = self.kind.group.is_empty() && self.kind.kind == "Namespace";
@@ -309,7 +309,7 @@ impl PartialEq for Representation {
     }
 }
 
-/// Independent of `Debug` of the types, which would be code for every field of every type.
+/// Does not need `Debug` of the types, which would add code for every field of every type.
 impl fmt::Debug for Arrived {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.stored, formatter)
@@ -322,7 +322,7 @@ impl fmt::Debug for Representation {
     }
 }
 
-/// Watches a kind with its objects as `K`.
+/// Watches a kind and decodes its objects as `K`.
 fn open<K: View>(
     client: kube::Client,
     scope: &Scope,
@@ -341,7 +341,7 @@ fn open<K: View>(
         WatchEvent::Init => WatchEvent::Init,
         WatchEvent::InitApply(object) => WatchEvent::InitApply(finish(object)),
         WatchEvent::InitDone => WatchEvent::InitDone,
-        // The answer to an own write is the same object, which is already decoded and packed.
+        // The response to an own write is the same object, already decoded and packed.
         WatchEvent::Apply(object) => WatchEvent::Apply(match own_write(object.meta()) {
             Some(arrived) if arrived.stored.form == form => Ok(arrived),
             _ => finish(object),
@@ -357,7 +357,7 @@ fn take<K: View>(value: Value, intake: &Intake) -> Result<Incoming, serde_json::
     Ok(ingested.finish(intake))
 }
 
-/// Completes a decoded object: sets its kind, which items of lists lack, and applies the transform.
+/// Completes a decoded object: sets its kind, which the items of lists lack, and applies the transform.
 pub(crate) fn prepare<K: View>(object: &mut K, intake: &Intake) {
     name_kind(object, &intake.kind);
     intake.transforms.apply(object);
@@ -372,10 +372,10 @@ fn name_kind<K: View>(object: &mut K, kind: &Kind) {
     }
 }
 
-/// Returns an incoming object as a `K`: the same pointer if it is one, else a new value.
+/// Returns an incoming object as a `K`: the same pointer if it already is one, otherwise a new value.
 ///
 /// # Errors
-/// Returns an error if the object does not fit `K` or arrived as a narrower type.
+/// Returns an error if the object cannot be decoded as `K`, or arrived as a narrower type.
 pub(crate) fn view<K: View>(item: &Arc<dyn Item>, intake: &Intake) -> Result<Arc<K>, String> {
     let any: Arc<dyn Any + Send + Sync> = item.clone();
     if let Ok(object) = any.downcast::<K>() {
@@ -395,11 +395,11 @@ pub(crate) fn view<K: View>(item: &Arc<dyn Item>, intake: &Intake) -> Result<Arc
     })
 }
 
-/// Converts the value to a `K` with the deserializer that the cache uses for `K` anyway. A second one, for JSON trees,
-/// would be a large part of a program with large types.
+/// Converts the value to a `K` with the deserializer that the cache already uses for `K`. A second one, for JSON trees,
+/// would add much code to programs with large types.
 ///
 /// # Errors
-/// Returns an error if the value does not fit `K`.
+/// Returns an error if the value cannot be decoded as `K`.
 pub(crate) fn from_value<K: DeserializeOwned>(value: Value) -> Result<K, String> {
     let mut loose = Writer::loose();
     let read = loose.value(value).map_err(|error| error.to_string());

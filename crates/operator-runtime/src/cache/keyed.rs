@@ -15,7 +15,7 @@ pub(super) trait Keyed {
     fn name(&self) -> &str;
 }
 
-/// Hashes, equals and sorts by namespace and name.
+/// A wrapper that hashes, compares and sorts a value by namespace and name.
 #[derive(Clone, Debug)]
 pub(super) struct ByKey<T>(pub(super) T);
 
@@ -83,7 +83,7 @@ impl PartialEq for dyn Keyed + '_ {
 
 impl Eq for dyn Keyed + '_ {}
 
-/// By namespace and then by name, as keys are sorted.
+/// Sorts by namespace and then by name, like keys.
 impl Ord for dyn Keyed + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.namespace(), self.name()).cmp(&(other.namespace(), other.name()))

@@ -1,8 +1,8 @@
-//! Decides from the cached object alone whether a server-side apply would change nothing. Pure.
+//! Decides from the cached object alone whether a server-side apply would change anything. Pure.
 //!
-//! The API server records in `managedFields` which fields the operator's last apply set. A new apply changes nothing if it
-//! sets exactly these fields and each of them has the value that it sets. The recorded field set also shows how the server
-//! treats each list (as a map by keys, as a set, or as one value), so no schema is needed. When in doubt the answer is no:
+//! The API server records in `managedFields` the fields that the operator's last apply set. A new apply changes nothing
+//! if it sets exactly these fields and each of them already has the value to set. The recorded field set also shows how
+//! the server treats each list (as a map by keys, as a set, or as one value), so no schema is needed. In case of doubt
 //! the request is sent, and the server decides.
 
 use serde_json::{Map, Value};
@@ -32,7 +32,7 @@ fn parse(applied: &str) -> Option<(&str, Value)> {
     Some((version, serde_json::from_str(fields).ok()?))
 }
 
-/// Returns the part of an object in a field set, or `None` if the object lacks a field of it.
+/// Returns the part of an object that a field set selects, or `None` if the object lacks one of the fields.
 fn part_of(fields: &Value, object: &Value) -> Option<Value> {
     let fields = fields.as_object()?;
     let children = || fields.iter().filter(|(path, _)| path.as_str() != ".");
@@ -152,7 +152,7 @@ fn member_is_unchanged(
     members.is_some_and(|(desired, live)| is_unchanged(fields, desired, live))
 }
 
-/// Compares items by their keys; those of `desired` must have the same order in `live`.
+/// Compares items by their keys. The items of `desired` must have the same order in `live`.
 fn items_are_unchanged<'a>(
     items: impl Iterator<Item = (&'a String, &'a Value)>,
     desired: &[Value],
@@ -194,7 +194,7 @@ fn is_among(path: &str, items: &[Value]) -> bool {
     items.iter().any(|item| is_value(path, item))
 }
 
-/// Returns true if a path of a set, such as `v:"a"`, names this item.
+/// Returns true if a path of a set, such as `v:"a"`, selects this item.
 fn is_value(path: &str, item: &Value) -> bool {
     let value = path.strip_prefix("v:").map(serde_json::from_str::<Value>);
     matches!(value, Some(Ok(value)) if value == *item)

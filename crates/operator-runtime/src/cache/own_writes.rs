@@ -1,4 +1,4 @@
-//! The operator's own writes and deletions that the watches have not delivered yet: [`OwnWrites`].
+//! [`OwnWrites`], the operator's own writes and deletions that the watches have not delivered yet.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,18 +24,18 @@ pub(super) enum Change {
     Deleted(Deletion),
 }
 
-/// An own deletion that left nothing of the object.
+/// An own deletion after which the object is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deletion {
     /// The UID of the object.
     pub(crate) uid: String,
     /// The revision of its last known state.
     pub(crate) last: u64,
-    /// The revision of the deletion. `None` if the answer does not contain it.
+    /// The revision of the deletion. `None` if the response does not contain it.
     pub(crate) at: Option<u64>,
 }
 
-/// The last own write of each object that a watch has not passed.
+/// The last own write of each object, until the watch has passed its revision.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     by_object: BTreeMap<ObjectKey, Written>,
@@ -152,7 +152,7 @@ impl Change {
 // === impl Deletion ===
 
 impl Deletion {
-    /// Returns true for a state of the deleted object, or of an earlier one with its name.
+    /// Returns true if the object is the deleted one in any state, or an earlier one with its name.
     pub(super) fn is_of(&self, packed: &Packed) -> bool {
         packed.has_uid(&self.uid) || (packed.revision() > 0 && packed.revision() <= self.last)
     }

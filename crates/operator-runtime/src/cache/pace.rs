@@ -1,9 +1,9 @@
-//! A client for one watch that requests it as client-go does, where kube's `watcher` differs:
+//! [`paced`], a client for one watch that sends its requests as client-go does. kube's `watcher` differs:
 //!
-//! * kube's watcher reopens a watch that ended without an error at once. If a server or proxy ends watches as fast as
-//!   they are opened, both sides would be busy.
+//! * kube's watcher immediately reopens a watch that ended without an error. If a server or proxy ends watches as soon
+//!   as they are opened, both sides would be busy.
 //! * It limits every watch to 290 s, so watches that were opened together are reopened together.
-//! * It accepts any old state for a streamed list. A reader would see a state before its own writes.
+//! * It accepts any old state for a streamed list. A reader could see a state before its own writes.
 
 use std::sync::Arc;
 use std::time::Duration;

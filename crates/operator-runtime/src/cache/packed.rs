@@ -1,14 +1,14 @@
-//! Objects as short byte strings, for the cache between reads. Pure.
+//! [`Packed`]: objects as short byte strings, for the cache between reads. Pure.
 //!
-//! A JSON value is one byte for its type, followed by its content; lists and maps are followed by their members. Small
-//! numbers, short texts and the number of members fit in that byte. Objects of one kind become small because
+//! A JSON value is one byte for its type, followed by its content. Lists and maps are followed by their members. Small
+//! numbers, short strings and small member counts fit in the type byte. Objects of one kind become small because
 //!
-//! * texts of several objects, such as the names of fields, are numbers of a [`Dictionary`];
-//! * a text that occurs again in an object is a reference to the first occurrence;
-//! * UUIDs, times and decimal numbers in texts are stored in binary form.
+//! * strings of several objects, such as the names of fields, are stored as their number in a [`Dictionary`];
+//! * a string that occurs again in an object is stored as a reference to the first occurrence;
+//! * UUIDs, times and decimal numbers in strings are stored in binary form.
 //!
 //! The namespace, name, UID and resource version precede the object and are read without decoding it. Decoding returns
-//! exactly the packed value, including the bits of texts and floats.
+//! exactly the packed value, including the bits of strings and floats.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,17 +34,17 @@ const FLOAT: u8 = 0x03;
 const NUMBER: u8 = 0x04;
 /// The number minus one, without its sign.
 const NEGATIVE: u8 = 0x05;
-/// The length, and the text.
+/// The length, and the string.
 const TEXT: u8 = 0x06;
 /// Sixteen bytes.
 const UUID: u8 = 0x07;
 /// `1970-01-01T00:00:00Z` and later: the seconds.
 const SECONDS: u8 = 0x08;
-/// The same with six digits of a fraction: the microseconds.
+/// Like [`SECONDS`] with six digits of a fraction: the microseconds.
 const MICROSECONDS: u8 = 0x09;
-/// A text that is a number: the number.
+/// A string that is a number: the number.
 const DECIMAL: u8 = 0x0a;
-/// The position of the same text.
+/// The position of the same string.
 const AGAIN: u8 = 0x0b;
 /// The items, and [`END`].
 const LIST: u8 = 0x0c;
@@ -62,7 +62,7 @@ const SMALL_NUMBER: Small = Small(0x40, 0x20);
 const SHORT_TEXT: Small = Small(0x60, 0x20);
 /// The first words of the dictionary.
 const WORD: Small = Small(0x80, 0x40);
-/// The high part of the number of a later word minus the number of first words; the low part follows.
+/// The high part of the number of a later word minus the number of first words. The low part follows.
 const LATER_WORD: Small = Small(0xc0, 0x40);
 
 /// The capacity of a dictionary, in words.
@@ -146,7 +146,7 @@ impl Packed {
         self.text_of_header(2) == other.text_of_header(2)
     }
 
-    /// Returns its identity as metadata.
+    /// Returns the identity as metadata.
     pub(super) fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name().to_owned()),
@@ -177,7 +177,7 @@ impl Packed {
     /// Decodes the object as a `K`.
     ///
     /// # Errors
-    /// Returns an error if the object does not fit `K`.
+    /// Returns an error if the object cannot be decoded as `K`.
     pub(super) fn decode<K: DeserializeOwned>(&self, dictionary: &Dictionary) -> Result<K, Corrupt> {
         dictionary.read(|words| K::deserialize(&mut self.body(words)))
     }
@@ -198,12 +198,12 @@ impl Packed {
         self.0.len()
     }
 
-    /// Returns true if the bytes have another holder.
+    /// Returns true if the bytes have another owner.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Returns an address that is unique among all existing objects.
+    /// Returns an address that is unique among all live objects.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }

@@ -1,4 +1,4 @@
-//! The watches of a kind, from the options of the kind, of its namespaces and of the cache: [`Plan`]. Pure.
+//! [`Plan`], the watches of a kind, computed from the options of the kind, of its namespaces and of the cache. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl CacheOptions {
     }
 }
 
-/// Returns a field selector that excludes the named namespaces, combined with `fields`.
+/// Returns a field selector that excludes the namespaces with options of their own, combined with `fields`.
 fn all_but(namespaces: &Namespaces, fields: Option<String>) -> Option<String> {
     let named = namespaces.0.keys().filter(|name| !name.is_empty());
     let others = named.map(|name| format!("metadata.namespace!={name}"));

@@ -1,6 +1,6 @@
-//! [`Quarantine`]: objects that do not fit a type. They are reported once in the log and as an Event, and counted until
-//! they are repaired or deleted. Some do not fit the type of their store and are omitted from it. Others do not fit the
-//! type of one reader, which does not get them.
+//! [`Quarantine`]: objects that cannot be decoded. They are reported once in the log and as an Event, and counted until
+//! they are repaired or deleted. An object that cannot be decoded as the type of its store is omitted from it. An
+//! object that cannot be decoded as the type of one reader is hidden only from that reader.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ struct Complaint {
     type_id: TypeId,
     error: String,
     check: fn(&Arc<dyn Item>, &Intake) -> Result<(), String>,
-    /// The last state that fits, which event handlers know.
+    /// The last state that could be decoded, which event handlers know.
     last_good: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -66,7 +66,8 @@ impl Quarantine {
     /// Reads the object in the store as a `K` with `read`.
     ///
     /// # Errors
-    /// Returns an error if the object does not fit, which is reported the first time, or is not kept completely.
+    /// Returns an error if the object cannot be decoded, which is reported the first time, or if it is not kept
+    /// completely.
     pub(super) fn read<K: View>(&self, stored: &Stored, read: Read<K>) -> Result<Arc<K>, String> {
         let seen = read(&self.intake, stored);
         if let Err(error) = seen.as_ref()
@@ -101,7 +102,7 @@ impl Quarantine {
         seen
     }
 
-    /// Returns the last state of the object that fits `K`, if a later one does not.
+    /// Returns the last state of the object that could be decoded as `K`, if a later one cannot.
     pub(super) fn last_good<K: View>(&self, object: &Arc<dyn Item>) -> Option<Arc<K>> {
         let state = self.state.lock();
         let complaints = state.complaints.get(&ObjectKey::of(object.as_ref()))?;
@@ -111,7 +112,7 @@ impl Quarantine {
         own?.last_good.clone()?.downcast().ok()
     }
 
-    /// Returns an earlier state of the object as a `K`, if it fits.
+    /// Returns an earlier state of the object as a `K`, if it can be decoded.
     pub(super) fn peek<K: View>(&self, object: &Arc<dyn Item>) -> Option<Arc<K>> {
         view(object, &self.intake).ok()
     }

@@ -1,4 +1,5 @@
-//! Selection of objects: [`KindOptions`] for those that the cache keeps, [`ListOptions`] for those that a list returns.
+//! Selection of objects: [`KindOptions`] for the objects that the cache keeps, [`ListOptions`] for the objects that a
+//! list returns.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use kube::core::{Selector, SelectorExt};
 use super::field_selector::FieldSelector;
 use super::watch_options::{Namespaces, WatchOptions};
 
-/// The objects of a kind to list. `None` and `Some(namespace)` convert into it.
+/// The objects of a kind to list. Converts from `None` and `Some(namespace)`.
 ///
 /// ```
 /// use operator_runtime::cache::ListOptions;
@@ -28,17 +29,18 @@ pub struct ListOptions {
     /// Lists only objects whose fields match. The cache knows `metadata.name` and `metadata.namespace`. Other fields,
     /// such as `spec.nodeName`, need an index of the same name. The cache supports only `=`: `!=` is an error.
     pub fields: FieldSelector,
-    /// Lists only objects that have a value (second) in an index (first), which
-    /// [`Cache::add_index`](super::Cache::add_index) added. The most selective index should come first.
+    /// Lists only objects that have a value (second item) in an index (first item) that was added with
+    /// [`Cache::add_index`](super::Cache::add_index). The most selective index should come first.
     pub indexes: Vec<(String, String)>,
-    /// Maximum number of objects. The selection is undefined, and the rest cannot be requested: this is not paging.
+    /// Maximum number of objects. It is undefined which ones are returned, and the rest cannot be requested: this is
+    /// not paging.
     pub limit: Option<usize>,
 }
 
-/// The options of one kind in the cache.
+/// Options of one kind in the cache.
 ///
-/// The API server sends only the selected objects, so that others need no memory. For the operator the others do not
-/// exist, neither for reads nor for events. An object that leaves the selection appears as deleted.
+/// The API server sends only the selected objects, so other objects need no memory. The operator neither reads the
+/// others nor receives their events. An object that leaves the selection appears as deleted.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -58,11 +60,11 @@ pub struct ListOptions {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct KindOptions {
-    /// The options of its watches.
+    /// The options of the watches of the kind.
     pub watch: WatchOptions,
     /// The namespaces to watch instead of those of [`CacheOptions::namespaces`](super::CacheOptions::namespaces).
     pub namespaces: Option<Namespaces>,
-    /// Keeps the objects decoded instead of packed, for kinds that are frequently listed as a whole. An object then
+    /// Keeps the objects decoded instead of packed, for kinds that are frequently listed completely. An object then
     /// takes about ten times as much memory, and is read without decoding. Default: false.
     pub unpacked: bool,
 }

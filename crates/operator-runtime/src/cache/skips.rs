@@ -1,7 +1,7 @@
 //! [`Skips`], the records of skipped writes. A write is skipped if the cached object shows that it would change
 //! nothing. The cache may be older than the server, so each skip is recorded with its reconcile request, the state that
-//! it was compared with, and the part of the object that mattered. If the watch delivers a state in which that part
-//! differs, the request is reconciled again, regardless of the predicates of the controller. Pure.
+//! it was compared with, and the relevant part of the object. If the watch delivers a state in which that part differs,
+//! the request is reconciled again, regardless of the predicates of the controller. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) trait Requeue: Send + Sync {
     fn requeue(&self, request: ObjectKey);
 }
 
-/// The reconcile request of a client's write.
+/// The reconcile request in which a client wrote.
 #[derive(Clone)]
 pub(crate) struct Origin {
     queue: Arc<dyn Requeue>,
@@ -39,7 +39,7 @@ pub(crate) enum Interest {
     Applied,
     /// The values at the leaves of this tree of member names.
     Members(Value),
-    /// The whole object, down to the resource version.
+    /// The complete object, including the resource version.
     Everything,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Interest {
 struct Skip {
     origin: Origin,
     interest: Arc<Interest>,
-    /// The revision of the state that it was compared with.
+    /// The revision of the state that the write was compared with.
     revision: u64,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Change<'a> {
         /// Returns the new state.
         after: &'a dyn Fn() -> Option<State>,
     },
-    /// The object is gone, replaced by another, or cannot be read.
+    /// The object is gone, was replaced by another one, or cannot be read.
     Lost,
 }
 
@@ -199,7 +199,7 @@ impl Skips {
         interest
     }
 
-    /// Removes the records that a write of the same request supersedes: it was sent, so the server has decided.
+    /// Removes the records that a sent write of the same request supersedes, because the server has decided.
     pub(super) fn supersede(&mut self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
         self.retain(key, |skip| skip.origin != *origin || *interest != *skip.interest);
     }
@@ -213,7 +213,7 @@ impl Skips {
         }
     }
 
-    /// Compares the records of an object with a change. Records without a difference continue with the new state; the
+    /// Compares the records of an object with a change. Records without a difference continue with the new state. The
     /// requests of the others become due.
     pub(super) fn settle(&mut self, key: &dyn Keyed, change: &Change<'_>) {
         let Some((key, skips)) = self.by_object.remove_entry(key) else {
@@ -232,7 +232,7 @@ impl Skips {
         let mut kept = Vec::new();
         let mut after_state = None;
         for mut skip in skips {
-            // An older event: the skip was compared with the answer to a later own write.
+            // An older event: the skip was compared with the response to a later own write.
             if *revision == skip.revision || (*revision < skip.revision && !went_back) {
                 kept.push(skip);
                 continue;

@@ -1,17 +1,17 @@
 //! The [`Store`] of one kind: the objects from the watches, the own writes since then, and the resulting events. Pure.
 //!
 //! # Own writes
-//! The answer to a write is the object that the watch will deliver later. It is kept beside the object from the watch
-//! until the watch has passed its revision, and reads prefer it: reads see own writes without waiting. Events come only
-//! from the watches, so handlers see each change once and with the right old state.
+//! The response to a write is the object that the watch will deliver later. It is kept beside the object from the watch
+//! until the watch has passed its revision, and reads prefer it, so that reads see own writes without waiting. Events
+//! come only from the watches, so handlers see each change once and with the correct old state.
 //!
 //! # Skipped writes
 //! A write that would change nothing is skipped only while the watch of the object is live, and is recorded: see
 //! [`skips`]. Each event of the object is compared with the record before it replaces the state.
 //!
 //! # Memory
-//! An object takes its packed size and a slot of six words in a hash table, which finds it by the namespace and the
-//! name that it contains. The applied fields are one text for all similar objects.
+//! An object takes its packed size and a slot of six words in a hash table, which finds it by the namespace and name
+//! that it contains. Similar objects share one string of applied fields.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ struct Progress {
     went_back: bool,
 }
 
-/// The visibility of own writes that no watch has delivered yet.
+/// The visibility of own writes that the watches have not delivered yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consistency {
     /// Reads see the operator's own writes.
@@ -122,7 +122,7 @@ impl Store {
     /// Returns the object as the operator knows it.
     ///
     /// # Errors
-    /// Returns an error if its newest state does not fit its type.
+    /// Returns an error if its newest state cannot be decoded.
     pub(crate) fn get(&self, key: &ObjectKey, consistency: Consistency) -> Result<Option<Stored>, Malformed> {
         if let Some((malformed, _)) = self.malformed.get(key) {
             return Err(malformed.clone());
@@ -141,8 +141,8 @@ impl Store {
         })
     }
 
-    /// Returns the objects that `options` select, unordered, regardless of labels, which [`Intake::is_wanted`]
-    /// compares. Malformed objects are omitted: their own reconciles report them.
+    /// Returns the objects that `options` select, unordered. Labels are not compared: see [`Intake::is_wanted`].
+    /// Malformed objects are omitted, because their own reconciles report them.
     ///
     /// # Errors
     /// Returns the name of an index that does not exist.
@@ -229,7 +229,7 @@ impl Store {
         self.objects.get(key).map(|slot| &slot.stored)
     }
 
-    /// Adds an index and returns the objects that must be added with [`Store::index`], or `None` if an index of that
+    /// Adds an index and returns the objects that must be added with [`Store::index`], or `None` if an index with that
     /// name exists.
     pub(super) fn add_index(
         &mut self,
@@ -280,12 +280,12 @@ impl Store {
         self.watch_of(&key).is_some_and(|(of, _)| of == scope)
     }
 
-    /// Returns the number of objects that do not fit their type.
+    /// Returns the number of objects that cannot be decoded.
     pub(crate) fn malformed(&self) -> usize {
         self.malformed.len()
     }
 
-    /// Returns the objects that do not fit their type, in a namespace or in all.
+    /// Returns the objects that cannot be decoded, in a namespace or in all.
     pub(crate) fn malformed_in(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Malformed)> {
         let is_in = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
         let malformed = self.malformed.iter().filter(|(key, _)| is_in(key));
@@ -294,7 +294,7 @@ impl Store {
             .collect()
     }
 
-    /// Returns the error of the last state of an object that does not fit its type.
+    /// Returns the decoding error of the last state of an object.
     pub(crate) fn complaint(&self, key: &ObjectKey) -> Option<&str> {
         self.malformed
             .get(key)
@@ -401,7 +401,7 @@ impl Store {
         }
     }
 
-    /// Compares the skipped writes of an object with its new state before that replaces the known one.
+    /// Compares the skipped writes of an object with its new state, before that state replaces the known one.
     fn settle(&mut self, key: &ObjectKey, new: Option<&Arrived>, went_back: bool) {
         if self.skips.is_empty() {
             return;
@@ -578,7 +578,7 @@ fn meta_key(metadata: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(Keyed::namespace(metadata), Keyed::name(metadata))
 }
 
-/// Returns true if `new` is a newer state than `old`. Resource versions compare as numbers if possible.
+/// Returns true if `new` is a newer state than `old`. Resource versions are compared as numbers if possible.
 fn is_newer(new: &Packed, old: &Packed) -> bool {
     let version = new.resource_version();
     if !new.has_uid_of(old) || version.is_none() {

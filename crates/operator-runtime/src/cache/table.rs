@@ -1,4 +1,4 @@
-//! A [`Table`] of objects by namespace and name, whose snapshots have a constant cost.
+//! [`Table`], a set of objects by namespace and name whose snapshots have a constant cost.
 
 use std::collections::{HashSet, hash_map::RandomState};
 use std::hash::BuildHasher;
@@ -13,7 +13,7 @@ pub(super) const SHARDS: usize = 64;
 
 type Shard<T> = HashSet<ByKey<T>>;
 
-/// Objects by the namespace and the name that they contain. Clones share the shards.
+/// Objects by the namespace and name that they contain. Clones share the shards.
 #[derive(Clone, Debug)]
 pub(super) struct Table<T> {
     shards: Box<[Arc<Shard<T>>]>,
@@ -41,7 +41,7 @@ impl<T: Keyed + Clone> Table<T> {
             .map(|ByKey(object)| object)
     }
 
-    /// Adds an object. It replaces one with the same name.
+    /// Adds an object, replacing the one with the same name.
     pub(super) fn replace(&mut self, object: T) {
         let shard = self.shard_of(&object);
         Arc::make_mut(&mut self.shards[shard]).replace(ByKey(object));
@@ -95,7 +95,7 @@ impl<T: Clone> Iterator for Snapshot<T> {
             if let Some(object) = self.current.next() {
                 return Some(object);
             }
-            // The shard is dropped at once, so that a later change does not copy it.
+            // The shard is dropped immediately, so that a later change does not copy it.
             let shard = self.shards.next()?;
             let objects: Vec<_> = shard.iter().map(|ByKey(object)| object.clone()).collect();
             self.current = objects.into_iter();

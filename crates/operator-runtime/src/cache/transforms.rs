@@ -1,4 +1,4 @@
-//! [`Transforms`] change objects before the cache keeps them.
+//! [`Transforms`] change objects before the cache stores them.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use kube::core::ObjectMeta;
 
 use crate::object::{Kind, Object, View};
 
-/// Changes of objects before the cache keeps them, usually to remove fields that the operator never reads.
+/// Functions that change objects before the cache stores them, usually to remove fields that the operator never reads.
 ///
 /// `metadata.managedFields` is removed in any case. A transform belongs to one kind, read as one type. It runs whenever
-/// the cache decodes an object of that type, including the answer to a write. The result is kept as the type serializes
-/// it.
+/// the cache decodes an object of that type, including the response to a write. The cache stores the result in its
+/// serialized form.
 ///
-/// Do not remove fields that the operator applies: the cache then cannot recognize an apply that changes nothing, and
+/// Do not remove fields that the operator applies. The cache then cannot recognize an apply that changes nothing, and
 /// every apply is sent.
 ///
 /// ```
@@ -33,7 +33,7 @@ use crate::object::{Kind, Object, View};
 pub struct Transforms {
     by_type: HashMap<(String, TypeId), Transform>,
     of_metadata: Option<MetadataTransform>,
-    /// In the transforms of one kind: the transforms of single namespaces.
+    /// The transforms of single namespaces. Used only in the transforms of one kind.
     by_namespace: HashMap<String, Transforms>,
 }
 
@@ -43,13 +43,13 @@ type MetadataTransform = Arc<dyn Fn(&mut ObjectMeta) + Send + Sync>;
 // === impl Transforms ===
 
 impl Transforms {
-    /// Changes each object of `K` before it is kept. It replaces an earlier transform of `K`.
+    /// Changes each object of `K` before it is stored. Replaces an earlier transform of `K`.
     #[must_use]
     pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.of_kind(&Kind::of::<K>(), transform)
     }
 
-    /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is kept.
+    /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is stored.
     #[must_use]
     pub fn of_kind<K: View>(
         mut self,
@@ -106,7 +106,7 @@ impl Transforms {
         }
     }
 
-    /// Returns true if objects may be changed.
+    /// Returns true if there are any transforms.
     pub(super) fn are_any(&self) -> bool {
         self.of_metadata.is_some()
             || !self.by_type.is_empty()

@@ -1,4 +1,4 @@
-//! [`WatchErrorHandler`], the handler of failed watches.
+//! [`WatchErrorHandler`] receives the failures of watches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use kube::runtime::watcher;
 
 use crate::object::Kind;
 
-/// Receives each failure of a watch instead of the log; see [`CacheOptions::watch_errors`].
+/// Receives each failure of a watch, which is then not logged; see [`CacheOptions::watch_errors`].
 ///
-/// It is called for every failed attempt, including those that are followed by a new list at once (410). It must not
-/// block.
+/// It is called for every failed attempt, including those that are followed immediately by a new list (410). It must
+/// not block.
 ///
 /// ```
 /// use operator_runtime::cache::{CacheOptions, WatchErrorHandler};

@@ -1,12 +1,12 @@
-//! [`WatchOptions`], for the cache, a namespace, a kind, and a kind in a namespace.
+//! [`WatchOptions`], the options of the watches of a namespace, of a kind, or of a kind in a namespace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::transforms::Transforms;
 
-/// Options of the watches of a kind, of a namespace, or of a kind in a namespace. A field that is `None` has the value
-/// of the next of these options:
+/// Options of the watches of a kind, of a namespace, or of a kind in a namespace. A field that is `None` is inherited
+/// from the next of these options:
 ///
 /// 1. a namespace of [`KindOptions::namespaces`](super::KindOptions::namespaces), for the kinds that have namespaces of their own;
 /// 2. otherwise a namespace of [`CacheOptions::namespaces`](super::CacheOptions::namespaces);
@@ -20,11 +20,11 @@ pub struct WatchOptions {
     /// Keeps only objects whose fields match, in the form of `kubectl get --field-selector`. The server supports
     /// `metadata.name`, `metadata.namespace` and some fields of each kind.
     pub fields: Option<String>,
-    /// Transforms of objects before they are kept. A kind without one has that of the next options.
+    /// Transforms of objects before they are stored. A kind without one inherits the transform of the next options.
     pub transforms: Transforms,
     /// The interval of resyncs.
     pub sync_period: Option<SyncPeriod>,
-    /// Requests bookmarks.
+    /// True to request bookmarks.
     pub bookmarks: Option<bool>,
 }
 
@@ -37,8 +37,8 @@ pub enum SyncPeriod {
     Every(Duration),
 }
 
-/// Namespaces and the options of their watches. Empty means all namespaces. The empty name is one watch of the
-/// namespaces that are not named, as controller-runtime's `AllNamespaces`.
+/// Namespaces and the options of their watches. Empty means all namespaces. An entry with an empty name is one watch of
+/// all namespaces that have no entry, like controller-runtime's `AllNamespaces`.
 ///
 /// ```
 /// use operator_runtime::cache::{Namespaces, WatchOptions};
@@ -85,7 +85,7 @@ impl SyncPeriod {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// Returns only the given namespaces, with their options here. Unchanged if `names` is empty.
+    /// Returns only the given namespaces, with their options in `self`. Returns all of them if `names` is empty.
     pub(crate) fn limited_to(self, names: &[String]) -> Self {
         if names.is_empty() {
             return self;

@@ -1,4 +1,4 @@
-//! [`ClientError`].
+//! [`ClientError`], the error of a request of the client.
 
 use crate::cache::CacheError;
 use crate::owner::OwnerError;
@@ -6,13 +6,13 @@ use crate::owner::OwnerError;
 /// An error of a request of the client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The cache cannot answer.
+    /// The read from the cache failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// The owner cannot own the object.
     #[error(transparent)]
     Owner(#[from] OwnerError),
-    /// The object has no name, or no namespace although its kind is namespaced.
+    /// The object has no name, or no namespace although its kind is namespace-scoped.
     #[error("cannot {verb} {kind}: metadata.{field} is empty")]
     Incomplete {
         /// The verb.
@@ -30,13 +30,13 @@ pub enum ClientError {
         /// The namespace of the client.
         namespace: String,
     },
-    /// Indexes exist only in the cache.
+    /// The list uses an index, which exists only in the cache, but the client reads from the API server.
     #[error("cannot {what}: an index cannot be used in a live list")]
     LiveIndex {
         /// The request, such as `list Deployment.apps default/`.
         what: String,
     },
-    /// Metadata is not sufficient to create or replace an object.
+    /// The type holds only metadata, which is not sufficient to create or replace an object.
     #[error("cannot {what}: cannot create/update using only metadata: send a patch, or use the whole type")]
     MetadataOnly {
         /// The request, such as `create Deployment.apps default/web`.
@@ -57,12 +57,12 @@ pub enum ClientError {
         #[source]
         source: serde_json::Error,
     },
-    /// This instance is not the leader, or has not renewed its lease in time: another instance may lead.
+    /// This instance is not the leader, or has not renewed its lease in time, so that another instance may lead.
     #[error("cannot {what}: {reason}")]
     NotLeader {
         /// The request, such as `apply Deployment.apps default/web`.
         what: String,
-        /// The reason, and whether the request was sent.
+        /// The reason, which also says whether the request was sent.
         reason: String,
     },
     /// The API server rejected the request, or could not be reached.
@@ -79,7 +79,7 @@ pub enum ClientError {
 // === impl ClientError ===
 
 impl ClientError {
-    /// Returns the `Status` with which the API server rejected the request.
+    /// Returns the `Status` of the API server's error response. `None` for other errors.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self {
             Self::Request {
@@ -90,8 +90,8 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the server answered that the object does not exist. An unknown kind or subresource is another
-    /// error, although its code is 404 too: see [`ClientError::is_not_served`].
+    /// Returns true if the server reported that the object does not exist. An unknown kind or subresource is a
+    /// different error, although its code is also 404: see [`ClientError::is_not_served`].
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(|status| {
             let names_object = |details: &kube::core::response::StatusDetails| !details.name.is_empty();
@@ -105,12 +105,12 @@ impl ClientError {
         self.status().is_some_and(|status| status.code == 404) && !self.is_not_found()
     }
 
-    /// Returns true if the server answered that the object has changed, so that the write was based on a stale state.
+    /// Returns true if the server reported that the object has changed, so that the write was based on a stale state.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }
 
-    /// Returns true if the server answered that an object with the name exists.
+    /// Returns true if the server reported that an object with the name exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }

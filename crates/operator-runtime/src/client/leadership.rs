@@ -1,8 +1,8 @@
-//! Rejects writes while this instance is not the leader: [`LeaderLayer`].
+//! [`LeaderLayer`] rejects writes while this instance is not the leader.
 //!
 //! The layer is the innermost one of a client. It checks each attempt of a request, and again whenever the request
-//! makes progress. A process that was stopped while a request waited for a connection, or between two attempts, sends
-//! nothing after it has lost its leadership.
+//! makes progress. The process may be suspended while a request waits for a connection, or between two attempts: after
+//! it has lost the leadership, it sends nothing more.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// Returns true if a request may change something, as the connection of `exec` may.
+/// Returns true if a request may change something. A connection of `exec` counts as a write.
 fn is_write<B>(request: &Request<B>) -> bool {
     match *request.method() {
         Method::GET | Method::HEAD | Method::OPTIONS => request.headers().contains_key(header::UPGRADE),
@@ -116,7 +116,7 @@ fn is_write<B>(request: &Request<B>) -> bool {
 // === impl NotLeader ===
 
 impl NotLeader {
-    /// Returns the reason in the error of a request.
+    /// Returns this error if it is the cause of the error of a request.
     pub(crate) fn of(error: &kube::Error) -> Option<Self> {
         match error {
             kube::Error::Service(source) => source.downcast_ref().copied(),
@@ -176,7 +176,7 @@ mod tests {
                 let (sent, connected) = (sent.clone(), connected.lock().take());
                 async move {
                     if let Some(connected) = connected {
-                        // The connection is being made.
+                        // The connection is being opened.
                         let _ = connected.await;
                     }
                     sent.fetch_add(1, SeqCst);

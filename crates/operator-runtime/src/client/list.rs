@@ -1,4 +1,4 @@
-//! [`List`]: lists of objects, and deletions of their objects.
+//! [`List`]: lists of objects, and the deletion of the listed objects.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::{Client, ClientError};
 use crate::cache::ListOptions;
 use crate::object::{Kind, View};
 
-/// A list of objects, which [`Client::list`] returns. `await` it to get the objects, sorted by namespace and name.
+/// A list request, returned by [`Client::list`]. `await` it to get the objects, sorted by namespace and name.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
@@ -88,7 +88,7 @@ impl<'a, K: View> List<'a, K> {
     /// the cache are deleted one by one.
     ///
     /// # Errors
-    /// Returns an error if the kind is namespaced and no namespace is given, or if the server rejects a deletion.
+    /// Returns an error if the kind is namespace-scoped and no namespace is given, or if the server rejects a deletion.
     pub async fn delete_all(self) -> Result<(), ClientError> {
         let resources = Resources::<K>::new(self.client, self.kind);
         resources.delete_all_of(self.options).await

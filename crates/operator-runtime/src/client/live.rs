@@ -1,4 +1,4 @@
-//! Reads from the API server.
+//! Reads that go to the API server instead of the cache.
 
 use std::sync::Arc;
 

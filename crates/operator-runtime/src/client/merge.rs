@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::cache::noop::is_same;
 
-/// Returns the merge patch from `before` to `after`, or `None` if they are equal. Neither has nulls.
+/// Returns the merge patch from `before` to `after`, or `None` if they are equal. Neither may contain nulls.
 pub(super) fn difference(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return (before != after).then(|| after.clone());
@@ -27,7 +27,7 @@ pub(super) fn difference(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Returns true if the merge patch does not change the complete object.
+/// Returns true if the merge patch does not change the object, which must be complete.
 pub(super) fn changes_nothing(patch: &Value, object: &Value) -> bool {
     is_unchanged(patch, object, Value::is_null)
 }
@@ -48,7 +48,7 @@ fn is_unchanged(patch: &Value, object: &Value, is_absent: fn(&Value) -> bool) ->
     }
 }
 
-/// A map of labels or annotations without entries is not stored.
+/// Returns true for maps without entries: empty labels or annotations are not stored.
 fn is_empty(patch: &Value) -> bool {
     match patch {
         Value::Object(members) => members.values().all(Value::is_null),
@@ -124,7 +124,7 @@ mod tests {
             prop_assert_eq!(patched, after);
         }
 
-        /// A patch that is reported to change nothing changes nothing.
+        /// A patch for which `changes_nothing` returns true changes nothing.
         #[test]
         fn unchanged_patches_change_nothing(patch in object(), object in object()) {
             let mut patched = object.clone();

@@ -1,4 +1,4 @@
-//! [`ClientOptions`].
+//! [`ClientOptions`], the options of a client.
 
 use std::sync::Arc;
 
@@ -6,27 +6,28 @@ use kube::api::{DeleteParams, PatchParams, PostParams, ValidationDirective};
 
 use crate::cache::Consistency;
 
-/// The options of a [`Client`](super::Client), which [`Client::with`](super::Client::with) changes.
+/// Options of a [`Client`](super::Client), which [`Client::with`](super::Client::with) changes.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The field manager of writes. Default: the name of the manager. Applies of another field manager are always sent,
     /// because the cache records only the fields that the operator's own field manager applied.
     pub field_manager: Arc<str>,
     /// Sends writes as dry runs: the server validates and admits them without storing them. The cache ignores the
-    /// answers. Default: false.
+    /// responses. Default: false.
     pub dry_run: bool,
     /// Sends every write, including those that would change nothing according to the cache.
     /// [`ControllerOptions::always_send`](crate::controller::ControllerOptions::always_send) applies to all writes of a
     /// controller. Default: false.
     pub always_send: bool,
-    /// Takes over the fields of other field managers in an apply. Otherwise the apply is rejected if one of them has
-    /// another value ([`ClientError::is_conflict`](super::ClientError::is_conflict)). Default: true.
+    /// Takes over the fields of other field managers in an apply. If false, the apply is rejected if another manager
+    /// has set one of the fields to a different value ([`ClientError::is_conflict`](super::ClientError::is_conflict)).
+    /// Default: true.
     pub force: bool,
-    /// Rejects [`Client::patch_from`](super::Client::patch_from) with a conflict if the resource version
-    /// has changed since the old state: for changes that depend on the whole object, such as an item that is appended
-    /// to a list. Default: false.
+    /// Rejects [`Client::patch_from`](super::Client::patch_from) with a conflict if the resource version has changed
+    /// since the old state. Use it for changes that depend on the whole object, such as appending an item to a list.
+    /// Default: false.
     pub optimistic_lock: bool,
-    /// The treatment of unknown fields in writes. Default: that of the server, which warns.
+    /// The handling of unknown fields in writes. Default: that of the server, which warns.
     pub field_validation: Option<ValidationDirective>,
     /// The default namespace of objects and lists. Another namespace is an error. Cluster-scoped kinds are not
     /// affected.
@@ -37,8 +38,8 @@ pub struct ClientOptions {
     /// Reads from the API server instead of the cache in [`Client::get`](super::Client::get) and
     /// [`Client::list`](super::Client::list), with one request for each read. Default: false.
     pub live: bool,
-    /// Makes own writes visible to reads when they are answered. Otherwise they become visible when the watch delivers
-    /// them, as in controller-runtime. Default: true.
+    /// Makes own writes visible to reads as soon as their response arrives. If false, they become visible when the
+    /// watch delivers them, as in controller-runtime. Default: true.
     pub own_writes: bool,
 }
 
@@ -83,7 +84,7 @@ impl ClientOptions {
         }
     }
 
-    /// Returns the part of the query that kube's parameters of creates and updates lack.
+    /// Returns the query parameters that kube's parameters of creates and updates lack.
     pub(super) fn post_query(&self) -> &'static str {
         match &self.field_validation {
             None => "",

@@ -1,5 +1,5 @@
-//! [`Current`], the reconcile request of a write. Every client that is used within a reconcile finds it in a task-local
-//! variable.
+//! [`Current`], the reconcile request of a write, in a task-local variable. Every client that is used within a
+//! reconcile reads it.
 
 use super::request::Target;
 use super::{Client, ClientError};
@@ -12,7 +12,7 @@ use crate::object::View;
 pub(crate) struct Current {
     /// The request and its queue.
     pub(crate) origin: Origin,
-    /// True if its controller sends every write.
+    /// True if the controller sends every write.
     pub(crate) always_send: bool,
 }
 
@@ -25,14 +25,14 @@ pub(crate) async fn within<F: Future>(current: Current, reconcile: F) -> F::Outp
     CURRENT.scope(current, reconcile).await
 }
 
-/// Attempts of a skip: the object may change between the comparison and the record.
+/// Maximum attempts of a skip, because the object may change between the comparison and the record.
 const ATTEMPTS: usize = 3;
 
 // === impl Client ===
 
 impl Client {
     /// Returns the object in the cache if a write would not change it, and records that the write is skipped. Returns
-    /// `None` if the write must be sent: outside a reconcile, if skipping is turned off, if `changes_nothing` returns
+    /// `None` if the write must be sent: outside a reconcile, if skipping is disabled, if `changes_nothing` returns
     /// false, or if the watch is not live.
     pub(super) fn skip_if<K: View>(
         &self,
@@ -48,8 +48,8 @@ impl Client {
         }))
     }
 
-    /// Does the same for a part of a write, see [`Client::skip_if`]: `decide` returns the interest of the skipped part
-    /// and the part that is left to send.
+    /// Skips a part of a write; see [`Client::skip_if`]. `decide` returns the interest of the skipped part, and the
+    /// remaining part to send.
     pub(super) fn skip_part<K: View, T>(
         &self,
         target: &Target,

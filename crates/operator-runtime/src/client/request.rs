@@ -1,4 +1,4 @@
-//! [`Target`], the subject of a request, and the sending of requests.
+//! [`Target`], the object or list of a request, and the functions that send requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// Returns an error if the key has no name, or no namespace although its kind is namespaced.
+    /// Returns an error if the key has no name, or no namespace although its kind is namespace-scoped.
     pub(super) fn check(&self) -> Result<(), ClientError> {
         let incomplete = |field| ClientError::Incomplete {
             verb: self.verb,
@@ -99,7 +99,7 @@ impl Client {
         })
     }
 
-    /// Sends a write and stores its answer in the cache.
+    /// Sends a write and stores its response in the cache.
     pub(super) async fn write<K: View>(
         &self,
         target: &Target,
@@ -107,10 +107,11 @@ impl Client {
     ) -> Result<Arc<K>, ClientError> {
         let informer = self.cached(target);
         if let Some(informer) = informer.filter(|informer| informer.keeps::<K>()) {
-            // Decoded as an object from the watch, without a JSON tree.
+            // Decoded like an object from the watch, without a JSON tree.
             let answer: Ingested<K> = self.send(target, request).await?;
             let intake = informer.intake();
-            // The watch may be faster. The answer to a write that removes the last finalizer has the previous revision.
+            // The watch may be faster. The response to a write that removes the last finalizer has the previous
+            // revision.
             if !answer.is_deleting()
                 && let Some(object) = informer.watched_as(answer.meta())
             {
@@ -134,21 +135,21 @@ impl Client {
         self.read_answer(target, answer)
     }
 
-    /// Returns the informer of the kind, which stores the answers of writes.
+    /// Returns the informer of the kind, which stores the responses to writes.
     fn cached(&self, target: &Target) -> Option<Arc<Informer>> {
         let informer = self.cache.existing(&target.kind);
         informer.filter(|_| !self.options.dry_run)
     }
 
-    /// Records a deletion that left nothing of the object with this UID.
+    /// Records a deletion after which the object with this UID is gone.
     pub(super) fn take_deleted(&self, target: &Target, uid: &str, at: Option<u64>) {
         if let Some(informer) = self.cache.existing(&target.kind) {
             informer.deleted(&target.key, uid, at);
         }
     }
 
-    /// Records that the server does not have this object any more. The watch may deliver its deletion much later, and
-    /// until then every reconcile would create objects for an owner that does not exist.
+    /// Records that the server no longer has this object. The watch may deliver its deletion much later, and until then
+    /// every reconcile would create objects for an owner that does not exist.
     pub(super) fn take_gone(&self, target: &Target, object: &ObjectMeta) {
         if let Some(uid) = &object.uid {
             self.take_deleted(target, uid, None);
@@ -162,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Returns an answer as a `K`.
+    /// Returns a response as a `K`.
     fn read_answer<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
         if let Some(informer) = self.cached(target) {
             return read(target, answer, informer.intake());

@@ -18,7 +18,7 @@ use crate::cache::skips::Interest;
 use crate::cache::{ListOptions, noop};
 use crate::object::{Kind, ObjectKey, View};
 
-/// The objects of one kind as `K`. Each function implements the function of [`Client`] with its name.
+/// The objects of one kind as `K`. Each function implements the function of [`Client`] with the same name.
 pub(crate) struct Resources<'a, K> {
     pub(crate) client: &'a Client,
     pub(crate) kind: Cow<'a, Kind>,
@@ -178,7 +178,7 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.get_live(&target).await
     }
 
-    /// Records that the server does not have this object any more.
+    /// Records that the server no longer has this object.
     pub(crate) fn take_gone(&self, key: &ObjectKey, object: &ObjectMeta) -> Result<(), ClientError> {
         let target = self.client.target("get", &self.kind, key.clone())?;
         self.client.take_gone(&target, object);
@@ -237,7 +237,7 @@ impl<'a, K: View> Resources<'a, K> {
         self.patch(target.key, &Patch::Merge(patch)).await
     }
 
-    /// Deletes an object. A UID becomes a precondition unless the options have others.
+    /// Deletes an object. The UID becomes a precondition unless the options already have preconditions.
     pub(super) async fn delete(&self, key: ObjectKey, uid: Option<String>) -> Result<(), ClientError> {
         let mut parameters = self.client.options.delete.clone();
         if uid.is_some() && parameters.preconditions.is_none() {
@@ -259,7 +259,7 @@ impl<'a, K: View> Resources<'a, K> {
             Ok(answer) => match deletion_by_delete(&answer) {
                 Some(deletion) => Some(deletion),
                 None => {
-                    // It stays until its finalizers are removed or its grace period is over.
+                    // The object stays until its finalizers are removed or its grace period is over.
                     self.client.take_changed(&target, answer);
                     None
                 }
@@ -276,7 +276,7 @@ impl<'a, K: View> Resources<'a, K> {
         let options = self.in_own_namespace(VERB, options)?;
         let mut parameters = self.client.options.delete.clone();
         if options.are_of_the_cache() {
-            // An index may omit an object that does not fit its type.
+            // An index may omit an object that cannot be decoded as its type.
             if let Some(malformed) = self.client.cache.malformed(&self.kind, options.namespace()) {
                 return Err(malformed.into());
             }
@@ -299,7 +299,7 @@ impl<'a, K: View> Resources<'a, K> {
         };
         parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete_collection(&parameters, &selected);
-        // The answer contains the objects before the deletion, and does not say which of them are gone.
+        // The response contains the objects before the deletion, and does not show which of them are gone.
         self.client.send::<Value>(&target, request).await.map(drop)
     }
 
@@ -343,8 +343,8 @@ impl<'a, K: View> Resources<'a, K> {
     }
 }
 
-/// Returns the UID of the object that the answer to a DELETE proves to be gone, and the revision of the deletion if
-/// known. kube-apiserver answers with a `Status` or, for some kinds, with the deleted object, which was never marked
+/// Returns the UID of the object that the response to a DELETE proves to be gone, and the revision of the deletion if
+/// known. kube-apiserver responds with a `Status` or, for some kinds, with the deleted object, which was never marked
 /// for deletion. An object that remains has a deletion timestamp.
 fn deletion_by_delete(answer: &Value) -> Option<(String, Option<u64>)> {
     if answer["kind"] == "Status" && answer["status"] == "Success" {
@@ -358,7 +358,8 @@ fn deletion_by_delete(answer: &Value) -> Option<(String, Option<u64>)> {
     Some((metadata["uid"].as_str()?.to_owned(), revision_in(metadata)))
 }
 
-/// Returns the same for any answer that is an object: the write has removed the last finalizer.
+/// Returns the UID and the revision like [`deletion_by_delete`], for any response that is an object: the write has
+/// removed the last finalizer.
 pub(super) fn deletion_by_write(answer: &Value) -> Option<(String, Option<u64>)> {
     let metadata = &answer["metadata"];
     let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
@@ -378,7 +379,7 @@ fn revision_in(metadata: &Value) -> Option<u64> {
     metadata["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// Returns the object with its kind, which not every type serializes, and without nulls, which are `None`s.
+/// Returns the object with its kind, which not every type serializes, and without nulls, which are unset `Option`s.
 pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<Value, ClientError> {
     let mut value = serde_json::to_value(object).map_err(|source| target.unserializable(source))?;
     noop::remove_nulls(&mut value);
@@ -392,7 +393,7 @@ pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<V
 /// Returns the merge patch from one state of an object to another, without the resource version.
 ///
 /// # Errors
-/// Returns an error if they are states of two objects.
+/// Returns an error if they are states of two different objects.
 fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
     if ObjectKey::of(old) != ObjectKey::of(new) {
         let what = target.to_string();
@@ -417,7 +418,7 @@ fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, Cli
     Ok(value)
 }
 
-/// Returns true if `body` is the known state, down to the resource version.
+/// Returns true if `body` is the known state, including the resource version.
 fn is_same_state<K: View>(target: &Target, body: &Value, known: &K) -> Result<bool, ClientError> {
     let mut known = whole_object(target, known)?;
     let mut body = body.clone();

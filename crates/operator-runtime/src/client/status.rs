@@ -1,4 +1,4 @@
-//! [`Client::update_status`].
+//! [`Client::update_status`], which changes the status of an object.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ impl Client {
     /// times.
     ///
     /// In a field `conditions`, the `observedGeneration` of a changed condition becomes the generation of `object`,
-    /// unless the condition has one. If the object was deleted, or replaced by another one with its name, nothing is
-    /// written and the result is [`Written::Gone`].
+    /// unless the condition already has one. If the object was deleted, or replaced by another one with the same name,
+    /// nothing is written and the result is [`Written::Gone`].
     ///
     /// # Errors
     /// Returns an error if the status cannot be serialized, or the server rejects it.
@@ -76,7 +76,7 @@ impl Client {
         self.write_status(&target, object.as_ref(), base, patch).await
     }
 
-    /// Returns the state of `object` in the cache, unless that is another object with its name.
+    /// Returns the state of `object` in the cache, unless it is another object with the same name.
     fn newest_known<K: View>(&self, target: &Target, object: &K) -> Option<Arc<K>> {
         let known = self.cache().peek::<K>(&target.kind, &target.key);
         known.filter(|known| is_same_object(object, known))
@@ -122,7 +122,7 @@ impl Client {
     ) -> Result<Arc<K>, ClientError> {
         // The status of another object with this name must not be overwritten. Servers ignore the UID in the status of
         // a custom resource, so the revision must be the current one. Conditions need that too, because they are sent
-        // as a whole list.
+        // as one complete list.
         let mut patch = json!({"status": status});
         if let Some(uid) = &object.meta().uid {
             patch["metadata"]["uid"] = uid.as_str().into();

@@ -12,8 +12,8 @@ use super::resources::deletion_by_write;
 use super::{Client, ClientError};
 use crate::object::{Kind, ObjectKey};
 
-/// A subresource of one object. Its requests are always sent, and reads come from the server, because the cache has no
-/// subresources. An answer that is the object itself is in the cache before the request returns.
+/// A subresource of one object. Its requests are always sent, and reads go to the API server, because the cache has no
+/// subresources. A response that is the object itself is in the cache before the request returns.
 pub struct Subresource<'a> {
     client: &'a Client,
     kind: Kind,

@@ -12,8 +12,9 @@ use crate::owner::{Owner, OwnerError};
 
 /// The target of a read or a deletion of an object of type `K`.
 ///
-/// A key converts into it, and an object if `K` knows its kind. Otherwise a tuple of a [`Kind`] and a key or an object
-/// converts into it. The deletion of an object, instead of a key, deletes no other object with its name.
+/// Converts from a key, and from an object if `K` defines its kind. For other types, it converts from a tuple of a
+/// [`Kind`] and a key or an object. The deletion of an object, instead of a key, deletes no other object with the same
+/// name.
 pub struct Target<'a, K> {
     kind: KindOf<'a>,
     reader: fn(&Cache, &KindOf<'a>) -> Result<Arc<Informer>, CacheError>,
@@ -22,14 +23,14 @@ pub struct Target<'a, K> {
     objects: PhantomData<fn() -> K>,
 }
 
-/// An object of type `K` to write. An object converts into it if its type knows its kind, otherwise a tuple of a
+/// An object of type `K` to write. Converts from an object if its type defines its kind, otherwise from a tuple of a
 /// [`Kind`] and an object.
 pub struct Desired<'a, K> {
     pub(super) kind: Cow<'a, Kind>,
     pub(super) object: K,
 }
 
-/// A kind. The kind of a type is created only if it is needed.
+/// A kind. The kind of a type is computed only if it is needed.
 enum KindOf<'a> {
     Type(fn() -> Kind),
     Given(&'a Kind),
@@ -85,7 +86,7 @@ impl<K: Object> From<&ObjectKey> for Target<'_, K> {
     }
 }
 
-/// `("namespace", "name")`
+/// Converts `("namespace", "name")`.
 impl<K: Object> From<(&str, &str)> for Target<'_, K> {
     fn from(key: (&str, &str)) -> Self {
         Self::of_type(key.into(), None)

@@ -6,12 +6,12 @@ use std::sync::Arc;
 /// The object after a write, and whether a request was sent. It dereferences to the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written<K> {
-    /// A request was sent. The object is the server's answer.
+    /// A request was sent. The object is the one in the server's response.
     Sent(Arc<K>),
     /// No request was sent, because the write would change nothing according to the cache.
     Unchanged(Arc<K>),
-    /// Nothing was written, because the object was deleted or replaced by another one with its name. This is its last
-    /// known state. Only writes of a status or of finalizers return it.
+    /// Nothing was written, because the object was deleted or replaced by another one with the same name. This is its
+    /// last known state. Only writes of a status or of finalizers return it.
     Gone(Arc<K>),
 }
 

@@ -22,8 +22,8 @@ const POLL: Duration = Duration::from_secs(10);
 
 /// The context of a reconcile of an object of type `K`.
 ///
-/// It dereferences to [`KeyContext`], and this to the [`Client`], so that all their methods can be called on it. Its own
-/// methods refer to the object: they write its status, record events about it, and apply objects that it owns.
+/// It dereferences to [`KeyContext`], which dereferences to the [`Client`], so all their methods can be called on it.
+/// Its own methods refer to the object: they write its status, record events about it, and apply objects that it owns.
 ///
 /// If the controller watches `K` in another cluster ([`Watch::in_cluster`](super::Watch::in_cluster)), the client
 /// belongs to that cluster. Clones are cheap.
@@ -64,8 +64,8 @@ impl<K: View> Context<K> {
         Owner::of(&self.kind, self.object.as_ref())
     }
 
-    /// Applies an object with a controller reference to the reconciled object: the garbage collector deletes it with
-    /// its owner. Its namespace defaults to that of the owner. See [`Client::apply`].
+    /// Applies an object with a controller reference to the reconciled object, so that the garbage collector deletes it
+    /// with its owner. Its namespace defaults to that of the owner. See [`Client::apply`].
     ///
     /// # Errors
     /// Returns an error if the owner reference is invalid or the server rejects the object.
@@ -76,8 +76,8 @@ impl<K: View> Context<K> {
         self.base.client.apply_owned(self.owner(), desired).await
     }
 
-    /// Creates an object with a controller reference to the reconciled object: for objects that are written once and
-    /// never corrected, such as a generated password. See [`Client::create`].
+    /// Creates an object with a controller reference to the reconciled object. Use it for objects that are written once
+    /// and never corrected, such as a generated password. See [`Client::create`].
     ///
     /// # Errors
     /// Returns an error if the owner reference is invalid or the server rejects the object, for example because it
@@ -91,11 +91,11 @@ impl<K: View> Context<K> {
         self.base.client.create(desired).await
     }
 
-    /// Applies the objects of type `C` that the reconciled object owns, and deletes the others of this type that it
-    /// controls: for an optional object (`Option<Ingress>`), or a list with a length from the spec.
+    /// Applies the objects of type `C` that the reconciled object should own, and deletes the others of this type that
+    /// it controls. Use it for an optional object (`Option<Ingress>`), or for a list whose length depends on the spec.
     ///
-    /// The first call adds an index of the kind by its controlling owner. Objects that it does not control are kept.
-    /// Deletions follow all applies.
+    /// The first call adds an index of the kind by its controlling owner. Objects that the reconciled object does not
+    /// control are kept. Deletions follow after all applies.
     ///
     /// # Errors
     /// As for [`Context::apply_owned`], and if a deletion fails.
@@ -127,8 +127,8 @@ impl<K: View> Context<K> {
         owned::by(&self.base.client, self.object.meta()).await
     }
 
-    /// Lists objects of a kind from the cache. The default is the namespace of the reconciled object, or all namespaces
-    /// if it is cluster-scoped. See [`Client::list`].
+    /// Lists objects of a kind from the cache: by default those in the namespace of the reconciled object, or in all
+    /// namespaces if it is cluster-scoped. See [`Client::list`].
     pub fn list<C: Object>(&self) -> List<'_, C> {
         let list = self.base.client.list::<C>();
         match self.object.meta().namespace.as_deref() {
@@ -145,8 +145,8 @@ impl<K: View> Context<K> {
     /// Cleans up external resources before the object is deleted.
     ///
     /// While the object is not being deleted, this adds the finalizer `name` if it is missing, and returns `true`. When
-    /// the object is being deleted, it runs `clean_up`, removes the finalizer, and returns `false`: end the reconcile
-    /// then. For several finalizers in order, see [`Client::finalizers`].
+    /// the object is being deleted, it runs `clean_up`, removes the finalizer, and returns `false`: then return from
+    /// the reconcile. For several finalizers in order, see [`Client::finalizers`].
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -165,7 +165,7 @@ impl<K: View> Context<K> {
     /// ```
     ///
     /// # Errors
-    /// Returns the error of `clean_up`, which is retried as every error of a reconcile, or an error if a write fails.
+    /// Returns the error of `clean_up`, which is retried like every error of a reconcile, or an error if a write fails.
     pub async fn finalize(
         &self,
         name: &str,
@@ -232,7 +232,7 @@ impl KeyContext {
     }
 
     /// Returns the object from the cache if it exists and `is_ready` returns true. Otherwise it returns an error that
-    /// means waiting: pass it on with `?`, and the request is reconciled again after ten seconds or at the next event,
+    /// means waiting. Return it with `?`: the request is then reconciled again after ten seconds or at the next event,
     /// without an error in the log or the metrics. See [`Error::wait`] for other times.
     ///
     /// ```no_run
@@ -267,7 +267,7 @@ impl KeyContext {
         &self.controller
     }
 
-    /// Returns the unique identifier of this reconcile, the field `reconcileID` of the log.
+    /// Returns the unique identifier of this reconcile, which is the field `reconcileID` of the log.
     pub fn reconcile_id(&self) -> &str {
         &self.reconcile_id
     }

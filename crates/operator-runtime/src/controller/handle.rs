@@ -1,4 +1,4 @@
-//! [`ControllerHandle`], the handle of a controller of a manager.
+//! [`ControllerHandle`] adds sources to a controller of a manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{ControllerError, Mapped, Source, Watch};
 use crate::client::Client;
 use crate::object::{Kind, View};
 
-/// A handle to a controller, which [`Manager::add_controller`](crate::Manager::add_controller) returns. It adds sources
+/// A handle to a controller, returned by [`Manager::add_controller`](crate::Manager::add_controller). It adds sources
 /// to the controller, even while it runs. Clones are handles to the same controller.
 #[derive(Clone)]
 pub struct ControllerHandle {

@@ -1,4 +1,4 @@
-//! [`ControllerOptions`] and the defaults.
+//! [`ControllerOptions`] and their defaults.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tracing::Span;
 
 use crate::queue::limiter::RateLimit;
 
-/// The options of a controller. A field that is `None` has the value in [`ManagerOptions::controller_options`], and
+/// Options of a controller. A field that is `None` has the value in [`ManagerOptions::controller_options`], and
 /// otherwise its default.
 ///
 /// [`ManagerOptions::controller_options`]: crate::manager::ManagerOptions::controller_options
@@ -16,22 +16,22 @@ pub struct ControllerOptions {
     /// [`group_kind_concurrency`](crate::manager::ManagerOptions::group_kind_concurrency) sets it for the controllers
     /// of one primary kind. Default: 1.
     pub max_concurrent_reconciles: Option<usize>,
-    /// The backoff of keys. Default: 5 ms doubling up to 1000 s for each key, or without `priority_queue`
+    /// The backoff of keys. Default: for each key 5 ms, doubling up to 1000 s; without `priority_queue`,
     /// [`RateLimit::classic`].
     pub rate_limit: Option<RateLimit>,
-    /// Serves keys of the first list and of resyncs, and those that were added with a lower priority, after the others.
-    /// Otherwise keys are served in the order in which they became ready. Default: true.
+    /// Serves keys of the first list and of resyncs, and keys that were added with a lower priority, after the others.
+    /// If false, keys are served in the order in which they became ready. Default: true.
     pub priority_queue: Option<bool>,
-    /// Maximum time of a reconcile. Then it is cancelled at its next `await`, which is an error of its key. Default: no
-    /// limit.
+    /// Maximum duration of a reconcile. It is then cancelled at its next `await`, which counts as an error of its key.
+    /// Default: no limit.
     pub reconciliation_timeout: Option<Duration>,
-    /// Maximum time of the first lists. Then the manager stops with an error. Default: no limit; the controller waits
-    /// and logs it, and other controllers are not affected.
+    /// Maximum duration of the first lists. The manager then stops with an error. Default: no limit; the controller
+    /// waits and logs it, and other controllers are not affected.
     pub cache_sync_timeout: Option<Duration>,
-    /// Treats a panic as an error of its key. Otherwise it stops the manager with an error. Default: true.
+    /// Treats a panic as an error of its key. If false, a panic stops the manager with an error. Default: true.
     pub recover_panic: Option<bool>,
-    /// Fills the queue while the instance waits for leadership, so that reconciles begin at once. Caches are filled on
-    /// every instance in any case. Default: false.
+    /// Fills the queue while the instance waits for leadership, so that reconciles begin immediately after the
+    /// election. Caches are filled on every instance in any case. Default: false.
     pub warmup: Option<bool>,
     /// Runs the controller only on the leader, if leader election is enabled. Default: true.
     pub needs_leader_election: Option<bool>,

@@ -1,4 +1,4 @@
-//! Lists of the objects that another object controls, by an index.
+//! Lists of the objects that another object controls, using an index.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Reconciler`], of objects, and [`KeyReconciler`], of keys.
+//! [`Reconciler`] reconciles objects, [`KeyReconciler`] reconciles keys.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::object::{Kind, View};
 /// Every function `async fn(Arc<K>, Context<K>) -> Result<Action>` is a reconciler, with any error type that converts
 /// into [`Error`]. Implement the trait for a struct that holds state, such as a connection to a database.
 ///
-/// A reconciler gets the object and no event: it compares the current state with the desired one and acts on the
-/// difference. It may be called when nothing has changed. It is not called for deleted objects; an object that is being
+/// A reconciler gets the object but no event: it compares the current state with the desired one and acts on the
+/// difference. It may be called when nothing has changed. It is not called for deleted objects. An object that is being
 /// deleted exists until its finalizers are removed. [`KeyReconciler`] is also called for deleted objects.
 ///
 /// An error is logged, and the object is reconciled again with exponential backoff. A panic counts as an error.
@@ -40,7 +40,7 @@ use crate::object::{Kind, View};
 pub trait Reconciler<K>: Send + Sync + 'static {
     /// Reconciles the object in the cache.
     ///
-    /// It is called for an object once at a time, and for up to
+    /// It is never called concurrently for the same object. It is called for up to
     /// [`max_concurrent_reconciles`](super::ControllerOptions::max_concurrent_reconciles) objects concurrently.
     ///
     /// # Errors
@@ -62,8 +62,8 @@ where
 
 /// Reconciles by key: for controllers that handle deleted objects, or that have no primary kind.
 ///
-/// Every function `async fn(Request, KeyContext) -> Result<Action>` is one. Otherwise as [`Reconciler`], which is built
-/// on it.
+/// Every function `async fn(Request, KeyContext) -> Result<Action>` is a key reconciler. Everything else is as for
+/// [`Reconciler`], which is built on it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconciler of keys",
     note = "it is an `async fn(Request, KeyContext) -> Result<Action>`, or a type that implements `KeyReconciler`"

@@ -19,7 +19,7 @@ use crate::queue::{Add, LOW_PRIORITY, Requests};
 /// Predicates of every event of every kind.
 pub(super) type Filters = Arc<[Box<dyn Predicate<dyn Meta>>]>;
 
-/// Feeds the queue of a controller.
+/// A source of requests for the queue of a controller.
 pub(crate) enum Source {
     /// A kind. The future completes when the objects of the first list are in the queue.
     Kind(Box<dyn FnOnce(Requests) -> BoxFuture<'static, ()> + Send>),

@@ -1,4 +1,4 @@
-//! [`Watch`]: the events of a kind, and the objects that a controller reconciles for them.
+//! [`Watch`] selects the events of a kind, and the objects that a controller reconciles for them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::predicate::Predicate;
 /// use kube::core::PartialObjectMeta;
 /// use operator_runtime::{Kind, prelude::*};
 ///
-/// // The pods of an operator, by the label that names their object.
+/// // Pods that refer to their object with a label.
 /// let pods = Watch::<Pod>::new().label("app.kubernetes.io/managed-by", "memcached-operator").map(|pod: &Pod| {
 ///     let instance = pod.labels().get("app.kubernetes.io/instance")?;
 ///     Some(ObjectKey::namespaced(&pod.namespace()?, instance))
@@ -79,7 +79,7 @@ impl<K: Object> Default for Watch<K> {
 }
 
 impl<K: View> Watch<K> {
-    /// Watches a kind and reads its objects as `K`, a type that does not know its kind: `DynamicObject`, or
+    /// Watches a kind and reads its objects as `K`, a type that does not define its kind: `DynamicObject`, or
     /// `PartialObjectMeta` for metadata only. For the metadata of a kind with a type,
     /// `Watch::<PartialObjectMeta<K>>::new()` is shorter.
     pub fn of_kind(kind: &Kind) -> Self {
@@ -108,8 +108,8 @@ impl<K: View> Watch<K> {
         })
     }
 
-    /// Reconciles the keys that a function returns for the changed object. After an update, those for the previous state
-    /// are reconciled too.
+    /// Reconciles the keys that a function returns for the changed object. After an update, the keys for the previous
+    /// state are reconciled too.
     pub fn map<I: IntoIterator<Item = ObjectKey>>(
         self,
         keys: impl Fn(&K) -> I + Send + Sync + 'static,
@@ -118,8 +118,8 @@ impl<K: View> Watch<K> {
     }
 
     /// Reconciles the keys that an asynchronous function finds with the client, such as those of all objects that refer
-    /// to the changed object. After an update, it is called for the previous state too. Failed calls are retried for
-    /// half a minute.
+    /// to the changed object. After an update, the function is also called for the previous state. Failed calls are
+    /// retried for half a minute.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -184,10 +184,10 @@ impl<K: View, M> Watch<K, M> {
         self
     }
 
-    /// Ignores objects that do not have this label, before and after an update.
+    /// Ignores objects that do not have this label, both before and after an update.
     ///
-    /// The cache still contains them; [`CacheOptions`](crate::cache::CacheOptions) selects the objects that are
-    /// watched.
+    /// The cache still contains these objects; [`CacheOptions`](crate::cache::CacheOptions) selects the objects that
+    /// are watched.
     pub fn label(self, key: &str, value: &str) -> Self {
         let (key, value) = (key.to_owned(), value.to_owned());
         let has_label = move |object: &K| {

@@ -22,7 +22,7 @@ use crate::object::{Kind, ObjectKey};
 use crate::queue::Requests;
 use crate::queue::driver::{Next, WorkQueue};
 
-/// Time for a cancelled reconcile to end before it is reported.
+/// Time that a cancelled reconcile has to end before it is reported.
 const TO_ABORT: Duration = Duration::from_secs(1);
 
 /// Creates the span of a reconcile with this id.
@@ -39,7 +39,7 @@ pub(crate) struct Worker {
 
 /// The started sources of a controller.
 struct Begun {
-    /// Completes when everything has been listed.
+    /// Completes when all sources have been listed.
     synced: AbortOnDropHandle<()>,
     raw: JoinSet<Result<()>>,
     stop: CancellationToken,
@@ -89,7 +89,7 @@ impl Worker {
             match source {
                 Source::Kind(start) => synced.push(start(requests)),
                 Source::Raw(start) => {
-                    // During warmup the result is not used.
+                    // The result is not used during warmup.
                     let run = start(requests, stop.child_token());
                     raw.spawn(reported(self.shared.name.clone(), run));
                 }
@@ -199,7 +199,7 @@ impl Sources {
     }
 }
 
-/// Logs the failure or the panic of a source at once.
+/// Logs the failure or the panic of a source immediately.
 async fn reported(controller: Arc<str>, run: BoxFuture<'static, Result<()>>) -> Result<()> {
     let ended = AssertUnwindSafe(run).catch_unwind().await;
     let ended = ended.unwrap_or_else(|panic| Err(Error::msg(panic_text(&*panic))));
@@ -281,12 +281,12 @@ impl Shared {
         outcome
     }
 
-    /// Runs a reconcile in its own task, so that a panic ends only that task, with the time limit.
+    /// Runs a reconcile with the time limit, in its own task, so that a panic ends only that task.
     async fn limited(
         &self,
         reconcile: impl Future<Output = Result<Action>> + Send + 'static,
     ) -> Result<Action> {
-        // Dropped with the worker when the lease is lost or the grace period is over.
+        // Aborted with the worker when the lease is lost or the grace period is over.
         let mut task = AbortOnDropHandle::new(self.reconciles.spawn(reconcile));
         let Some(limit) = self.options.reconciliation_timeout else {
             return self.joined(task.await);
@@ -309,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the end of an aborted task, at its next `await`. A task that does not end is reported, because it
+    /// Waits until an aborted task has ended at its next `await`. A task that does not end is reported, because it
     /// occupies a worker of its controller.
     async fn aborted(
         &self,
@@ -337,7 +337,7 @@ impl Shared {
         }
     }
 
-    /// Returns a child of the manager's span, in which the worker runs.
+    /// Returns the span in which the worker runs, a child of the manager's span.
     fn span(&self, key: &ObjectKey, id: &str) -> tracing::Span {
         if let Some(span) = &self.span {
             return span(key, id);

@@ -1,4 +1,4 @@
-//! [`Campaign`]: an election in its own task, for a manager. The task renews independently of the manager, which may
+//! [`Campaign`]: an election for a manager, in its own task. The task renews independently of the manager, which may
 //! drop the future of a call and call again.
 
 use tokio::sync::watch;
@@ -70,7 +70,7 @@ impl Campaign {
 }
 
 impl Drop for Campaign {
-    /// A campaign without an owner must not keep the lease.
+    /// A campaign without an owner must release the lease.
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();

@@ -56,23 +56,23 @@ struct Core {
     metrics: LeaderMetrics,
 }
 
-/// The options of an election through a Lease.
+/// Options of an election through a Lease.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionOptions {
     /// The namespace of the Lease. Default: that of the pod's service account.
     pub namespace: Option<String>,
-    /// The identity of this candidate, which no other candidate has. Default: `<hostname>_<uuid>`.
+    /// The identity of this candidate, which must be unique. Default: `<hostname>_<uuid>`.
     pub identity: Option<String>,
-    /// The labels of the Lease if this candidate creates it; an existing one keeps its own. Default: none.
+    /// The labels of the Lease if this candidate creates it. An existing Lease keeps its labels. Default: none.
     pub labels: BTreeMap<String, String>,
-    /// Time after the last observed renewal until another candidate takes over. The Lease holds it in whole seconds, rounded
+    /// Time after the last observed renewal until another candidate takes over. The Lease stores whole seconds, rounded
     /// up. All candidates should have the same durations. Default: 15 s.
     pub lease_duration: Duration,
-    /// Time after the last successful renewal until the leader stops acting. Default: 10 s.
+    /// Time after the last successful renewal until the leader stops. Default: 10 s.
     pub renew_deadline: Duration,
     /// Time between two attempts to acquire or renew the Lease. Default: 2 s.
     pub retry_period: Duration,
-    /// Releases the Lease at the end, so that the next leader need not wait until it expires. It is safe only if
+    /// Releases the Lease at the end, so that the next leader need not wait until it expires. This is safe only if
     /// everything that the leader did has ended, which a manager ensures. Default: true.
     pub release_on_cancel: bool,
     /// Reports `leader_election_master_status`. A manager sets it. Default: not reported.
@@ -97,7 +97,7 @@ impl Default for LeaderElectionOptions {
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Prepares an election for the Lease `name`, which must be unique to the operator in its namespace. Nothing is
+    /// Creates an election for the Lease `name`, which must be unique to the operator in its namespace. No request is
     /// sent yet.
     ///
     /// # Errors
@@ -139,11 +139,12 @@ impl LeaderElection {
         self.core.leadership.subscribe()
     }
 
-    /// Campaigns and leads until `stop`. Then the lease is released: cancel `stop` after everything else has ended.
+    /// Campaigns and leads until `stop`. Then the lease is released, so cancel `stop` only after everything else has
+    /// ended.
     ///
     /// # Errors
     /// Returns [`ElectionError::Lost`] if this candidate no longer leads. Everything that only the leader may do must
-    /// end at once, best by ending the process.
+    /// then end immediately, preferably by ending the process.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ElectionError> {
         self.core.run(stop).await
     }
@@ -245,7 +246,7 @@ impl Core {
         }
     }
 
-    /// Sends a request and waits for its answer, at most until the end of leadership.
+    /// Sends a request and waits for the response, at most until the end of leadership.
     async fn send(&self, request: Action, until: Option<Instant>) -> Input {
         let sent = Instant::now();
         let patience = self.timing.request_timeout();
@@ -261,14 +262,14 @@ impl Core {
                 tracing::warn!(
                     lease = self.name,
                     ?patience,
-                    "No answer from the API server to a request for the leader lease"
+                    "No response from the API server to a request for the leader lease"
                 );
                 Input::Failed
             }
         }
     }
 
-    /// Returns the lease that was written, or `None` for no lease, as `Ok`, and everything else as `Err`.
+    /// Returns the lease that was written as `Ok`, or `None` for no lease, and all other inputs as `Err`.
     async fn ask(&self, request: Action) -> Result<Option<Box<Lease>>, Input> {
         let params = PostParams::default();
         let written = match request {
@@ -305,7 +306,7 @@ impl Core {
         lease
     }
 
-    /// The campaign may have been stopped during a write: only the server knows the holder.
+    /// The campaign may have been stopped during a write, so only the server knows the holder.
     async fn give_back(&self, candidate: &Candidate) {
         let patience = self.timing.request_timeout();
         let given_back = tokio::time::timeout(patience, async {

@@ -1,5 +1,5 @@
-//! A server of a few objects with resource versions, whose connections to single clients can be cut, for tests of
-//! elections.
+//! A fake server of a few objects with resource versions, for tests of elections. Connections of single clients can be
+//! cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Answers 503 to writes that contain this text from now on.
+    /// Answers later writes that contain this text with 503.
     pub(super) fn refuse(&self, text: &str) {
         self.state.lock().refused.insert(text.to_owned());
     }

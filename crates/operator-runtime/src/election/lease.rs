@@ -1,8 +1,8 @@
-//! [`Candidate`], the state machine of a candidate for a lease: the next request, given the answers and their times.
-//! Pure.
+//! [`Candidate`], the state machine of a candidate for a lease: it returns the next request, given the responses and
+//! their times. Pure.
 //!
 //! The rules are those of client-go's `leaderelection`, with one safer difference: leadership lasts until
-//! `renew_deadline` after the last answered renewal was *sent*, not after its answer.
+//! `renew_deadline` after the last successful renewal was *sent*, not after its response.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::ElectionError;
 
-/// Maximum factor of the retry period of candidates, so that they are not all retried together.
+/// Maximum factor of the retry period of candidates, so that they do not all retry at the same time.
 const JITTER: f64 = 1.2;
 
 /// The durations of an election through a Lease, as in
@@ -30,7 +30,7 @@ pub(super) struct Candidate {
     identity: String,
     timing: Timing,
     observed: Option<Observed>,
-    /// The end of leadership of this candidate.
+    /// The time at which leadership of this candidate ends.
     leads_until: Option<Instant>,
     /// True if the observed lease is the one on the server, as far as known. A leader can then renew it without a read.
     current: bool,
@@ -43,7 +43,7 @@ struct Observed {
     since: Instant,
 }
 
-/// An event for the candidate.
+/// An input of the candidate.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     /// The time of the last [`Action::Wait`] is over, or the campaign begins.
@@ -54,14 +54,14 @@ pub(super) enum Input {
     Missing,
     /// The lease was written by a request that was sent at `sent`.
     Written {
-        /// The lease in the answer.
+        /// The lease in the response.
         lease: Box<Lease>,
         /// The time of the request.
         sent: Instant,
     },
     /// The write was rejected because of a concurrent write.
     Refused,
-    /// The request failed. It may have been carried out.
+    /// The request failed. The server may have processed it nevertheless.
     Failed,
 }
 
@@ -73,16 +73,16 @@ pub(super) enum Action {
     /// A replacement with the resource version as precondition.
     Replace(Box<Lease>),
     Wait(Duration),
-    /// Stop acting at once: the campaign has ended.
+    /// Stop immediately: the campaign has ended.
     Lost(&'static str),
 }
 
-/// The inputs of a step from outside.
+/// The external values of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// The monotonic local clock, which alone decides.
+    /// The monotonic local clock, which alone decides about leadership.
     pub(super) now: Instant,
-    /// The wall clock, which is written to the lease for people.
+    /// The wall clock, which is written to the lease for information only.
     pub(super) wall: Timestamp,
     /// A random number in `0.0..1.0`.
     pub(super) jitter: f64,
@@ -124,7 +124,7 @@ impl Timing {
         Ok(())
     }
 
-    /// Returns whole seconds, at least one, as the API requires.
+    /// Returns the duration in whole seconds, at least one, as the API requires.
     fn lease_seconds(&self) -> i32 {
         let seconds = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(seconds).unwrap_or(i32::MAX).max(1)
@@ -172,7 +172,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the lease without a holder, if this candidate holds it, so that others can acquire it at once.
+    /// Returns the lease without a holder, if this candidate holds it, so that others can acquire it immediately.
     pub(super) fn released(&self, mut lease: Lease, wall: Timestamp) -> Option<Lease> {
         let spec = lease.spec.as_mut().filter(|spec| holder(spec) == self.identity)?;
         spec.holder_identity = Some(String::new());
@@ -207,7 +207,7 @@ impl Candidate {
         self.wait(at)
     }
 
-    /// The lease was deleted. Its holder may not know it yet, so its duration still counts.
+    /// The lease was deleted. Its holder may not know this yet, so its duration still counts.
     fn missing(&mut self, at: Moment) -> Action {
         let lease = match &self.observed {
             Some(observed) if self.leads_until.is_none() && !observed.free(at.now, &self.timing) => {
@@ -226,7 +226,7 @@ impl Candidate {
         self.observe(lease, at.now);
         let until = sent + self.timing.renew_deadline;
         if until <= at.now {
-            // The answer took so long that others may be about to take over, so leadership does not begin.
+            // The response took so long that others may be about to take over, so leadership does not begin.
             return self.lose_quietly(at);
         }
         self.leads_until = Some(until);
@@ -264,7 +264,7 @@ impl Candidate {
         self.wait(at)
     }
 
-    /// Only a write of the holder restarts the time: a new label does not renew the lease.
+    /// Only a write of the holder restarts the duration: a new label does not renew the lease.
     fn observe(&mut self, lease: Lease, now: Instant) {
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,

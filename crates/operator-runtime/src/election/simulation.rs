@@ -1,6 +1,6 @@
-//! Campaigns on a simulated network. Candidates start at different times, their clocks run at different speeds and
-//! their wall clocks jump; they are paused, crash and restart, and leaders release the lease. Requests and answers are
-//! late or lost. The server knows only resource versions.
+//! Campaigns on a simulated network. Candidates start at different times, their clocks run at different speeds, and
+//! their wall clocks jump. They are paused, crash and restart, and leaders release the lease. Requests and responses
+//! are late or lost. The server knows only resource versions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::lease::{Action, Candidate, Input, Moment, Timing};
 
-/// The length of a campaign, and the time after which nothing fails, in milliseconds.
+/// The length of a campaign in milliseconds, and the time in milliseconds after which nothing fails.
 const END: u64 = 240_000;
 const CALM: u64 = 180_000;
 
@@ -28,7 +28,7 @@ struct Setup {
     crashes: u64,
     /// The number of times that a candidate is temporarily disconnected.
     cuts: u64,
-    /// The number of times that a candidate is paused, as a process can be. Its clock continues.
+    /// The number of times that a candidate is paused, like a suspended process. Its clock continues.
     pauses: u64,
     /// The number of times that the leader stops and releases the lease.
     releases: u64,
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// Makes the node stop acting, release the lease if the message arrives, and restart.
+    /// Makes the node stop, release the lease if the message arrives, and restart.
     fn release(&mut self, node: usize) {
         let (wall, sent) = (self.wall(), self.local(node));
         let candidate = &self.nodes[node].candidate;
@@ -302,7 +302,7 @@ impl World {
         (0..self.nodes.len()).filter(leads).collect()
     }
 
-    /// Returns the local time of the node. No two clocks agree.
+    /// Returns the local time of the node. The clocks of the nodes differ.
     fn local(&self, node: usize) -> Instant {
         let speed = self.setup.candidates[node].1;
         self.zero + Duration::from_secs(1_000 * node as u64) + Duration::from_millis(self.now * speed / 100)
@@ -413,7 +413,7 @@ fn leader_without_faults_stays() {
     assert_eq!((verdict.two_leaders_at, verdict.handovers), (None, 1));
 }
 
-/// The simulation finds two leaders if leaders lead longer than others wait.
+/// The simulation finds two leaders if leaders lead for longer than others wait.
 #[test]
 fn unsafe_durations_are_detected() {
     let reckless = Timing {

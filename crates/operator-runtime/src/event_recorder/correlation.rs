@@ -1,8 +1,8 @@
-//! [`Correlator`] decides about each event: the first of its kind creates an object, the second makes it a series,
-//! further ones are counted, and too many different events about an object are dropped. Pure.
+//! [`Correlator`] handles repeated events: the first of a series creates an object, the second turns the object into a
+//! series, and further ones are counted. It drops events if there are too many different ones about an object. Pure.
 //!
 //! The numbers are those of client-go: a series ends after six minutes without an event and is written every half hour.
-//! About one object there may be 25 new events at once, and one more every five minutes.
+//! An object may have 25 new events at once, and one more every five minutes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -29,12 +29,12 @@ pub(super) struct Correlator {
     budgets: HashMap<Regarding, Budget>,
 }
 
-/// The treatment of an event.
+/// The action for an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// The first of its kind: create an object.
+    /// The first of its series: create an object.
     Create,
-    /// The second: make its object a series.
+    /// The second: turn its object into a series.
     Write(Series),
     /// Counted, and written later.
     Count,
@@ -50,7 +50,7 @@ pub(super) struct Series {
     pub(super) count: i32,
     pub(super) last_observed: Timestamp,
     last: Instant,
-    /// The count that the API server knows, and the time of its write.
+    /// The count that was last written to the API server, and the time of that write.
     written: (i32, Instant),
 }
 
@@ -133,7 +133,7 @@ impl Correlator {
         }
     }
 
-    /// Records that the object of the series is gone: the next event creates another.
+    /// Records that the object of the series is gone, so that the next event creates another.
     pub(super) fn gone(&mut self, series: &Series) {
         self.series.retain(|_, known| known.key != series.key);
     }
@@ -152,7 +152,7 @@ impl Correlator {
         due
     }
 
-    /// Removes all series and returns those whose last count the API server does not know.
+    /// Removes all series and returns those whose last count was not written to the API server.
     pub(super) fn finish(&mut self) -> Vec<Series> {
         self.series
             .drain()

@@ -1,5 +1,5 @@
-//! [`JsonLine`], the format of a message as one JSON object with the fields of its spans, as zap writes the values of a
-//! logger, and with zap's names: `level`, `ts`, `msg`, `logger`.
+//! [`JsonLine`] formats a message as one JSON object with the fields of its spans, as zap writes the values of a
+//! logger. It uses zap's names: `level`, `ts`, `msg`, `logger`.
 
 use std::fmt::{self, Write as _};
 
@@ -12,10 +12,11 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TimeEncoding;
 
-/// The fields of every line. A message field with such a name is renamed.
+/// The fields of every line. A message field with one of these names is renamed.
 const HEAD: [&str; 4] = ["level", "ts", "msg", "logger"];
 
-/// One object per line. The fields of inner spans and of the message override those of outer spans.
+/// A formatter that writes one object per line. The fields of inner spans and of the message override those of outer
+/// spans.
 pub(super) struct JsonLine {
     pub(super) time_encoding: TimeEncoding,
 }

@@ -1,4 +1,4 @@
-//! [`Sampling`] limits repeated messages.
+//! [`Sampling`] limits the number of repeated messages.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use tracing_subscriber::layer::Context;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The limits of repeated messages, for each place in the program separately.
+/// The limits of repeated messages, separately for each call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sampling {
     /// The number of messages in each second that are logged.
     pub(super) first: u32,
-    /// The interval of the further ones in that second that are logged: 100 logs every hundredth. 0 logs none.
+    /// Of the further messages in that second, every n-th is logged: 100 logs every hundredth. 0 logs none.
     pub(super) thereafter: u32,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Sampler {
     counts: Mutex<HashMap<Identifier, Count>>,
 }
 
-/// The messages of one place within a second.
+/// The messages of one call site within a second.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     since: Instant,

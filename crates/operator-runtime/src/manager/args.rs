@@ -1,4 +1,4 @@
-//! [`Args`]: the flags and environment variables of an operator, as in kubebuilder's scaffolds.
+//! [`Args`], the flags and environment variables of an operator, with the names of kubebuilder's scaffolds.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -146,8 +146,8 @@ pub struct Args {
 // === impl Args ===
 
 impl Args {
-    /// Initializes the log of the process, on standard error, from the `--zap-*` flags: with `--zap-devel`, which is
-    /// the default, text lines from `debug` on, otherwise JSON from `info` on. An existing subscriber is kept.
+    /// Initializes the log of the process on standard error from the `--zap-*` flags. With `--zap-devel`, which is the
+    /// default, it writes text lines from `debug` on, otherwise JSON from `info` on. An existing subscriber is kept.
     pub fn init_logging(&self) {
         self.logging().init();
     }

@@ -1,5 +1,5 @@
-//! The connection of a manager to an API server: [`Connect`]. Requests are counted, have a timeout and carry the name
-//! of the operator. Warnings in responses are logged.
+//! The connection of a manager to an API server, which [`Connect`] selects. Requests are counted, have a timeout and carry
+//! the name of the operator. Warnings in responses are logged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::client::leadership::LeaderLayer;
 use crate::election::Leadership;
 use crate::metrics::{Metrics, RestClientLayer};
 
-/// A connection to an API server. Its clients share the sockets and differ in whether writes need leadership.
+/// A connection to an API server. Its clients share the sockets; their writes may or may not require leadership.
 pub(super) struct Connection {
     base: Base,
     silence: Option<Duration>,
@@ -30,9 +30,10 @@ pub(super) struct Connection {
 
 /// The access to a cluster: a [`kube::Config`] or a [`kube::Client`].
 ///
-/// With a configuration the operator creates its own connections. They detect dead peers, use proxies, and repeat
-/// requests only if that is safe. A client repeats requests by its own rules: those of kube repeat every request after
-/// 429, 503 and 504, even a POST that may have been carried out, unless `Config::default_retry` is `false`.
+/// With a configuration, the operator creates its own connections. They detect dead peers, use proxies, and retry
+/// requests only if that is safe. With a client, requests are retried by the rules of that client. kube's clients retry
+/// every request after 429, 503 and 504, even a POST that may have been processed, unless `Config::default_retry` is
+/// `false`.
 pub struct Connect(Way);
 
 enum Way {
@@ -43,7 +44,7 @@ enum Way {
 /// The service that sends the requests.
 enum Base {
     Own(operator_connection::Connection),
-    /// A given client, which repeats requests by its own rules, and its `User-Agent`.
+    /// A given client, which retries requests by its own rules, and its `User-Agent`.
     Given(kube::Client, HeaderValue),
 }
 
@@ -73,7 +74,7 @@ impl fmt::Debug for Connect {
 // === impl Connection ===
 
 impl Connection {
-    /// Prepares connections with the kubeconfig or the service account.
+    /// Creates connections with the kubeconfig or the service account.
     ///
     /// # Errors
     /// Returns an error if the configuration or its proxy is invalid.
@@ -84,7 +85,7 @@ impl Connection {
         Ok(Self::over(Base::Own(own), true, options, requests))
     }
 
-    /// Prepares connections to a given cluster. Without a `host`, metrics have that of the cluster.
+    /// Creates connections to a given cluster. Without a `host`, metrics have the host of the cluster.
     ///
     /// # Errors
     /// Returns an error if the configuration or its proxy is invalid.
@@ -123,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Returns a client. With a leadership, it writes only while this instance is the leader.
+    /// Returns a client. If `leadership` is set, the client writes only while this instance is the leader.
     pub(super) fn client(&self, leadership: Option<watch::Receiver<Leadership>>) -> kube::Client {
         match &self.base {
             Base::Own(own) => self.layered(own.transport(), own.namespace(), own.token(), leadership),

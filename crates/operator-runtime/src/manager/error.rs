@@ -1,4 +1,4 @@
-//! [`ManagerError`].
+//! [`ManagerError`], the error of building or running a manager.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum ManagerError {
     /// The address of a server is invalid or in use.
     #[error("cannot listen on {address:?} (--{flag}); \"0\" disables it")]
     Listen {
-        /// The flag of the address.
+        /// The flag that sets the address.
         flag: &'static str,
         /// The address.
         address: String,
@@ -38,7 +38,7 @@ pub enum ManagerError {
     /// The options of the election are invalid.
     #[error("cannot elect a leader (--leader-elect)")]
     Election(#[source] ElectionError),
-    /// The manager runs or has run.
+    /// The manager runs or has already run.
     #[error("manager already started")]
     AlreadyStarted,
     /// A check was added after the start.

@@ -1,4 +1,4 @@
-//! Starts and stops the groups of a manager in order.
+//! [`run`] starts and stops the groups of a manager in order.
 
 use std::any::Any;
 use std::future::Future;
@@ -33,7 +33,7 @@ struct Groups {
     others: Tasks,
     /// Runnables and controllers of the leader.
     leader: Tasks,
-    /// The members to start when this instance leads. `None` once it leads.
+    /// The members to start when this instance becomes the leader. `None` once it is the leader.
     of_leader: Option<Vec<Member>>,
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn run(
                     ended = ended.and(stopped);
                     break has_ended;
                 }
-                // After any other reason for the stop sequence.
+                // After any other reason to stop.
                 error = keep(&mut election), if leads && !is_lost => {
                     is_lost = true;
                     lose();
@@ -126,7 +126,7 @@ pub(super) async fn run(
     outcome.and(ended)
 }
 
-/// Completes when this instance leads, or fails if it cannot lead any more.
+/// Completes when this instance becomes the leader, or fails if it can no longer become the leader.
 async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Result<()> {
     match election {
         Some(election) if !leads => {
@@ -138,7 +138,7 @@ async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Resu
     }
 }
 
-/// Completes when leadership is lost. Never without an election.
+/// Completes when leadership is lost. Never completes without an election.
 async fn keep(election: &mut Option<Box<dyn Election>>) -> Error {
     match election {
         Some(election) => {
@@ -175,7 +175,7 @@ impl Groups {
         }
     }
 
-    /// Starts the members that need no leader, in order, and keeps the others.
+    /// Starts the members that do not need leadership, in order, and keeps the others.
     fn start(&mut self, inner: &Inner, setup: Setup) {
         let recorder = setup.recorder;
         self.events.spawn("event recorder", move |stop| async move {
@@ -199,7 +199,7 @@ impl Groups {
         others.into_iter().for_each(|member| self.add(member));
     }
 
-    /// Starts a member with its group, at once or when this instance leads.
+    /// Starts a member with its group: immediately, or when this instance becomes the leader.
     fn add(&mut self, mut member: Member) {
         let tasks = match member.group() {
             Group::Servers => &mut self.servers,
@@ -228,8 +228,8 @@ impl Groups {
         }
     }
 
-    /// Stops everything, and aborts the tasks that have not ended in time. Also returns whether all reconciles and all
-    /// runnables of the leader have ended.
+    /// Stops everything, and aborts the tasks that have not ended in time. The result also shows whether all reconciles
+    /// and all runnables of the leader have ended.
     async fn end(mut self, inner: &Inner, grace: Option<Duration>) -> (Result<()>, bool) {
         let stopped = self.stop_within(inner.client.cache(), grace).await;
         let Self {
@@ -262,7 +262,7 @@ impl Groups {
             return Ok(());
         };
         if grace.is_zero() {
-            // Asks the tasks to stop without waiting.
+            // Polled once: asks the tasks to stop without waiting.
             let _ = in_order.now_or_never();
             return Ok(());
         }
@@ -272,7 +272,7 @@ impl Groups {
 
     /// Stops one group after the other.
     async fn stop(&mut self, cache: &Cache) {
-        // This instance will not lead any more.
+        // This instance will no longer become the leader.
         self.of_leader = None;
         self.others.stop().await;
         self.leader.stop().await;

@@ -1,4 +1,4 @@
-//! [`ManagerOptions`], and the construction of a manager from them.
+//! [`ManagerOptions`], and the creation of a manager from them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,11 +25,11 @@ use crate::health::Checks;
 use crate::metrics::Metrics;
 use crate::webhook::WebhookServer;
 
-/// The options of a manager, with the defaults of controller-runtime for the options that it has.
+/// Options of a manager. The defaults are those of controller-runtime, where it has the same option.
 ///
-/// The default suits tests: no health checks, metrics and leader election, and webhooks on port 9443. A
-/// [`kube::Client`] or [`kube::Config`] converts into the default with that connection, and [`Args`](super::Args)
-/// convert into the options of the command line.
+/// The default suits tests: no health checks, no metrics, no leader election, and webhooks on port 9443. A
+/// [`kube::Client`] or [`kube::Config`] converts into the default with that connection. [`Args`](super::Args) convert
+/// into the options of the command line.
 ///
 /// ```no_run
 /// use operator_runtime::manager::{Manager, ManagerOptions};
@@ -44,15 +44,15 @@ use crate::webhook::WebhookServer;
 /// # }
 /// ```
 pub struct ManagerOptions {
-    /// The cluster, instead of that of `kubeconfig`; see [`Connect`] for the difference between a configuration and a
-    /// client. Requests carry the `User-Agent` of the operator, warnings of the API server are logged, and the requests
-    /// are counted in `rest_client_*`, with an empty `host` for a client, which does not expose the address of its
-    /// server.
+    /// The connection to the cluster, instead of `kubeconfig`; see [`Connect`] for the difference between a
+    /// configuration and a client. Requests carry the `User-Agent` of the operator, warnings of the API server are
+    /// logged, and the requests are counted in `rest_client_*`. The label `host` is empty for a client, which does not
+    /// expose the address of its server.
     pub client: Option<Connect>,
     /// The kubeconfig. Default: `KUBECONFIG`, `~/.kube/config`, or the service account of the pod.
     pub kubeconfig: Option<PathBuf>,
-    /// The namespaces to watch. Empty means those of `cache_options`, or all. Options in `cache_options` for one of
-    /// these namespaces apply to it.
+    /// The namespaces to watch. Empty means those of `cache_options`, or all. Options for these namespaces in
+    /// `cache_options` apply.
     pub namespaces: Vec<String>,
     /// The options of the cache: selectors, transforms, resyncs, backoff, and the options of namespaces.
     pub cache_options: CacheOptions,
@@ -74,8 +74,8 @@ pub struct ManagerOptions {
     pub leader_election_client: Option<kube::Client>,
     /// An election that replaces the one through a Lease, regardless of `leader_election`.
     pub election: Option<Box<dyn Election>>,
-    /// The address of `/healthz` and `/readyz`: `:8081` is port 8081 of every interface, port 0 any free port. Empty
-    /// and `0` disable them. Default: empty.
+    /// The address of `/healthz` and `/readyz`. `:8081` is port 8081 of every interface, and port 0 any free port.
+    /// Empty and `0` disable them. Default: empty.
     pub health_probe_bind_address: String,
     /// The path of the liveness probe, and the prefix of its single checks. Default: `/healthz`.
     pub liveness_endpoint: String,
@@ -85,29 +85,29 @@ pub struct ManagerOptions {
     pub metrics: Metrics,
     /// The address of `/metrics`, such as `:8443`. Empty and `0` disable it. Default: empty.
     pub metrics_bind_address: String,
-    /// Serves `/metrics` over HTTPS to clients that the API server permits to `get` it. Otherwise over plain HTTP to
-    /// everyone. Default: true.
+    /// Serves `/metrics` over HTTPS to clients that the API server permits to `get` it. If false, it is served over
+    /// plain HTTP to everyone. Default: true.
     pub metrics_secure: bool,
     /// The files of the certificate and the key for `/metrics`. Default: a self-signed certificate.
     pub metrics_certificate: Option<(PathBuf, PathBuf)>,
-    /// The address of the webhooks. The server listens from the first webhook on. Empty and `0` disable it. Default:
+    /// The address of the webhooks. The server listens once a webhook is added. Empty and `0` disable it. Default:
     /// `:9443`.
     pub webhook_bind_address: String,
     /// The certificates of the webhooks.
     pub webhook_certificates: WebhookCertificates,
-    /// A PEM file with an authority: only clients with a certificate of it can call the webhooks, as with
-    /// controller-runtime's `ClientCAName`. It is read when the manager starts. Default: no client certificates.
+    /// A PEM file with a certificate authority: only clients with a certificate signed by it can call the webhooks, as
+    /// with controller-runtime's `ClientCAName`. It is read when the manager starts. Default: no client certificates.
     pub webhook_client_authority: Option<PathBuf>,
-    /// Serves metrics and webhooks over HTTP/2 too. Default: false.
+    /// Also serves metrics and webhooks over HTTP/2. Default: false.
     pub http2: bool,
     /// The minimum TLS version of metrics and webhooks. Default: 1.2.
     pub min_tls_version: TlsVersion,
-    /// Time for reconciles and runnables to end when the manager stops. Then the others are aborted, and
-    /// [`Manager::run`] fails with [`ManagerError::GracePeriod`]. `None` means no limit, as controller-runtime's
+    /// Time for reconciles and runnables to end when the manager stops. The remaining ones are then aborted, and
+    /// [`Manager::run`] fails with [`ManagerError::GracePeriod`]. `None` means no limit, like controller-runtime's
     /// negative timeout. Default: 30 s.
     pub graceful_shutdown_timeout: Option<Duration>,
-    /// Maximum time without data from the API server while an answer is awaited. Then a request fails, and a watch is
-    /// reopened, so that dead connections are detected. A live server answers within a minute, and sends bookmarks to
+    /// Maximum time without data from the API server while a response is awaited. Then a request fails, and a watch is
+    /// reopened, so that dead connections are detected. A live server responds within a minute, and sends bookmarks to
     /// watches at least once a minute. `None` means no limit. Default: 75 s.
     ///
     /// Streams that may be silent, such as followed logs, have no limit.
@@ -193,7 +193,7 @@ impl From<kube::Config> for ManagerOptions {
 }
 
 impl ManagerOptions {
-    /// Connects, and binds the health and metrics servers.
+    /// Connects to the cluster, and binds the health and metrics servers.
     pub(super) async fn build(mut self, name: &str) -> Result<Manager, ManagerError> {
         let kept = Options {
             name: name.to_owned(),
@@ -318,8 +318,8 @@ impl fmt::Debug for ManagerOptions {
     }
 }
 
-/// Returns the identity of this process among those of the operator: the host name, which is the name of the pod, or
-/// that of the operator.
+/// Returns the identity of this process among the instances of the operator: the host name, which is the name of the
+/// pod, or otherwise the name of the operator.
 pub(super) fn instance(name: &str) -> String {
     std::env::var("POD_NAME")
         .or_else(|_| std::env::var("HOSTNAME"))

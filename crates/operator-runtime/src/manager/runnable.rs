@@ -11,7 +11,7 @@ use crate::cluster;
 use crate::controller::Worker;
 use crate::error::Result;
 
-/// A task beside the controllers, such as a server or a poller, that runs while the manager runs.
+/// A task in addition to the controllers, such as a server or a poller, that runs while the manager runs.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -62,7 +62,7 @@ pub(super) enum Member {
 
 impl Runnable {
     /// Creates a runnable that runs on the leader until its token is cancelled, after which it should end soon. It may
-    /// end early; an error or a panic stops the manager. `name` is for the log.
+    /// end early; an error or a panic stops the manager. `name` is used in the log.
     pub fn new<F, R>(name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> R + Send + 'static,
@@ -75,15 +75,15 @@ impl Runnable {
         }
     }
 
-    /// Runs it on every instance, after the caches have been started.
+    /// Runs the task on every instance, after the caches have been started.
     #[must_use]
     pub fn on_every_instance(mut self) -> Self {
         self.group = Group::Others;
         self
     }
 
-    /// Runs it on every instance, from before the caches are filled until after the last reconcile: for servers that
-    /// the API server calls, such as webhooks.
+    /// Runs the task on every instance, from before the caches are filled until after the last reconcile. Use it for
+    /// servers that the API server calls, such as webhooks.
     #[must_use]
     pub fn before_caches(mut self) -> Self {
         self.group = Group::Servers;

@@ -18,8 +18,8 @@ use crate::serve;
 
 /// An additional HTTP server, as controller-runtime's `manager.Server`; for [`Manager::add`].
 ///
-/// It runs on every instance, from before the caches are filled until after the last reconcile. As for the other
-/// servers, a client has 32 s for the headers of a request, of at most 1 MiB, and 90 s between two requests.
+/// It runs on every instance, from before the caches are filled until after the last reconcile. Like the other servers,
+/// it waits at most 32 s for the headers of a request, of at most 1 MiB, and 90 s between two requests.
 ///
 /// ```no_run
 /// use bytes::Bytes;
@@ -39,7 +39,7 @@ use crate::serve;
 /// # }
 /// ```
 ///
-/// Call a `tower::Service`, such as a router of axum, in the handler with `oneshot`.
+/// In the handler, call a `tower::Service`, such as a router of axum, with `oneshot`.
 ///
 /// [`Manager::add`]: super::Manager::add
 #[must_use = "add it to a manager"]
@@ -50,17 +50,17 @@ pub struct Server<B> {
     options: ServerOptions,
 }
 
-/// The options of a [`Server`].
+/// Options of a [`Server`].
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// Serves only while this instance leads. Until then clients can connect and wait. Default: false.
+    /// Serves only while this instance is the leader. Until then clients can connect and wait. Default: false.
     pub only_when_leader: bool,
     /// Time for requests to finish when the manager stops. Default: the
     /// [`graceful_shutdown_timeout`](super::ManagerOptions::graceful_shutdown_timeout) of the manager.
     pub shutdown_timeout: Option<Duration>,
     /// The certificates of HTTPS. They are checked for changes every ten seconds. Default: plain HTTP.
     pub certificates: Option<Certificates>,
-    /// Serves HTTP/2 too. Default: false, because of its history of denial-of-service attacks.
+    /// Also serves HTTP/2. Default: false, because of its history of denial-of-service attacks.
     pub http2: bool,
     /// The minimum TLS version. Default: 1.2.
     pub min_tls_version: TlsVersion,
@@ -72,8 +72,8 @@ impl<B> Server<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
 {
-    /// Creates a server that answers requests to `listener` with `handler`, over plain HTTP/1.1 by default. `name` is
-    /// for the log.
+    /// Creates a server that answers requests to `listener` with `handler`, by default over plain HTTP/1.1. `name` is
+    /// used in the log.
     pub fn new<F, R>(name: &str, listener: TcpListener, options: ServerOptions, handler: F) -> Self
     where
         F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,

@@ -19,7 +19,7 @@ pub(super) fn health(listener: TcpListener, checks: Checks) -> Runnable {
     server.before_caches()
 }
 
-/// Returns a server of HTTPS with authentication and authorization, or of plain HTTP without.
+/// Returns the metrics server: over HTTPS with authentication and authorization, or over plain HTTP without.
 pub(super) fn metrics(
     options: &MetricsOptions,
     metrics: &Metrics,

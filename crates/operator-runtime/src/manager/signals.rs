@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: [`Listener`].
+//! [`Listener`] handles SIGINT and SIGTERM.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time for a process to end by itself.
+/// Time for the process to end by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Listens for signals during its lifetime, in its own thread with its own runtime, because a blocking reconcile may
@@ -60,8 +60,8 @@ fn listen(heard: oneshot::Sender<()>, listens: &mpsc::Sender<()>, stop: &Cancell
     }));
 }
 
-/// Ends the process after a moment. It uses its own thread, because those of the runtime may be blocked and the runtime
-/// waits for them when it is dropped.
+/// Ends the process after [`PATIENCE`]. It uses its own thread, because those of the runtime may be blocked, and the
+/// runtime waits for them when it is dropped.
 pub(super) fn end_soon() {
     tracing::error!(
         "A reconcile or runnable blocks its thread and cannot be aborted, the process ends in {PATIENCE:?}"

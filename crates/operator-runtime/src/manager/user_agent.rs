@@ -5,7 +5,7 @@ use http::HeaderValue;
 
 const RUNTIME: &str = concat!("operator-runtime/", env!("CARGO_PKG_VERSION"));
 
-/// Returns `NAME operator-runtime/VERSION`, or only the runtime if a header cannot contain the name.
+/// Returns `NAME operator-runtime/VERSION`, or only the latter if a header cannot contain the name.
 pub(super) fn header(name: &str) -> HeaderValue {
     let value = HeaderValue::from_str(&format!("{name} {RUNTIME}"));
     value.unwrap_or(HeaderValue::from_static(RUNTIME))

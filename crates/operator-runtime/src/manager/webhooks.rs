@@ -32,25 +32,25 @@ const CHECK: &str = "webhook";
 /// Timeout of the TLS handshake in the readiness check.
 const REACHABLE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The options of the webhook server.
+/// Options of the webhook server.
 #[derive(Clone, Debug)]
 pub(super) struct WebhookOptions {
     pub(super) bind_address: String,
     pub(super) certificates: WebhookCertificates,
     pub(super) http2: bool,
     pub(super) min_tls_version: TlsVersion,
-    /// The file with the authority of clients, if they need a certificate.
+    /// The file with the certificate authority of clients. `None` if clients need no certificate.
     pub(super) client_authority: Option<PathBuf>,
 }
 
 /// The certificates of webhooks.
 #[derive(Clone, Debug)]
 pub enum WebhookCertificates {
-    /// The operator creates an authority for all Services of its namespace, in the Secret `NAME-webhook-ca`, and
-    /// configures the API server to trust it; see [`crate::webhook`]. Outside a cluster the certificate is for
+    /// The operator creates a certificate authority for all Services of its namespace, in the Secret `NAME-webhook-ca`,
+    /// and configures the API server to trust it; see [`crate::webhook`]. Outside a cluster, the certificate is for
     /// `localhost` and is not trusted.
     Own,
-    /// The operator creates an authority in a given namespace and Secret.
+    /// The operator creates a certificate authority in a given namespace and Secret.
     Managed(ManagedCertificates),
     /// PEM files, which are read again when they change.
     Files {
@@ -63,7 +63,7 @@ pub enum WebhookCertificates {
     Given(Certificates),
 }
 
-/// The webhook server of a manager. It listens from the first webhook on.
+/// The webhook server of a manager. It listens once a webhook is added.
 pub(super) struct Webhooks {
     options: WebhookOptions,
     server: WebhookServer,
@@ -141,7 +141,7 @@ impl Webhooks {
         self.bound.as_ref().map(|(address, _)| *address)
     }
 
-    /// Adds webhooks. A running server serves them at once.
+    /// Adds webhooks. A running server serves them immediately.
     pub(super) fn add(
         &mut self,
         add: impl FnOnce(&WebhookServer) -> Result<(), WebhookError>,
@@ -169,7 +169,7 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Returns the server at the first call.
+    /// Returns the server on the first call, and `None` afterwards.
     pub(super) fn start(&mut self) -> Option<Serving> {
         let (_, listener) = self.bound.as_mut()?;
         Some(Serving {
@@ -256,7 +256,7 @@ async fn reachable(address: SocketAddr) -> Result<()> {
             describe(&error)
         ))),
         Err(_) => Err(Error::msg(format!(
-            "webhook server is not reachable: no answer within {REACHABLE_WITHIN:?}"
+            "webhook server is not reachable: no response within {REACHABLE_WITHIN:?}"
         ))),
     }
 }

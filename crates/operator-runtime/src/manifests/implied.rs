@@ -38,13 +38,13 @@ pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<(Vec
         ..ManagerOptions::from(kube::Client::new(offline, "default"))
     };
     let manager = Manager::new("manifests", options).now_or_never();
-    // Without servers the future completes at once.
+    // Without servers, the future completes without waiting.
     let manager = manager.ok_or_else(|| Error::msg("the manager is not ready at once"))??;
     setup(&manager)?;
     Ok(manager.needs())
 }
 
-/// Returns the distinct rules for these uses, for an operator that owns these definitions.
+/// Returns the distinct rules for these uses, for an operator that defines these CRDs.
 pub(super) fn rules(uses: &[Use], crds: &[Value]) -> Vec<ImpliedRule> {
     let mut rules: Vec<ImpliedRule> = Vec::new();
     for used in uses {

@@ -47,7 +47,7 @@ impl ClientMetrics {
 }
 
 impl CacheMetrics {
-    /// Sets the number of objects of a kind that do not decode.
+    /// Sets the number of objects of a kind that cannot be decoded.
     pub(crate) fn quarantined(&self, kind: &str, objects: usize) {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);
@@ -116,7 +116,7 @@ impl Families {
         let quarantined = gauges(
             registry,
             "operator_runtime_quarantined_objects",
-            "Objects that the cache omits because they do not decode",
+            "Objects that the cache omits because they cannot be decoded",
         );
         let live = gauges(
             registry,

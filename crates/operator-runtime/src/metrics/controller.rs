@@ -34,15 +34,15 @@ pub(crate) struct ControllerMetrics {
 /// The result of a reconcile: the label `result` of `controller_runtime_reconcile_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is complete.
+    /// The reconcile is complete.
     Success,
-    /// It is repeated with backoff, without an error.
+    /// The reconcile is repeated with backoff, without an error.
     Requeue,
-    /// It is repeated after a delay.
+    /// The reconcile is repeated after a delay.
     RequeueAfter,
-    /// It failed and is retried.
+    /// The reconcile failed and is retried.
     Error,
-    /// It failed and is not retried.
+    /// The reconcile failed and is not retried.
     TerminalError,
 }
 

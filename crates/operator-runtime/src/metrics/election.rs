@@ -6,7 +6,7 @@ use prometheus_client::registry::Registry;
 
 use super::{Label, gauges};
 
-/// The metric of a leader election, for elections that the operator builds itself.
+/// The metric of a leader election, for elections that the operator creates itself.
 #[derive(Clone, Debug, Default)]
 pub struct LeaderMetrics {
     status: Gauge,

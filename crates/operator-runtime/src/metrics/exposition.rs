@@ -1,5 +1,5 @@
 //! Conversion of the OpenMetrics text of prometheus-client to the older text format of Go programs, which every scraper
-//! reads. They differ in the names of counters in descriptions, in the form of numbers, and in the end mark.
+//! reads. They differ in the names of counters in descriptions, in the number format, and in the end mark.
 
 use std::fmt::Write as _;
 
@@ -65,7 +65,7 @@ fn upper_bound(series: &str) -> (&str, &str, &str) {
     found.unwrap_or((series, "", ""))
 }
 
-/// Formats a number as Go programs do, with the verb `g`: `1` for `1.0`, `1e-08` for `1e-8`, `1e+06` for a million.
+/// Formats a number like Go's verb `g`: `1` for `1.0`, `1e-08` for `1e-8`, `1e+06` for a million.
 fn number(text: &str) -> String {
     let Ok(value) = text.parse::<f64>() else {
         return text.to_owned();

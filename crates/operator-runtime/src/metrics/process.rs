@@ -108,7 +108,7 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some(ticks(stat, 11)? + ticks(stat, 12)?)
 }
 
-/// Returns the field at `index` after the name of the program, which may itself contain blanks and parentheses.
+/// Returns the field at `index` after the name of the program, which may itself contain spaces and parentheses.
 fn ticks(stat: &str, index: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(index)?.parse().ok()?;
@@ -126,7 +126,7 @@ fn kilobytes(status: &str, field: &str) -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// Returns the soft limit. As in Go, an unlimited one is the largest number.
+/// Returns the soft limit. As in Go, an unlimited one is the maximum number.
 fn limit(limits: &str, name: &str) -> Option<f64> {
     let value = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match value.split_whitespace().next()? {

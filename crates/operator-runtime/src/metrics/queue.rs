@@ -108,7 +108,7 @@ impl QueueMetrics {
         }
     }
 
-    /// Exports the depth without priorities, as controller-runtime does for a queue without them.
+    /// Exports the depth without priorities, as controller-runtime does for a queue without priorities.
     pub(crate) fn without_priorities(&self) {
         self.live.lock().plain = true;
     }

@@ -18,7 +18,7 @@ use tower::{Layer, Service};
 use super::retry::Retries;
 use super::{Buckets, Label, counters, histograms};
 
-/// The label `code` of client-go for requests without an answer.
+/// The value of client-go's label `code` for requests without a response.
 const NO_ANSWER: &str = "<error>";
 
 const SECONDS: Buckets = Buckets(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
@@ -30,14 +30,14 @@ const BYTES: Buckets = Buckets(&[
 
 /// A [`tower::Layer`] that counts requests by status code, method and host, and measures them.
 ///
-/// Watches are only counted: their duration and size have no meaning.
+/// Watches are only counted, because their duration and size are meaningless.
 #[derive(Clone, Debug)]
 pub(crate) struct RestClientLayer {
     families: Families,
     host: Arc<str>,
 }
 
-/// A service that counts requests; made by [`RestClientLayer`].
+/// The service of [`RestClientLayer`], which counts requests.
 #[derive(Clone, Debug)]
 pub(crate) struct RestClientService<S> {
     inner: S,
@@ -74,12 +74,12 @@ pub(super) struct Families {
 // === impl RestClientLayer ===
 
 impl RestClientLayer {
-    /// Returns the policy that repeats requests if the server asks for it, and counts them.
+    /// Returns the policy that retries requests if the server asks for it, and counts the retries.
     pub(crate) fn retries(&self) -> Retries {
         Retries::new(self.clone())
     }
 
-    /// Counts a repeated request by the status that it is repeated for.
+    /// Counts a retry by the status that caused it.
     pub(super) fn retried(&self, status: &str, method: &Method) {
         let [verb, host] = self.of(method);
         let labels = [("code", status.to_owned()), verb, host];

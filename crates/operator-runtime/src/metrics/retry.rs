@@ -1,7 +1,7 @@
-//! [`Retries`], the policy that repeats requests to the API server.
+//! [`Retries`], the policy that retries requests to the API server.
 //!
-//! A request is repeated only if the response has `Retry-After` and it is safe: after 429 nothing was carried out;
-//! after 503 that is unknown, so requests that are not idempotent are not repeated.
+//! A request is retried only if the response has `Retry-After` and a retry is safe. After 429 the request was not
+//! processed. After 503 this is unknown, so requests that are not idempotent are not retried.
 
 use operator_connection::is_watch;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tower::retry::Policy;
 
 use super::rest_client::RestClientLayer;
 
-/// Maximum number of times that a request is repeated, as in client-go.
+/// Maximum number of retries of a request, as in client-go.
 const MAX_RETRIES: u32 = 10;
 
 /// Maximum time from the first attempt to the last.
@@ -42,7 +42,7 @@ impl Retries {
         }
     }
 
-    /// Returns the pause before the request is repeated, or `None` if it is not.
+    /// Returns the delay before the request is retried, or `None` if it is not retried.
     fn pause<B, R>(&self, request: &Request<B>, answer: &Response<R>) -> Option<Duration> {
         let is_safe = match answer.status() {
             StatusCode::TOO_MANY_REQUESTS => true,
@@ -93,7 +93,7 @@ impl<R> Policy<Request<Body>, Response<R>, BoxError> for Retries {
     }
 }
 
-/// Returns true if a repeated request has the same effect as a single one.
+/// Returns true if a retried request has the same effect as a single one.
 fn may_run_twice<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_json_patch = content_type.is_some_and(|value| value.as_bytes().starts_with(JSON_PATCH.as_bytes()));

@@ -9,7 +9,7 @@ use tower::{Layer as _, Service as _, service_fn};
 
 use super::*;
 
-/// Returns the metrics of a manager with one of each part.
+/// Returns the metrics of a manager that has one part of each type.
 fn exposed() -> String {
     let metrics = Metrics::default();
     let controller = metrics.controller("memcached", 4);
@@ -78,7 +78,7 @@ fn the_metrics_of_the_scaffolded_dashboard_and_alerts_exist() {
     metrics.cache().watch_live("Pod", None, true);
     metrics.cache().quarantined("Pod", 0);
     metrics.client().write_skipped("Pod");
-    // `up` is a metric of Prometheus, and requests are tested below.
+    // `up` is a metric of Prometheus; the metrics of requests are tested below.
     let text = exposed() + &metrics.to_text() + "up 1\nrest_client_requests_total 1\n";
     let sample =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator/config");

@@ -1,4 +1,4 @@
-//! [`Access`] to the metrics: the API server authenticates tokens and authorizes their users. Its answers are cached,
+//! [`Access`] to the metrics: the API server authenticates tokens and authorizes their users. Its responses are cached,
 //! so that a scraper costs two requests in five minutes.
 
 use std::collections::HashMap;
@@ -20,13 +20,13 @@ const TOKEN_FOR: Duration = Duration::from_secs(60);
 const ALLOWED_FOR: Duration = Duration::from_secs(5 * 60);
 const DENIED_FOR: Duration = Duration::from_secs(30);
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of cached answers, because everyone can send tokens.
+/// Maximum number of cached responses, because everyone can send tokens.
 const REMEMBERED_MAX: usize = 1024;
-/// Maximum attempts of a review. The pause begins at half a second and grows by half.
+/// Maximum attempts of a review. The delay begins at half a second and grows by half.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Sends reviews to the API server and caches the answers.
+/// Sends reviews to the API server and caches the responses.
 #[derive(Clone)]
 pub(super) struct Access {
     client: kube::Client,
@@ -58,7 +58,7 @@ struct Question {
     path: String,
 }
 
-/// Answers with a lifetime.
+/// Responses with a lifetime.
 #[derive(Debug)]
 struct Memory<K, V> {
     answers: HashMap<K, (V, Instant)>,
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(memory.answers.len(), 1);
     }
 
-    /// Returns the outcome if reviews, or only those of permissions, are not answered, and the number of requests.
+    /// Returns the outcome if all reviews fail, or only those of permissions, and the number of requests.
     async fn checked(answers_tokens: bool) -> (Result<(), Refusal>, usize) {
         use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -47,16 +47,16 @@ pub(crate) struct Job {
     running: Running,
 }
 
-/// The continuation after a reconcile.
+/// The next step of a key after a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing until the next event. Resets the backoff.
+    /// Wait for the next event. Resets the backoff.
     Done,
-    /// Again after this time. Resets the backoff.
+    /// Run again after this time. Resets the backoff.
     After(Duration),
-    /// Again after the backoff, which grows.
+    /// Run again after the backoff, which grows.
     Backoff,
-    /// Nothing until the next event. Keeps the backoff.
+    /// Wait for the next event. Keeps the backoff.
     Terminal,
 }
 
@@ -124,7 +124,7 @@ impl WorkQueue {
                 }) = popped
                 {
                     drop(state);
-                    // One notification may stand for several keys, so the next worker must look too.
+                    // One notification may announce several keys, so the next worker must check too.
                     self.changed.notify_one();
                     let running = self.metrics.started(waited);
                     return Some(Job {
@@ -147,7 +147,7 @@ impl WorkQueue {
         }
     }
 
-    /// Ends the run of a key and schedules its continuation.
+    /// Ends the run of a key and schedules its next step.
     pub(crate) fn finish(&self, job: Job, next: Next, priority: i32) {
         let Job { key, running, .. } = job;
         let priority = self.priority(priority);
@@ -191,7 +191,7 @@ impl WorkQueue {
         if self.prioritized { priority } else { 0 }
     }
 
-    /// Stops the queue: every [`WorkQueue::next`] returns `None` at once, and queued keys are dropped.
+    /// Stops the queue: every [`WorkQueue::next`] returns `None` immediately, and queued keys are dropped.
     pub(crate) fn stop(&self) {
         self.state.lock().stopped = true;
         self.changed.notify_one();

@@ -1,4 +1,4 @@
-//! [`RateLimit`]: the backoff of keys that failed or requested it. Pure: time is an argument.
+//! [`RateLimit`], the backoff of keys that failed or requested it. Pure: time is an argument.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,7 +93,7 @@ impl RateLimit {
 }
 
 impl Default for RateLimit {
-    /// The default [`Backoff`].
+    /// Returns the default [`Backoff`].
     fn default() -> Self {
         Self::Exponential(Backoff::default())
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for RateLimit {
 // === impl Backoff ===
 
 impl Default for Backoff {
-    /// 5 ms, doubling up to 1000 s.
+    /// Returns 5 ms, doubling up to 1000 s.
     fn default() -> Self {
         Self {
             base: Duration::from_millis(5),

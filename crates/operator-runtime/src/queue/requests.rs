@@ -15,11 +15,11 @@ use super::state;
 use crate::error::{Error, Result, panic_text};
 use crate::object::ObjectKey;
 
-/// Attempts of a failing function of a handler, and the first pause, which doubles: half a minute in total.
+/// Maximum attempts of a failing function of a handler, and the first delay, which doubles: half a minute in total.
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Options of adding a key.
+/// Options for adding a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
     /// The priority; higher ones are served first. Default: that of the event, which is 0, and -100 for objects of the first
@@ -40,7 +40,7 @@ pub struct Requests {
     later: Weak<Later>,
 }
 
-/// Deferred work of the handlers of one source. It is sequential, and is dropped with the source.
+/// Deferred work of the handlers of one source. It runs in sequence, and is dropped with the source.
 #[derive(Debug)]
 pub(crate) struct Later {
     pub(crate) tasks: TaskTracker,
@@ -125,7 +125,7 @@ where
 impl Later {
     pub(crate) fn new() -> Arc<Self> {
         let tasks = TaskTracker::new();
-        // More tasks can be added to a closed tracker. Closing lets others wait until it is empty.
+        // More tasks can be added to a closed tracker. Closing it allows others to wait until it is empty.
         tasks.close();
         Arc::new(Self {
             tasks,

@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use super::limiter::RateLimiter;
 
-/// While keys starve, one of this many served keys is the oldest.
+/// While keys starve, one out of this many served keys is the oldest one.
 const SHARE: u32 = 10;
 
-/// Maximum number of keys that become ready in one call, so that many due keys do not cause one long step.
+/// Maximum number of keys that become ready in one call, so that many due keys do not block for a long time.
 const PROMOTED_AT_ONCE: usize = 1_000;
 
-/// Number of priorities up to which those without keys are kept in the metrics.
+/// Number of priorities up to which priorities without keys are kept in the metrics.
 const REMEMBERED_PRIORITIES: usize = 25;
 
-/// Delay in place of one that the clock cannot represent.
+/// Replacement for a delay that the clock cannot represent.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Options of adding a key. Default: at once, with priority 0.
+/// Options for adding a key. Default: immediately, with priority 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Add {
-    /// The higher priority is served first.
+    /// The priority; higher ones are served first.
     pub priority: i32,
     /// Delay before the key becomes ready.
     pub after: Duration,
@@ -36,7 +36,7 @@ pub(crate) struct Add {
 pub(crate) struct Popped<K> {
     /// The key.
     pub key: K,
-    /// The priority that it had.
+    /// The priority with which it was queued.
     pub priority: i32,
     /// The time since it became ready.
     pub waited: Duration,
@@ -45,20 +45,20 @@ pub(crate) struct Popped<K> {
 /// Counters of a queue since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Keys that became ready, at once or after their delay: `workqueue_adds_total`.
+    /// Keys that became ready, immediately or after their delay: `workqueue_adds_total`.
     pub adds: u64,
     /// Keys that were added with a delay: `workqueue_retries_total`.
     pub retries: u64,
 }
 
-/// The queue of a controller as a value: it decides which key is next, and never waits.
+/// The queue of a controller as a value. It selects the next key, and never waits.
 ///
 /// * A key is queued once, however often it is added. It keeps the higher priority and the earlier time.
 /// * Ready keys are served by priority, and by the time at which they became ready within a priority. Each call makes
 ///   at most 1,000 due keys ready.
 /// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing
 ///   starves. The other nine are served by priority, so that a backlog delays urgent keys by at most a ninth.
-/// * A running key is not returned again before `done`. If it is added meanwhile, it waits for that.
+/// * A running key is not returned again before `done`. If it is added in the meantime, it waits for that.
 pub(crate) struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
@@ -87,7 +87,7 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
-    /// Ready since this time.
+    /// The key is ready since this time.
     Ready(Instant),
     Waiting(Instant),
     /// The key is running. After `done` it is due at this time.
@@ -175,7 +175,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         })
     }
 
-    /// Ends the run of a key. If it was added meanwhile it is due again.
+    /// Ends the run of a key. If it was added in the meantime, it is due again.
     pub(crate) fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
@@ -193,8 +193,8 @@ impl<K: Clone + Ord + Debug> Queue<K> {
     }
 
     /// Returns the number of ready keys of each priority, the highest first: the metric `workqueue_depth`. It includes
-    /// running keys that will run again. Priorities without keys are kept as 0, so that dashboards show their end, and
-    /// dropped beyond 25 priorities.
+    /// running keys that will run again. Priorities without keys are kept as 0, so that dashboards show that they are
+    /// empty, and dropped beyond 25 priorities.
     pub(crate) fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
         self.promote(now);
         let depth = self.depth.iter().rev();
@@ -206,7 +206,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         self.counts
     }
 
-    /// Inserts a key at its place, with its priority and sequence, and whether it was counted as ready.
+    /// Inserts a key at its position, with its priority, its sequence, and whether it was counted as ready.
     fn place(
         &mut self,
         key: K,
@@ -265,7 +265,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         *self.depth.entry(priority).or_default() += 1;
     }
 
-    /// Makes due keys ready in the order of their times. If there are very many, the next call continues.
+    /// Makes due keys ready in the order of their times. If there are too many, the next call continues.
     fn promote(&mut self, now: Instant) {
         for _ in 0..PROMOTED_AT_ONCE {
             if self.waiting.first().is_none_or(|(due, _, _)| *due > now) {

@@ -1,5 +1,5 @@
-//! Time limits for slow and silent clients, as `ReadHeaderTimeout` and `IdleTimeout` of Go's `http.Server`, with the
-//! values of controller-runtime: [`Patience`].
+//! [`Patience`], time limits for slow and silent clients, like `ReadHeaderTimeout` and `IdleTimeout` of Go's
+//! `http.Server`, with the values of controller-runtime.
 
 use std::io;
 use std::pin::Pin;
@@ -14,9 +14,9 @@ use tokio::time::{Instant, Sleep};
 /// The time limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// For the headers of a request.
+    /// Maximum time for the headers of a request.
     pub(crate) headers: Duration,
-    /// Between two requests.
+    /// Maximum time between two requests.
     pub(crate) idle: Duration,
 }
 
@@ -33,19 +33,19 @@ pub(super) struct Patience {
 #[derive(Debug)]
 struct State {
     wait: Wait,
-    /// The task to wake when a response is complete, because a new limit begins.
+    /// The task to wake after a response is complete, because a new limit begins.
     reader: Option<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wait {
-    /// Waiting for the headers of a request, until this time.
+    /// Waits for the headers of a request, until this time.
     Headers(Instant),
-    /// Waiting for the next request, until this time.
+    /// Waits for the next request, until this time.
     Request(Instant),
-    /// Without a limit: the request is being answered.
+    /// No limit: the request is being answered.
     Answer,
-    /// Without a limit: HTTP/2.
+    /// No limit: the connection uses HTTP/2.
     Http2,
 }
 
@@ -125,7 +125,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// Completes when the limit is reached: with an end between requests, with an error within headers.
+    /// Completes when the limit is reached: between requests with an end, within headers with an error.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.patience.state.lock();
         let wait = state.wait;

@@ -33,7 +33,7 @@ pub type Warnings = Vec<String>;
 /// }
 /// ```
 pub trait Defaulter<K>: Send + Sync + 'static {
-    /// Changes an object that is being created or updated. Fields that `K` does not know are kept.
+    /// Changes an object that is being created or updated. Fields that `K` lacks are kept.
     ///
     /// It may be called twice for one request, and must be idempotent.
     ///
@@ -51,7 +51,7 @@ pub trait Defaulter<K>: Send + Sync + 'static {
     }
 }
 
-/// Validates objects by rules that a schema cannot express. Prefer the schema or a CEL rule of the CRD: they need no
+/// Validates objects by rules that a schema cannot express. Prefer the schema or a CEL rule of the CRD, which need no
 /// server.
 ///
 /// ```
@@ -86,7 +86,7 @@ pub trait Validator<K>: Send + Sync + 'static {
         object: &K,
     ) -> impl Future<Output = Result<Warnings, Denied>> + Send;
 
-    /// Validates a change, possibly only of metadata. Allow the changes of objects that are being deleted, or their
+    /// Validates a change, possibly only of metadata. Allow changes of objects that are being deleted, otherwise their
     /// finalizers cannot be removed.
     ///
     /// # Errors

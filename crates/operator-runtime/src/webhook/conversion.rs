@@ -1,4 +1,4 @@
-//! [`Conversion`] between the versions of a custom resource by way of one version, the hub.
+//! [`Conversion`] converts between the versions of a custom resource through one version, the hub.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
-/// A version (a spoke) that can be converted to the hub and back without loss. Keep values that the other version
-/// cannot represent in an annotation. [`round_trip`] and [`hub_round_trip`] test that.
+/// A version (a spoke) that can be converted to the hub and back without loss. Store values that the other version
+/// cannot represent in an annotation. [`round_trip`] and [`hub_round_trip`] test this.
 ///
 /// ```
 /// use kube::CustomResource;
@@ -62,7 +62,7 @@ pub trait Convertible: Object {
     /// namespace, UID and other metadata.
     ///
     /// # Errors
-    /// Fails the conversion and the request that needs it, possibly a list of many objects: avoid errors if possible.
+    /// Fails the conversion and the request that needs it, possibly a list of many objects. Avoid errors if possible.
     fn convert_to(self) -> Result<Self::Hub>;
 
     /// Converts the hub to this version; for metadata, see [`Convertible::convert_to`].
@@ -73,7 +73,7 @@ pub trait Convertible: Object {
 }
 
 /// The versions of one custom resource with the hub `H`, for [`Webhook::conversion`](super::Webhook::conversion). A
-/// spoke is converted to another spoke by way of the hub.
+/// spoke is converted to another spoke through the hub.
 #[must_use = "give it to a `Webhook`"]
 pub struct Conversion<H> {
     versions: BTreeMap<String, Version<H>>,
@@ -100,7 +100,7 @@ pub(super) trait Converter: Send + Sync {
 pub struct Lossy {
     /// The field, as a JSON pointer.
     pub field: String,
-    /// Its JSON before. Empty if the field was missing.
+    /// Its JSON before the conversion. Empty if the field was missing.
     pub before: String,
     /// Its JSON after the round trip. Empty if the field is missing.
     pub after: String,
@@ -115,7 +115,7 @@ impl<H: Object> Default for Conversion<H> {
 }
 
 impl<H: Object> Conversion<H> {
-    /// Creates a conversion of only the hub.
+    /// Creates a conversion with only the hub.
     pub fn new() -> Self {
         let hub = Version {
             to_hub: Box::new(typed::<H>),
@@ -245,7 +245,7 @@ fn untyped<K: Object>(object: &K) -> Result<Value> {
     Ok(serde_json::to_value(object)?)
 }
 
-/// Converts an object to the hub and back, and compares: for tests, for example with proptest.
+/// Converts an object to the hub and back, and compares the result. Use it in tests, for example with proptest.
 ///
 /// # Errors
 /// Returns the first field that changed, or the error of the conversion with the field `""`.
@@ -253,7 +253,7 @@ pub fn round_trip<S: Convertible>(spoke: &S) -> Result<(), Lossy> {
     compare(spoke, |spoke: S| S::convert_from(spoke.convert_to()?))
 }
 
-/// Converts the hub to `S` and back, and compares; the counterpart of [`round_trip`].
+/// Converts the hub to `S` and back, and compares the result; the counterpart of [`round_trip`].
 ///
 /// # Errors
 /// As for [`round_trip`].

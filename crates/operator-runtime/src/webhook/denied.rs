@@ -66,7 +66,7 @@ impl Denied {
         denied
     }
 
-    /// Creates a rejection with this HTTP status code, and this reason for programs, such as `TooManyRequests`.
+    /// Creates a rejection with this HTTP status code and this machine-readable reason, such as `TooManyRequests`.
     pub fn with_code(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
         let status = Status {
             status: Some(StatusSummary::Failure),
@@ -79,7 +79,7 @@ impl Denied {
         Self::from_status(status)
     }
 
-    /// Adds warnings, which clients show beside the message.
+    /// Adds warnings, which clients show in addition to the message.
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);

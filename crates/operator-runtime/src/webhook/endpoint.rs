@@ -1,4 +1,4 @@
-//! The endpoints of the webhook server, from the body of a request to that of its response.
+//! The endpoints of the webhook server, which turn the body of a request into the body of a response.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +22,7 @@ use super::review::{AdmissionRequest, AdmissionResponse, Review};
 use crate::metrics::WebhookMetrics;
 use crate::serve::{self, Answer};
 
-/// Twice the largest object, for an old and a new one, and the rest of the review.
+/// Maximum size of an admission review: twice the largest object, for an old and a new one, and the rest of the review.
 pub(super) const BODY_MAX: usize = 7 * 1024 * 1024;
 
 /// Maximum size of a conversion review. The API server converts all objects of a list in one review, up to 10,000 when it
@@ -47,7 +47,7 @@ pub(super) trait Endpoint: Send + Sync {
     fn answer<'a>(&'a self, request: Request<Body>, metrics: &'a WebhookMetrics) -> BoxFuture<'a, Answer>;
 }
 
-/// Answers admission requests.
+/// An endpoint that answers admission requests.
 pub(super) struct AdmissionEndpoint {
     pub(super) handler: Box<dyn DynAdmissionHandler>,
     pub(super) recover_panics: bool,
@@ -55,13 +55,13 @@ pub(super) struct AdmissionEndpoint {
     pub(super) span: Option<SpanHook>,
 }
 
-/// Converts the objects of all kinds with a conversion.
+/// An endpoint that converts the objects of all kinds with a conversion.
 #[derive(Clone, Default)]
 pub(super) struct ConversionEndpoint {
     pub(super) converters: Vec<Arc<dyn Converter>>,
 }
 
-/// Answers requests with a function.
+/// An endpoint that answers requests with a function.
 pub(super) struct RawEndpoint<F>(pub(super) F);
 
 // === impl AdmissionEndpoint ===

@@ -1,11 +1,11 @@
-//! The changes of a defaulter as a JSON patch of the object in the request: [`patch`]. Pure.
+//! [`patch`] returns the changes of a defaulter as a JSON patch of the object in the request. Pure.
 //!
-//! The operator's type may know fewer fields than the object has. The changes are therefore computed from three states: the
+//! The operator's type may have fewer fields than the object. The changes are therefore computed from three states: the
 //! object in the request, the object as the type serializes it, and the object after the defaulter.
 
 use serde_json::{Map, Value};
 
-/// Returns the patch from `sent` to the result of the defaulter. Fields that the type does not know are kept.
+/// Returns the patch from `sent` to the result of the defaulter. Fields that the type lacks are kept.
 pub(super) fn patch(sent: &Value, before: &Value, after: &Value) -> json_patch::Patch {
     json_patch::diff(sent, &merged(sent, Some(before), after))
 }
@@ -52,8 +52,8 @@ fn object(
     merged
 }
 
-/// Matches elements by position if their number is the same. Otherwise unchanged elements keep their unknown fields, at any
-/// position.
+/// Matches elements by position if both arrays have the same length. Otherwise unchanged elements keep their unknown
+/// fields, at any position.
 fn array(sent: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     if sent.len() == after.len() && sent.len() == before.len() {
         let elements = sent.iter().zip(before).zip(after);

@@ -1,4 +1,4 @@
-//! [`Webhook`]: the webhooks of one kind, their handlers and their description for the API server.
+//! [`Webhook`]: the webhooks of one kind, their handlers, and their registration for the API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,9 +82,9 @@ pub struct WebhookOptions {
     pub resources: Vec<String>,
     /// The operations. Default: `CREATE` and `UPDATE`.
     pub operations: Vec<Operation>,
-    /// The treatment of requests if the webhook cannot be reached. Default: they fail.
+    /// The handling of requests if the webhook cannot be reached. Default: they fail.
     pub failure_policy: FailurePolicy,
-    /// The treatment of requests for other versions of the kind. Default: they are converted and sent.
+    /// The handling of requests for other versions of the kind. Default: they are converted and sent.
     pub match_policy: MatchPolicy,
     /// The side effects of the webhook. Default: none.
     pub side_effects: SideEffects,
@@ -98,15 +98,15 @@ pub struct WebhookOptions {
     pub object_selector: Option<LabelSelector>,
     /// CEL expressions that must all be true for a request to be sent.
     pub match_conditions: Vec<MatchCondition>,
-    /// Answers a panic with 500. Otherwise the connection is closed, and the API server follows the failure policy.
+    /// Answers a panic with 500. If false, the connection is closed, and the API server follows the failure policy.
     /// Panics are counted in any case. Default: true.
     pub recover_panics: bool,
-    /// Removes the fields that the type of a defaulter does not know, and empty fields that it does not serialize.
-    /// Default: false.
+    /// Removes the fields that the type of a defaulter lacks, and empty fields that it does not serialize. Default:
+    /// false.
     pub remove_unknown_fields: bool,
 }
 
-/// The treatment of requests if a webhook cannot be reached or does not answer in time. Default: they fail.
+/// The handling of requests if a webhook cannot be reached or does not respond in time. Default: they fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum FailurePolicy {
     /// The requests fail.
@@ -116,8 +116,8 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-/// The requests that match the version of a rule. Default: requests for any version of the kind, converted to that of
-/// the webhook.
+/// The requests that match the version of a rule. Default: requests for any version of the kind, converted to the
+/// version of the webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum MatchPolicy {
     /// Requests for any version of the kind.
@@ -127,7 +127,7 @@ pub enum MatchPolicy {
     Exact,
 }
 
-/// The side effects of a webhook. Default: none. `admissionregistration.k8s.io/v1` has no other values: side effects
+/// The side effects of a webhook. Default: none. `admissionregistration.k8s.io/v1` allows no other values: side effects
 /// must not happen in a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SideEffects {
@@ -193,16 +193,16 @@ impl<K: Object> Webhook<K> {
         self.validating(Validating::<K, _>::new(validator), options)
     }
 
-    /// Adds a mutating webhook for other kinds, or for subresources, than those of a [`Defaulter`]. Each webhook needs
-    /// its own path.
+    /// Adds a mutating webhook for kinds or subresources that a [`Defaulter`] does not cover. Each webhook needs its
+    /// own path.
     pub fn mutating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(true, mutate_path::<K>(), handler, options);
         self.admissions.push(admission);
         self
     }
 
-    /// Adds a validating webhook for other kinds, or for subresources, than those of a [`Validator`]. Each webhook
-    /// needs its own path.
+    /// Adds a validating webhook for kinds or subresources that a [`Validator`] does not cover. Each webhook needs its
+    /// own path.
     pub fn validating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(false, validate_path::<K>(), handler, options);
         self.admissions.push(admission);

@@ -1,5 +1,5 @@
-//! The `admission.k8s.io` reviews, versions v1 and v1beta1: [`AdmissionRequest`] and [`AdmissionResponse`]. Objects are
-//! JSON.
+//! The `admission.k8s.io` reviews, versions v1 and v1beta1: [`AdmissionRequest`] and [`AdmissionResponse`]. They hold
+//! objects as JSON.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const VERSION: &str = "admission.k8s.io/v1";
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// The unique identifier of the request, which the response repeats.
+    /// The unique identifier of the request, which is copied to the response.
     pub uid: String,
     /// The kind of the object.
     #[serde(default)]
@@ -200,7 +200,7 @@ impl AdmissionResponse {
 
     /// Returns the response to the request `uid` as JSON, in this API version.
     pub(super) fn to_json(&self, api_version: &str, uid: &str) -> Vec<u8> {
-        // Patches always serialize.
+        // Serializing a patch cannot fail.
         let patch = self
             .patch
             .as_ref()

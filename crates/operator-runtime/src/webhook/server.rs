@@ -67,7 +67,7 @@ impl WebhookServer {
         Self::default()
     }
 
-    /// Adds the webhooks of a kind, all or none. A running server serves them at once.
+    /// Adds all webhooks of a kind, or none after an error. A running server serves them immediately.
     pub(crate) fn add<K: Object>(&self, webhook: Webhook<K>) -> Result<(), WebhookError> {
         let (admissions, converter) = webhook.into_parts();
         self.change(|routes| {

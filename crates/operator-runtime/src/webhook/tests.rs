@@ -510,7 +510,7 @@ async fn connections_are_not_validated() {
     assert_eq!(response["allowed"], true);
 }
 
-/// Denies with a warning.
+/// A validator that denies with a warning.
 struct Wary;
 
 impl Validator<Memcached> for Wary {
@@ -656,7 +656,7 @@ async fn lists_are_converted_item_by_item() {
     assert!(message.starts_with("items[1]: "), "{message}");
 }
 
-/// Signs the certificates of clients.
+/// A certificate authority that signs the certificates of clients.
 struct ClientAuthority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pem: String,
@@ -722,7 +722,7 @@ async fn clients_without_a_required_certificate_are_rejected() {
     serving.await.unwrap().unwrap();
 }
 
-/// Waits at a gate before it answers.
+/// An endpoint that waits for a signal before it answers.
 struct Gate {
     entered: tokio::sync::mpsc::UnboundedSender<()>,
     open: std::sync::Arc<tokio::sync::Notify>,
@@ -820,7 +820,7 @@ async fn running_request_is_answered_before_the_server_stops() {
     serving.await.unwrap().unwrap();
 }
 
-/// Allows everything.
+/// A validator that allows everything.
 struct Open;
 
 impl AdmissionHandler for Open {

@@ -55,7 +55,7 @@ async fn the_operator_writes_twice_and_nothing_after_a_restart() {
     greet(&env, "one").await;
     assert_eq!(writes(&first_calls), 2);
 
-    // An operator that starts again finds everything as it should be; a new object shows that it works.
+    // An operator that starts again finds everything as desired; a new object shows that it works.
     let (second, second_calls) = client();
     run(operator(), second).await;
     greet(&env, "two").await;

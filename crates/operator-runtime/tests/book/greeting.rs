@@ -26,7 +26,7 @@ pub struct GreetingStatus {
     pub written: bool,
 }
 
-/// Starts a control plane with the definition.
+/// Starts a control plane with the CRD.
 pub async fn start() -> TestEnv {
     TestEnv::builder().crds([Greeting::crd()]).start().await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! The Rust samples of the book that belong to no sample project: docs/book includes the parts between anchors.
+//! The Rust samples of the book that are not part of a sample project: docs/book includes the parts between anchors.
 #![expect(clippy::unwrap_used, reason = "a test fails so, and so do its helpers")]
 #![expect(unreachable_pub, reason = "the book shows items as operators write them")]
 

@@ -1,4 +1,4 @@
-//! The pages "Configuration" and "Metrics of an operator" are complete.
+//! Checks that the pages "Configuration" and "Metrics of an operator" are complete.
 
 use operator_runtime::manager::Args;
 use operator_runtime::prelude::*;

@@ -17,7 +17,7 @@ use crate::robustness::{are_sized, impatient, install, operate};
 use crate::support::{Running, Widget, in_time, run};
 use crate::wire::{Fault, Wire};
 
-/// An operator that connects through a wire, as when it is deployed.
+/// An operator that connects through a wire, as it does when it is deployed.
 struct Bench {
     wire: Wire,
     /// A client without the wire.
@@ -39,7 +39,7 @@ impl Bench {
         }
     }
 
-    /// Returns an operator with this limit of silence.
+    /// Returns an operator with this silence timeout.
     async fn operator(&self, options: CacheOptions, silence: Option<Duration>) -> (Manager, Running) {
         let options = ManagerOptions {
             cache_options: options,
@@ -80,7 +80,7 @@ async fn hanging_connections_are_closed_at_any_stage() {
         .await;
     bench.want("w", 1).await;
     bench.get("w", 1).await;
-    // Quiet watches without changes are reopened without being reported as failed.
+    // Watches without events are reopened without being reported as failed.
     let opened = || bench.wire.received(|received| IS_WATCH(&received.what)).len();
     let before = opened();
     in_time(async {
@@ -90,7 +90,7 @@ async fn hanging_connections_are_closed_at_any_stage() {
         }
     })
     .await;
-    // The connections of the watches, and those that wait for the next request.
+    // This affects the connections of the watches, and those that wait for the next request.
     bench.wire.freeze();
     bench.want("w", 2).await;
     bench.get("w", 2).await;
@@ -103,7 +103,7 @@ async fn unanswered_and_truncated_requests_are_retried() {
     for number in 0..20 {
         bench.want(&format!("w-{number}"), number).await;
     }
-    // The first request of each kind is not answered, the second gets the beginning of a response.
+    // The first request of each kind gets no response, the second gets the beginning of a response.
     let mut seen = BTreeMap::new();
     let kinds = [IS_LIST, IS_WATCH, IS_WRITE];
     bench.wire.fail(move |what| {
@@ -130,14 +130,14 @@ async fn unanswered_and_truncated_requests_are_retried() {
 async fn busy_server_is_retried_after_retry_after() {
     let bench = Bench::new().await;
     bench.want("w", 3).await;
-    // The first of each kind of request.
+    // The first request of each kind.
     let kinds = [IS_LIST, IS_WATCH, IS_WRITE];
     let mut seen = HashSet::new();
     bench.wire.fail(move |what| {
         let kind = kinds.iter().position(|is_it| is_it(what))?;
         seen.insert(kind).then_some(Fault::Busy)
     });
-    // In pages, so that there are list requests.
+    // Lists in pages, so that there are list requests.
     let options = CacheOptions {
         streaming_lists: false,
         ..impatient()

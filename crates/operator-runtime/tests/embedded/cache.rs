@@ -86,7 +86,7 @@ async fn metadata_readers_cost_only_metadata_until_another_reader_needs_more() {
         .unwrap();
     assert_eq!(partial.name_any(), "a");
 
-    // A reader of the whole object causes another list, of which readers of metadata get no events.
+    // A reader of the whole object causes another list. Readers of metadata get no events of that list.
     let typed = client.get::<Widget>(&key("a")).await.unwrap().unwrap();
     assert_eq!(typed.spec.size, 1);
     let dynamic = client
@@ -322,7 +322,7 @@ struct LaxSpec {
     size: i32,
 }
 
-/// Installs the kind and creates an object that does not fit the type.
+/// Installs the kind and creates an object that cannot be decoded as the type.
 async fn with_a_bad_lax(bench: &Bench) -> (Api<DynamicObject>, DynamicObject) {
     let kind = Kind::of::<Lax>();
     let crd = json!({
@@ -353,7 +353,7 @@ async fn with_a_bad_lax(bench: &Bench) -> (Api<DynamicObject>, DynamicObject) {
     (laxes, bad)
 }
 
-/// Waits for the event of an object that does not fit its type, and returns it with the number of such objects.
+/// Waits for the event of an object that cannot be decoded, and returns it with the number of such objects.
 async fn misfits(bench: &Bench) -> (Event, usize) {
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());
     in_time(async {
@@ -407,7 +407,7 @@ async fn object_that_does_not_fit_one_reader_is_reported_once() {
     let (laxes, mut bad) = with_a_bad_lax(&bench).await;
     let kind = Kind::of::<Lax>();
     let manager = bench.manager().await;
-    // Kept as `DynamicObject`, which every object fits.
+    // Kept as `DynamicObject`, which can represent every object.
     let (whole, mut of_whole) = plain_teller();
     manager
         .add_controller(Controller::by_key(Watch::<DynamicObject>::of_kind(&kind), whole))
@@ -508,7 +508,7 @@ async fn deletion_reaches_the_handler_that_knew_an_earlier_state() {
     lax.data["spec"]["size"] = json!(1);
     lax = laxes.replace("bad", &PostParams::default(), &lax).await.unwrap();
     let manager = bench.manager().await;
-    // Kept as `DynamicObject`, which every object fits.
+    // Kept as `DynamicObject`, which can represent every object.
     let (whole, mut of_whole) = plain_teller();
     manager
         .add_controller(Controller::by_key(

@@ -234,7 +234,7 @@ async fn status_is_sent_only_when_it_changes() {
         assert!(!again.was_sent());
         assert_eq!(again.metadata.resource_version, written.metadata.resource_version);
         assert_eq!(network.take_writes(), [""; 0]);
-        // One part is unchanged, the other is not.
+        // One part is unchanged, the other one is changed.
         let other = ctx.update_status(written.object(), set(2)).await.unwrap();
         assert_eq!(other.status.as_ref().unwrap().size, Some(2));
         assert_eq!(network.take_writes().len(), 1);

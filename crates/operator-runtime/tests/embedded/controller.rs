@@ -375,7 +375,7 @@ async fn changes_during_a_broken_watch_are_found() {
     }
     bench.delete("deleted").await;
     bench.resize("changed", 5).await;
-    // The server answers 410 to the revision of the watch until everything is listed again.
+    // The server responds with 410 to the revision of the watch until everything is listed again.
     let is_listed = AtomicBool::new(false);
     bench.network.refuse(move |request| {
         let is_list = request.contains("/widgets?") && !is_watch_of_widgets(request);
@@ -616,7 +616,7 @@ async fn server_that_ends_every_watch_at_once_does_not_keep_the_operator_busy() 
     told.until("a", Some(1)).await;
     bench.network.end_watches();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    // The pause between watches is 5 ms in these tests.
+    // The delay between watches is 5 ms in these tests.
     let opened = bench.network.count(is_watch_of_widgets);
     assert!(opened <= 30, "{opened} watches in 100 ms");
     running.end().await.unwrap();

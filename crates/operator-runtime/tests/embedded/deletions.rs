@@ -164,7 +164,7 @@ async fn status_write_of_a_deleted_object_is_not_an_error() {
         .unwrap();
     assert!(gone.is_gone());
 
-    // Another object has the name.
+    // Another object now has this name.
     let new = bench.create("a", 2).await;
     let gone = client
         .update_status(&old, |status| {

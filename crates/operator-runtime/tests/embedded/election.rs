@@ -26,7 +26,7 @@ use crate::support::{
 };
 use crate::wire::{Fault, Wire};
 
-/// The shortest durations that a Lease, which holds whole seconds, allows.
+/// The shortest durations that a Lease allows, because it stores whole seconds.
 fn fast() -> LeaderElectionOptions {
     LeaderElectionOptions {
         namespace: Some("default".to_owned()),
@@ -377,8 +377,8 @@ impl Election for Switch {
     }
 }
 
-/// Returns for each client whether it can write: those of the manager and of another cluster, and the kube clients in
-/// them.
+/// Tests for each client whether it can write: for those of the manager and of another cluster, and for the kube
+/// clients in them.
 async fn writers(clients: &[&operator_runtime::client::Client]) -> Vec<bool> {
     let mut written = Vec::new();
     for client in clients {

@@ -38,7 +38,7 @@ async fn same_event_again_makes_one_object_and_a_series() {
     );
     let (noticed, _) = find("Noticed");
     assert_eq!(noticed.reporting_controller.as_deref(), Some("widget-controller"));
-    // Three objects, the second event that makes one a series, and the count at the end.
+    // Creations of three objects, the update that turns one into a series, and the count at the end.
     let writes = |request: &str| request.contains("/events") && !request.starts_with("GET");
     assert_eq!(bench.network.count(writes), 5);
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{Bench, Widget, in_time, reconcile_widgets, run};
 
-/// The completed work, in order.
+/// The completed work of finalizers, in order.
 type Done = Arc<Mutex<Vec<String>>>;
 
 async fn work(done: Done, name: &str, fail: bool) -> Result<()> {

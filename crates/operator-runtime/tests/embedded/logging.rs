@@ -23,7 +23,7 @@ use crate::wire::Wire;
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Returns its messages.
+    /// Returns the messages of the log.
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().clone()).unwrap();
         text.lines()
@@ -82,7 +82,7 @@ async fn events_are_logged_while_developing() {
     assert_eq!(json!(about), json!(["Warning", "TooSmall", "it is 1", "a"]));
 }
 
-/// Writes an object with an unknown field twice, and fails.
+/// A reconciler that writes an object with an unknown field twice, and fails.
 struct Careless;
 
 impl KeyReconciler for Careless {

@@ -1,4 +1,4 @@
-//! The runtime on the embedded API server.
+//! Tests of the runtime on the embedded API server.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -52,7 +52,7 @@ impl Diary {
         Runnable::new(name, move |stop| async move {
             diary.write(format!("{name} starts"));
             stop.cancelled().await;
-            // Gives others time to overtake it.
+            // Lets other tasks overtake it.
             tokio::time::sleep(Duration::from_millis(5)).await;
             diary.write(format!("{name} ends"));
             Ok(())

@@ -1,4 +1,4 @@
-//! Metrics of a running operator and of its objects, and the authorization of their readers.
+//! Metrics of a running operator and of its objects, and the authorization of clients that read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,7 +176,7 @@ struct Exposed {
     bounds: Vec<String>,
 }
 
-/// Returns the metrics of a text by name.
+/// Parses the metrics in a text, by name.
 fn exposed(text: &str) -> BTreeMap<String, Exposed> {
     let mut metrics = BTreeMap::<String, Exposed>::new();
     for line in text.lines() {

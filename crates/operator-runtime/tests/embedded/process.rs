@@ -105,7 +105,7 @@ impl KeyReconciler for Moody {
             return Ok(Action::done());
         }
         if size < 0 {
-            // It shows the test that the reconcile has begun.
+            // It signals to the test that the reconcile has begun.
             ctx.apply(crate::support::config_map_in("default", request.name(), "begun"))
                 .await?;
         }
@@ -372,7 +372,7 @@ async fn killed_leader_is_replaced_and_paused_leader_writes_nothing() {
     bench.get("w", 2).await;
     assert!(!bench.writes_of("second").is_empty());
 
-    // It writes repeatedly, and is stopped meanwhile.
+    // It writes repeatedly, and is suspended in between.
     bench.want("restless", RESTLESS).await;
     bench.has_begun("restless").await;
     let before = bench.writes_of("second").len();
@@ -382,7 +382,7 @@ async fn killed_leader_is_replaced_and_paused_leader_writes_nothing() {
         }
     })
     .await;
-    // Its writers sleep now, and would all write when it continues.
+    // Its writers sleep now, and would all write when it is resumed.
     tokio::time::sleep(PERIOD / 4).await;
     second.signal("-STOP").await;
     let mut third = candidate("third");

@@ -75,7 +75,7 @@ async fn connect(client: &mut TcpStream) -> std::io::Result<(String, String)> {
     Ok((String::from_utf8(credentials).unwrap(), destination))
 }
 
-/// Does the same for SOCKS 5 with a password.
+/// Serves the beginning of a connection to a SOCKS 5 proxy with a password; see [`connect`].
 async fn socks(client: &mut TcpStream) -> std::io::Result<(String, String)> {
     async fn counted(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::from(client.read_u8().await?)];
@@ -151,7 +151,7 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
     }
 }
 
-/// With TLS and the credentials of a kubeconfig, without a proxy and through one.
+/// Uses TLS and the credentials of a kubeconfig, without a proxy and through one.
 #[tokio::test]
 async fn operator_uses_tls_through_its_proxy() {
     let server = ApiServer::builder().build().unwrap();

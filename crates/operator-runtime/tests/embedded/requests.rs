@@ -31,7 +31,7 @@ fn with_value(config: &ConfigMap, key: &str, value: &str) -> ConfigMap {
     changed
 }
 
-/// A change whose event is delayed.
+/// Changes an object and delays the event of the change.
 async fn change_behind_its_back(bench: &Bench) {
     bench.network.hold_watches(true);
     let api: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -124,7 +124,7 @@ async fn deletions_have_preconditions_and_a_propagation() {
     for name in ["b", "c"] {
         client.create(config(name, "1")).await.unwrap();
     }
-    // In the foreground, which the garbage collector would complete.
+    // Deletes in the foreground, which the garbage collector would complete.
     let named = ListOptions {
         fields: "metadata.name=b".into(),
         ..ListOptions::from(Some("default"))

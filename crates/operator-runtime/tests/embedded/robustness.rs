@@ -1,4 +1,4 @@
-//! Failures of server, network and process: acknowledged writes are not lost, and no key is forgotten.
+//! Failures of server, network and process: acknowledged writes are not lost, and every key is reconciled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl KeyReconciler for Sizer {
     }
 }
 
-/// Short backoff, so that many failures in a row do not add up to minutes.
+/// Returns options with a short backoff, so that many failures in a row do not add up to minutes.
 pub(crate) fn impatient() -> CacheOptions {
     CacheOptions {
         watch_backoff: WatchBackoff {
@@ -165,7 +165,8 @@ async fn connections_cut_within_a_frame_lose_nothing() {
     let direct = kube::Client::new(server.clone(), "default");
     install(&direct).await;
     wire.up(server);
-    // From the middle of the response head to several objects; every fifth connection is long enough for a list.
+    // Cut between the middle of the response head and several objects; every fifth connection is long enough for a
+    // list.
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();
     wire.cut_after(move || match counted.fetch_add(1, Ordering::SeqCst) {
@@ -277,7 +278,7 @@ async fn everything_is_reconciled_after_server_restarts_under_load() {
     are_idle(&manager, sizes.len()).await;
     in_time(running.stop()).await.unwrap().unwrap();
 
-    // Another instance has nothing to do.
+    // Another instance has no work to do.
     let begun = Instant::now();
     let manager = operator().await;
     let running = run(&manager);
@@ -445,7 +446,7 @@ async fn reinstalled_definition_is_reconciled_again() {
         env.eventually_gone(&crds, &name).await.unwrap();
     };
     gone().await;
-    // Temporarily the kind is cluster-scoped, which must not harm the operator.
+    // The kind is temporarily cluster-scoped, which must not harm the operator.
     let mut other = serde_json::to_value(Widget::crd()).unwrap();
     other["spec"]["scope"] = "Cluster".into();
     env.install_crds([other]).await.unwrap();
@@ -463,7 +464,7 @@ async fn reinstalled_definition_is_reconciled_again() {
     })
     .await;
     gone().await;
-    // Finally it is stored in another version.
+    // Finally the kind is stored in another version.
     let mut two = serde_json::to_value(Widget::crd()).unwrap();
     let mut second = two["spec"]["versions"][0].clone();
     second["name"] = "v2".into();
@@ -555,7 +556,7 @@ async fn deleted_namespace_leaves_no_keys() {
             let widget = Widget::new(&format!("w-{number}"), WidgetSpec { size });
             widgets.create(&PostParams::default(), &widget).await.unwrap();
         }
-        // During their reconcile.
+        // The namespaces are deleted during the reconciles.
         namespaces.delete("brief", &Default::default()).await.unwrap();
         env.eventually_gone(&namespaces, "brief").await.unwrap();
     }

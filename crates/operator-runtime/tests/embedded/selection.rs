@@ -13,7 +13,7 @@ use operator_runtime::manager::ManagerOptions;
 use operator_runtime::{Client, prelude::*};
 use serde_json::json;
 
-/// Creates namespaces beside `default`.
+/// Creates namespaces in addition to `default`.
 async fn namespaces(bench: &Bench, names: &[&str]) {
     let api: Api<Namespace> = Api::all(bench.client.clone());
     for name in names {

@@ -68,7 +68,7 @@ async fn server_runs_on_every_instance_or_on_the_leader() {
             ServerOptions::default(),
             |request| async move {
                 let path = request.uri().path().to_owned();
-                // A body in several frames.
+                // The body consists of several frames.
                 let pieces = ["you asked for ".to_owned(), path]
                     .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
                 Response::new(StreamBody::new(futures::stream::iter(pieces)))

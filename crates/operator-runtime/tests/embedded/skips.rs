@@ -1,4 +1,4 @@
-//! Skipped writes: writes are skipped only while the watch would show that they are needed, and then repaired.
+//! Skipped writes: writes are skipped only while the watch would report that they are needed, and are then repaired.
 
 use crate::support::{
     Bench, Running, Told, Widget, config_map_in, in_time, key, reconciling, run, teller, until_watched,
@@ -232,7 +232,7 @@ async fn skipped_write_is_repaired_when_its_watch_does_not_return() {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     configs.delete("child", &DeleteParams::default()).await.unwrap();
     reconcile_at_rest(&bench, &mut told, 2).await;
-    // The permission is removed before the watch delivers the deletion, and not granted again.
+    // The permission is removed before the watch delivers the deletion, and is not granted again.
     let of_configs = |request: &str| request.starts_with("GET") && request.contains("/configmaps?");
     bench
         .network
@@ -261,7 +261,7 @@ async fn every_write_is_sent_on_request() {
     })
     .await;
     assert_eq!((by_default, on_request), (false, true));
-    // Outside a reconcile no request could be repeated.
+    // A write outside a reconcile has no request to repeat.
     assert!(manager.client().apply(config()).await.unwrap().was_sent());
 
     let (reconciler, mut told) = teller(async |ctx: KeyContext, _: Request| {

@@ -92,7 +92,7 @@ async fn failing_handler_is_retried_without_delaying_others() {
         .add_controller(Controller::without_primary("found", reconciler).watches(found))
         .unwrap();
     let running = run(&manager);
-    // The first objects are mapped before the workers start, and so in this order.
+    // The first objects are mapped before the workers start, and therefore in this order.
     assert_eq!(told.next().await.0, key("fine"));
     assert_eq!(told.next().await.0, key("broken"));
     running.end().await.unwrap();
@@ -118,7 +118,7 @@ async fn handler_sets_delay_and_priority() {
                 priority: Some(10),
                 ..Add::default()
             },
-            // The default priority of the first list.
+            // The first list determines the default priority.
             "low" => return queue.add(key("low"), Add::default()),
             _ => return,
         };

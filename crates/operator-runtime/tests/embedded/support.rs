@@ -457,18 +457,18 @@ pub(crate) fn run(manager: &Manager) -> Running {
 }
 
 impl Running {
-    /// Begins to stop it.
+    /// Starts to stop the manager.
     pub(crate) fn stop(self) -> JoinHandle<Result<()>> {
         let _ = self.stop.send(());
         self.task
     }
 
-    /// Stops it, and waits for its end.
+    /// Stops the manager, and waits until it has ended.
     pub(crate) async fn end(self) -> Result<()> {
         in_time(self.stop()).await.unwrap()
     }
 
-    /// Waits until it ends without being stopped.
+    /// Waits until the manager ends without being stopped.
     pub(crate) async fn ended(self) -> Result<()> {
         in_time(self.task).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! Requests of the cache's watches, and the treatment of the responses.
+//! Requests of the cache's watches, and the handling of the responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -249,7 +249,7 @@ async fn watch_failures_reach_the_handler() {
     running.end().await.unwrap();
 }
 
-/// Reads are own writes or newer, whenever the watch delivers events.
+/// Reads return own writes or newer states, regardless of when the watch delivers events.
 #[tokio::test]
 async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
     let bench = Bench::new().await;
@@ -324,7 +324,7 @@ async fn list_decides_about_an_own_write_without_an_event() {
     config.metadata.namespace = Some("default".to_owned());
     client.create(config).await.unwrap();
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
-    // An object that is not selected does not exist for the operator.
+    // An object that is not selected is not visible to the operator.
     in_time(async {
         while client.get::<ConfigMap>(&key("a")).await.unwrap().is_some() {
             tokio::task::yield_now().await;

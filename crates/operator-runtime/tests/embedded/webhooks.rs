@@ -159,7 +159,7 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     );
 }
 
-/// Denies everything.
+/// A validator that denies everything.
 struct Gate;
 
 impl AdmissionHandler for Gate {
@@ -234,7 +234,7 @@ async fn ca_bundle_is_written_for_late_webhooks() {
     running.end().await.unwrap();
 }
 
-/// Allows everything.
+/// A validator that allows everything.
 struct Open;
 
 impl AdmissionHandler for Open {
@@ -345,8 +345,8 @@ async fn invalid_webhooks_are_errors() {
     assert!(error.to_string().contains(MUTATE), "{error}");
 }
 
-/// A configuration of four webhooks: of this operator, of others in another and in the same namespace, and with another
-/// path.
+/// Returns a configuration of four webhooks: of this operator, of others in another and in the same namespace, and with
+/// another path.
 fn configuration(name: &str) -> MutatingWebhookConfiguration {
     let entry = |name: &str, service: &str, namespace: &str, path: &str| {
         json!({
@@ -434,7 +434,7 @@ async fn operator_issues_certificates_and_writes_the_ca_bundle() {
     let other = review(&manager, "webhook-service.other.svc", &bundle, MUTATE, 3).await;
     assert!(other.is_err(), "the certificate is for one namespace");
 
-    // Late and reset configurations get it too.
+    // Configurations that are created late or reset also get it.
     create(&configuration("late")).await;
     assert_eq!(bundle_of(&configurations, "late", |_| true).await, bundle);
     let emptied = configurations.get("before").await.unwrap();
@@ -482,7 +482,7 @@ async fn authority_is_renewed_without_a_gap() {
     let stored = secrets.get("webhook-ca").await.unwrap().data.unwrap();
     assert_eq!(stored["ca.crt"], ByteString(both.clone().into_bytes()));
 
-    // The server changes to the new one, and stays trusted.
+    // The server changes to the new authority, and is still trusted.
     let new = both.strip_suffix(&old).unwrap();
     let ask = async |authority: &str| review(&manager, "s.default.svc", authority, MUTATE, 3).await;
     in_time(async {
@@ -494,7 +494,7 @@ async fn authority_is_renewed_without_a_gap() {
     running.end().await.unwrap();
 }
 
-/// A cluster that calls these webhooks, and whose widgets have a colour that the operator's type does not know.
+/// A cluster that calls these webhooks, and whose widgets have a colour, which the operator's type lacks.
 async fn asked(webhook: impl Fn() -> Webhook<Widget>) -> (TestEnv, support::Running) {
     let mut crd = json!(Widget::crd());
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -555,7 +555,7 @@ async fn webhooks_are_called_and_unknown_fields_are_kept() {
     let words = r#"admission webhook "vwidget-v1.kb.io" denied the request: too large"#;
     assert!(refused.contains(words), "{refused}");
     running.end().await.unwrap();
-    // The server has stopped, and the policy is to fail.
+    // The server has stopped, and the failure policy is `Fail`.
     let refused = created_red(&env, 3).await.unwrap_err().to_string();
     assert!(
         refused.contains(r#"failed calling webhook "mwidget-v1.kb.io""#),
@@ -670,7 +670,7 @@ async fn conversion_of_a_definition_is_served_and_trusted() {
     running.end().await.unwrap();
 }
 
-/// Installs widgets in two versions, of which the older one is stored, with the conversion of the operator.
+/// Installs widgets in two versions with the conversion of the operator. The older version is stored.
 async fn install_old_widgets(client: &kube::Client, described: &Value) {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -1,5 +1,5 @@
-//! An API server behind a faulty connection: connections break or hang anywhere, the server restarts, and responses may
-//! be invalid.
+//! An API server behind a faulty connection: connections break or hang at any point, the server restarts, and responses
+//! may be invalid.
 
 use std::convert::Infallible;
 use std::io;
@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     Page(usize),
     /// A redirect.
     Moved,
-    /// This number of bytes of the response, and an orderly end.
+    /// This number of bytes of the response, and a regular end.
     Short(usize),
     /// This number of bytes of the response, and then nothing.
     Stuck(usize),
@@ -67,7 +67,7 @@ pub(crate) struct Received {
     pub(crate) at: Instant,
     /// The operator: the first word of its `User-Agent`.
     pub(crate) by: String,
-    /// `METHOD path?query`
+    /// The request line, `METHOD path?query`.
     pub(crate) what: String,
 }
 
@@ -145,7 +145,7 @@ impl Wire {
         path
     }
 
-    /// Returns its address.
+    /// Returns the URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -162,7 +162,7 @@ impl Wire {
         Command::parse_from(kubeconfig.iter().chain(flags)).manager
     }
 
-    /// Answers with `server` from now on.
+    /// Uses `server` to answer requests from now on.
     pub(crate) fn up(&self, server: ApiServer) {
         *self.shared.server.lock() = Some(server);
         *self.shared.up.lock() = CancellationToken::new();
@@ -173,7 +173,7 @@ impl Wire {
         self.shared.server.lock().clone().expect("no server is up")
     }
 
-    /// Ends all connections and answers none, as while the server restarts.
+    /// Ends all connections and accepts no new ones, like a server that restarts.
     pub(crate) fn down(&self) {
         let server = self.shared.server.lock().take();
         self.shared.up.lock().cancel();
@@ -182,13 +182,13 @@ impl Wire {
         }
     }
 
-    /// Ends all connections. New ones are answered.
+    /// Ends all connections. New ones are accepted.
     pub(crate) fn cut(&self) {
         std::mem::take(&mut *self.shared.up.lock()).cancel();
     }
 
-    /// Blocks all existing connections without closing them, as when a machine on the path loses its power. New ones
-    /// are answered.
+    /// Blocks all existing connections without closing them, like a machine on the path that loses its power. New ones
+    /// are accepted.
     pub(crate) fn freeze(&self) {
         let ice = std::mem::take(&mut *self.shared.ice.lock());
         ice.store(true, Ordering::SeqCst);
@@ -255,7 +255,7 @@ pub(crate) async fn open(directory: &Path) -> ApiServer {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        // Without a server the connection is closed at once.
+        // Without a server the connection is closed immediately.
         let Some(server) = shared.server.lock().clone() else {
             continue;
         };

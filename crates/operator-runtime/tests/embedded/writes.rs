@@ -1,4 +1,4 @@
-//! The writes of a client on the embedded API server. None is sent if it would change nothing.
+//! The writes of a client on the embedded API server. A write that would change nothing is not sent.
 
 use crate::support::{
     Bench, Running, Widget, WidgetSpec, config_map, in_time, key, of_tier, reconciling, run,
@@ -354,7 +354,7 @@ async fn subresources_are_read_and_written() {
         .await
         .unwrap_err();
     assert!(error.is_not_served() && !error.is_not_found(), "{error:?}");
-    // The status is in the object itself, so the cache has it at once.
+    // The status is in the object itself, so the cache has it immediately.
     let status = Patch::Merge(json!({"status": {"replicas": 3}}));
     let _: Deployment = client
         .subresource(web.as_ref(), "status")

@@ -17,7 +17,7 @@ pub(crate) enum ChaosCommand {
 
 /// Run the operator with one injected fault after the other, and report those that it does not survive.
 ///
-/// Faults are crashes, lost answers, conflicts, late watches, and others that a real API server can show. The operator of the
+/// Faults are crashes, lost responses, conflicts, late watches, and others that a real API server can show. The operator of the
 /// project runs in simulated time: its test tests/chaos.rs is built and run. With `--cmd`, any program of any language runs as a
 /// process, in real time; it gets the path of a kubeconfig in `KUBECONFIG`.
 ///

@@ -53,7 +53,7 @@ pub(crate) struct CreateApiArgs {
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    // A flag of kubebuilder: whether to run `make generate` afterwards. Rust types need no generated code.
+    // kubebuilder's flag to run `make generate` afterwards. Rust types need no generated code.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     make: Option<bool>,
 }

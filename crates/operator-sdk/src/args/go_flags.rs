@@ -1,12 +1,13 @@
-//! Flags in the syntax of Go programs: `--name=value`, `--name value`, `-name`, and a boolean without a value.
+//! [`GoFlags`], flags in the syntax of Go programs: `--name=value`, `--name value`, `-name`, and booleans without a
+//! value.
 
 use std::collections::BTreeMap;
 
-/// A known flag.
+/// A flag that a program accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    /// The type in the usage text; empty for a boolean, which needs no value.
+    /// The type in the usage text. Empty for a boolean, which needs no value.
     pub(crate) type_: &'static str,
     pub(crate) help: &'static str,
 }
@@ -20,7 +21,7 @@ pub(crate) struct GoFlags {
     pub(crate) version: bool,
 }
 
-/// Arguments that cannot be parsed as flags.
+/// An error of parsing flags.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum GoFlagsError {
     #[error("no arguments are taken, but got {0:?}")]
@@ -34,7 +35,7 @@ pub(crate) enum GoFlagsError {
 }
 
 impl GoFlags {
-    /// Reads the arguments after the name of the program.
+    /// Parses the arguments after the name of the program.
     pub(crate) fn parse(
         known: &'static [Flag],
         arguments: impl IntoIterator<Item = String>,
@@ -92,7 +93,7 @@ impl GoFlags {
         self.values.keys().copied()
     }
 
-    /// Returns the last value of a flag; an empty value counts as not given.
+    /// Returns the last value of a flag. An empty value counts as not given.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         let value = self.values.get(name).and_then(|values| values.last());
         value.map(String::as_str).filter(|value| !value.is_empty())
@@ -108,7 +109,7 @@ fn boolean(flag: &'static str, value: String) -> Result<String, GoFlagsError> {
     }
 }
 
-/// Returns the text of `--help`. Test environments search it for flags, so each line begins with one.
+/// Returns the text of `--help`. Test environments search it for flags, so each line begins with a flag.
 pub(crate) fn usage(program: &str, about: &str, known: &[Flag]) -> String {
     let mut text = format!("{about}\n\nUsage:\n  {program} [flags]\n\nFlags:\n");
     for flag in known {

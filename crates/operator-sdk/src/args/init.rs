@@ -45,7 +45,7 @@ pub(crate) struct InitArgs {
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    // Flags of kubebuilder without a meaning here, or with only one possible value.
+    // Flags of kubebuilder that have no effect here, or only one valid value.
     #[arg(long, hide = true, value_parser = ["3"])]
     project_version: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]

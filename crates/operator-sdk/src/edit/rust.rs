@@ -1,7 +1,7 @@
-//! Insertions into Rust source, located by the syntax tree and made in the text.
+//! Insertions into Rust source. The location comes from the syntax tree; the text is changed only there.
 //!
-//! There are no marker comments: a place is described by its syntax (the modules of a file, the end of a function), so
-//! that users may reorder and reformat. Every function is idempotent: it returns the text unchanged if the code exists.
+//! There are no marker comments. A location is described by its syntax (the modules of a file, the end of a function),
+//! so users may reorder and reformat. Every function is idempotent: it returns the text unchanged if the code exists.
 
 mod kube_attribute;
 
@@ -24,7 +24,7 @@ pub(crate) enum RustEditError {
     NoTail(String),
 }
 
-/// Adds `pub mod name;` among the modules of the file, in the order that rustfmt keeps.
+/// Adds `pub mod name;` to the modules of the file, in the order of rustfmt.
 pub(crate) fn add_module(source: &str, name: &str) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let modules: Vec<(String, &Item)> = file
@@ -75,7 +75,7 @@ fn first_segment(tree: &syn::UseTree) -> String {
     }
 }
 
-/// Inserts after the last item with a smaller name, or before the first; returns `None` if there are no items.
+/// Inserts after the last item with a smaller name, or before the first item. Returns `None` if there are no items.
 fn insert_sorted(source: &str, items: &[(String, &Item)], name: &str, line: &str) -> Option<String> {
     let smaller = |(there, _): &&(String, &Item)| version_key(there) < version_key(name);
     if let Some((_, before)) = items.iter().rfind(smaller) {
@@ -85,7 +85,7 @@ fn insert_sorted(source: &str, items: &[(String, &Item)], name: &str, line: &str
     Some(insert(source, first.span().byte_range().start, line))
 }
 
-/// Orders names as rustfmt does: digits compare as numbers, so that `v2` comes before `v10`.
+/// Returns a sort key for the order of rustfmt: digits are compared as numbers, so that `v2` comes before `v10`.
 fn version_key(name: &str) -> Vec<(String, u64)> {
     let mut key = Vec::new();
     let mut rest = name;
@@ -98,7 +98,7 @@ fn version_key(name: &str) -> Vec<(String, u64)> {
     key
 }
 
-/// Adds method calls at the end of the chain that a function ends in.
+/// Adds method calls to the end of the chain at the end of a function.
 pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
     let mut text = source.to_owned();
     for call in calls {
@@ -118,7 +118,7 @@ pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Resul
     laid_out(text, function)
 }
 
-/// Lays out the chain at the end of a function as rustfmt does: on one line, or with one line per call. A chain with
+/// Formats the chain at the end of a function like rustfmt: on one line, or with one line per call. A chain with
 /// comments is not changed.
 fn laid_out(source: String, function: &str) -> Result<String, RustEditError> {
     let file = syntax::parse(&source)?;
@@ -191,7 +191,7 @@ pub(crate) fn has_no_items(source: &str) -> bool {
     syntax::parse(source).is_ok_and(|file| file.items.is_empty())
 }
 
-/// Removes method calls from the chain that a function ends in.
+/// Removes method calls from the chain at the end of a function.
 pub(crate) fn remove_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
     let mut text = source.to_owned();
     for call in calls {
@@ -220,7 +220,7 @@ pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Resul
     laid_out(text, function)
 }
 
-/// Returns true if a file has the last of these functions.
+/// Returns true if a file contains the last of these functions.
 pub(crate) fn has_last_function(source: &str, functions: &str) -> bool {
     let name = syntax::parse(functions).ok().and_then(|file| {
         file.items.iter().rev().find_map(|item| match item {
@@ -283,7 +283,7 @@ fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
     }
 }
 
-/// Removes names from `use path::{…};`, and the whole item with its last name.
+/// Removes names from `use path::{…};`. The item is removed with its last name.
 pub(crate) fn remove_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
     let found = file.items.iter().find_map(|item| match item {
@@ -324,7 +324,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Returns the names that a tree imports from a path, if all of it is about that path and has only plain names.
+/// Returns the names that a tree imports from a path, if it imports only plain names from this path.
 fn imported(tree: &syn::UseTree, path: &str) -> Option<Vec<String>> {
     let Some((head, rest)) = path.split_once("::").or((!path.is_empty()).then_some((path, ""))) else {
         return match tree {
@@ -347,13 +347,13 @@ fn imported(tree: &syn::UseTree, path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Returns `use path::{…};` on one line, or wrapped as rustfmt does; `start` may be `pub use`.
+/// Returns `use path::{…};` on one line, or wrapped like rustfmt. `start` may be `pub use`.
 pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
     if let [one] = names {
         return format!("{start} {path}::{one};\n");
     }
     let line = format!("{start} {path}::{{{}}};", names.join(", "));
-    // rustfmt keeps two columns free.
+    // rustfmt leaves two columns empty.
     if line.len() + 2 <= MAX_WIDTH {
         return format!("{line}\n");
     }
@@ -371,7 +371,7 @@ pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
     format!("{start} {path}::{{\n{}\n}};\n", lines.join("\n"))
 }
 
-/// Returns true if a file implements a trait for a type; both are compared by their last path segments.
+/// Returns true if a file implements a trait for a type. Both are compared by their last path segments.
 pub(crate) fn has_impl(source: &str, trait_: &str, type_: &str) -> bool {
     let Ok(file) = syntax::parse(source) else {
         return false;
@@ -417,7 +417,7 @@ fn without_lines(source: &str, range: std::ops::Range<usize>) -> String {
         .map_or(0, |newline| newline + 1);
     let before = source.get(..start).unwrap_or_default();
     let after = source.get(line_end(source, range.end)..).unwrap_or_default();
-    // Avoids two empty lines in place of the item, and an empty line at the end.
+    // Avoids two empty lines instead of the item, and an empty line at the end.
     let after = match before.is_empty() || before.ends_with("\n\n") {
         true => after.trim_start_matches('\n'),
         false => after,
@@ -442,7 +442,7 @@ fn is_call(there: &syn::ExprMethodCall, wanted: &Expr) -> bool {
         && same(&there.args, &wanted.args))
 }
 
-/// Returns true if two pieces of syntax differ at most in layout.
+/// Returns true if two pieces of syntax differ at most in their formatting.
 fn same(left: &impl ToTokens, right: &impl ToTokens) -> bool {
     left.to_token_stream().to_string() == right.to_token_stream().to_string()
 }
@@ -469,7 +469,7 @@ fn end_of(item: &Item) -> usize {
     item.span().byte_range().end
 }
 
-/// Returns the start of the line after the one with the byte.
+/// Returns the start of the line after the one that contains the byte.
 fn line_end(source: &str, at: usize) -> usize {
     let rest = source.get(at..).unwrap_or_default();
     rest.find('\n').map_or(source.len(), |newline| at + newline + 1)

@@ -1,9 +1,9 @@
 //! ELF headers of Linux programs: architecture and linkage.
 
-/// A static program, which can run in an empty image.
+/// A static program, which runs in an empty image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Static {
-    /// The architecture, as in `GOARCH`, which images use.
+    /// The architecture, as in `GOARCH`, which is also used by images.
     pub(crate) architecture: &'static str,
 }
 
@@ -28,7 +28,7 @@ const ARCHITECTURES: [(u16, &str); 6] = [
     (258, "loong64"),
 ];
 
-/// The type of the program header that names a loader.
+/// The type of the program header that names a dynamic loader.
 const INTERPRETER: u32 = 3;
 
 pub(crate) fn check(program: &[u8]) -> Result<Static, ElfError> {
@@ -51,7 +51,7 @@ struct Reader<'a> {
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    /// Returns a reader of a 64-bit ELF file; `None` for other files.
+    /// Returns a reader of a 64-bit ELF file, or `None` for other files.
     fn of(bytes: &'a [u8]) -> Option<Self> {
         let (magic, class, order) = (bytes.get(..4)?, bytes.get(4)?, bytes.get(5)?);
         (magic == b"\x7fELF" && *class == 2).then_some(Self {

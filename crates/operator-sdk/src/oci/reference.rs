@@ -1,4 +1,4 @@
-//! Image names: registry, repository and tag.
+//! [`Reference`], an image name: registry, repository and tag.
 
 use crate::failure::Hinted;
 
@@ -67,7 +67,7 @@ impl Reference {
         })
     }
 
-    /// Parses the name of an image to pull, which may have a digest; the digest is then in `tag`.
+    /// Parses the name of an image to pull. It may have a digest, which is then in `tag`.
     pub(crate) fn parse_any(text: &str) -> Result<Self, ReferenceError> {
         Self::check(text)?;
         let Some((name, digest)) = text.split_once('@') else {
@@ -93,7 +93,7 @@ impl Reference {
         Self::parse(name).map(drop)
     }
 
-    /// Returns true if the registry is on this machine, where TLS is unusual.
+    /// Returns true if the registry is on this machine. Such registries usually do not use TLS.
     pub(crate) fn is_local(&self) -> bool {
         let host = self
             .registry
@@ -103,7 +103,7 @@ impl Reference {
     }
 }
 
-/// Splits off the first part if it is a host: it could not be part of a repository.
+/// Splits off the first part if it is a host, because it could not be part of a repository.
 fn split_host(name: &str) -> (&str, &str) {
     match name.split_once('/') {
         Some((host, rest)) if host.contains(['.', ':']) || host == "localhost" => match host {

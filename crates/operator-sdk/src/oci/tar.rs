@@ -2,10 +2,10 @@
 
 const BLOCK: usize = 512;
 
-/// The length of the longest path.
+/// Maximum length of a path, in bytes.
 pub(super) const LONGEST: usize = 100;
 
-/// One file or folder.
+/// One file or directory.
 pub(crate) struct Entry<'a> {
     mode: u32,
     kind: u8,
@@ -47,7 +47,7 @@ impl<'a> Entry<'a> {
 // === impl Archive ===
 
 impl Archive {
-    /// Adds an entry; the path has at most [`LONGEST`] bytes.
+    /// Adds an entry. Its path has at most [`LONGEST`] bytes.
     pub(crate) fn add(&mut self, path: &str, entry: &Entry<'_>) {
         self.0.extend_from_slice(&header(path, entry));
         self.0.extend_from_slice(entry.bytes);

@@ -21,7 +21,7 @@ pub(super) fn add(draft: &mut Draft<'_>, api: &ApiValues) -> Result<(), PlanErro
     Ok(())
 }
 
-/// Removes the steps of a kind, unless the user changed them. Without steps, the test has no purpose.
+/// Removes the steps of a kind, unless the user changed them. If no steps remain, the test is removed too.
 pub(super) fn remove(draft: &mut Draft<'_>, api: &ApiValues) -> Result<(), PlanError> {
     let Some(workload) = draft.get(CHAOS_WORKLOAD) else {
         return Ok(());
@@ -43,7 +43,7 @@ pub(super) fn remove(draft: &mut Draft<'_>, api: &ApiValues) -> Result<(), PlanE
     Ok(())
 }
 
-/// Appends steps to a workload; `None` if they are there, or if the workload does not end with its steps.
+/// Appends steps to a workload. Returns `None` if they exist, or if the workload does not end with its steps.
 fn extended(workload: &str, steps: &str) -> Option<String> {
     if workload.contains(steps) {
         return None;

@@ -1,8 +1,8 @@
 //! The changes of the `config/` tree.
 //!
 //! The tree is a function of the operator (`operator_manifests::config`). A command compares the trees of the operator
-//! before and after: files that differ are written, and entries of kustomizations are added and removed. User changes
-//! elsewhere are kept.
+//! before and after its change: files that differ are written, and entries of kustomizations are added and removed.
+//! Other changes of the user are kept.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::PlanError;
 use super::draft::{Draft, yaml_error};
 use crate::project::{Config, Resource, Tree};
 
-/// Returns the operator of a project for `config/`: the settings of PROJECT, completed by those of the kustomizations.
+/// Returns the operator of a project for `config/`: the settings of PROJECT and those of the kustomizations.
 pub(crate) fn operator(config: &Config, tree: &Tree) -> Result<Operator, PlanError> {
     let text = tree.get(config::DEFAULT).unwrap_or_default();
     let has = |entry: &str| {
@@ -58,7 +58,7 @@ fn kind(config: &Config, resource: &Resource) -> Kind {
     }
 }
 
-/// Plans the changes of `config/` when `before` becomes `after`.
+/// Plans the changes of `config/` if the operator changes from `before` to `after`.
 pub(crate) fn change(
     draft: &mut Draft<'_>,
     before: Option<&Operator>,
@@ -126,7 +126,7 @@ fn change_entries(
     Ok(())
 }
 
-/// Removes a kustomization without entries, which is an error in kustomize; entries of the user are kept.
+/// Removes a kustomization without entries, which kustomize rejects. A kustomization with entries of the user is kept.
 fn remove_if_empty(draft: &mut Draft<'_>, path: &str, operator: &Operator) -> Result<(), PlanError> {
     let head = config::kustomization(operator, path, []).map_err(|error| yaml_error(path, &error))?;
     if draft.get(path).is_some_and(|text| text.trim() == head.trim()) {

@@ -18,7 +18,7 @@ use crate::project::layout::{self, Place};
 use crate::project::{Api, Config, NamedController, Project, Resource};
 use crate::template::{self, ApiValues};
 
-/// Plans the files; `resource` and `controller` of the arguments are set or take their defaults.
+/// Plans the files. `resource` and `controller` of the arguments must be set, or have their defaults.
 pub(crate) fn plan(args: &CreateApiArgs, project: &Project) -> Result<Plan, PlanError> {
     let wanted = checked(args, project)?;
     let mut draft = Draft::new(&project.tree, args.force);
@@ -77,7 +77,7 @@ fn resource(wanted: &Wanted, config: &Config) -> Resource {
     resource
 }
 
-/// Records a controller: a single one is `controller: true`; several are listed by name.
+/// Records a controller in PROJECT: a single one as `controller: true`, several by name.
 fn add_controller(resource: &mut Resource, api: &ApiValues) {
     let named = |name: &str| NamedController {
         name: name.to_owned(),
@@ -129,7 +129,7 @@ pub(crate) fn add_to_module(
 ) -> Result<(), PlanError> {
     let header = &api.header;
     for (depth, parent) in Place::parents(path).into_iter().enumerate() {
-        // `init` wrote the outermost module, except that of the webhooks; the next one is that of the group.
+        // `init` wrote the outermost module, except that of the webhooks. The next module is that of the group.
         let start = match depth {
             0 if parent.path == layout::WEBHOOK => Some(format!(
                 "{header}//! The webhooks of this operator, by version.\n"
@@ -158,7 +158,7 @@ pub(crate) fn add_to_module(
 
 fn write_controller(draft: &mut Draft<'_>, wanted: &Wanted) -> Result<(), PlanError> {
     let api = &wanted.api;
-    // A further controller of a kind does not write its status.
+    // A second controller of a kind does not write its status.
     let (code, test) = match (&api.image, api.foreign || api.controller_name.is_some()) {
         (_, true) => ("further/controller.rs", "further/test.rs"),
         (Some(_), false) => ("image/controller.rs", "image/test.rs"),
@@ -200,7 +200,7 @@ pub(crate) fn controller_call(path: &str, module: &str) -> String {
 
 // === the role ===
 
-/// Returns the role with additional rules, as `generate manifests` will write it.
+/// Returns the role with additional rules, in the form that `generate manifests` will write.
 pub(crate) fn with_rules(draft: &Draft<'_>, config: &Config, more: Vec<Rule>) -> Result<String, PlanError> {
     let there = draft.get(layout::ROLE);
     let mut rules = there.map_or_else(|| Ok(Vec::new()), manifests::rules_of)?;
@@ -239,7 +239,7 @@ fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
 
 // === the dependency ===
 
-/// Adds the crate of external types to Cargo.toml; an existing one keeps its version.
+/// Adds the crate of external types to Cargo.toml. An existing dependency keeps its version.
 fn with_dependency(manifest: &str, module: &str) -> Result<String, PlanError> {
     let broken = |reason: String| PlanError::Edit {
         path: layout::CARGO.to_owned(),

@@ -59,7 +59,7 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
     settle(draft, &changed, &before, &after)
 }
 
-/// Updates the files that depend on the webhooks; `before` and `after` are the states of the operator.
+/// Updates the files that depend on the webhooks. `before` and `after` are the states of the operator.
 fn settle(
     mut draft: Draft<'_>,
     changed: &Config,
@@ -76,7 +76,7 @@ fn settle(
 
 // === checks ===
 
-/// Returns the kind from PROJECT, or the entry that it will have: webhooks may be for kinds of other projects.
+/// Returns the kind from PROJECT, or a new entry for it: webhooks may be for kinds of other projects.
 fn resource_of(args: &CreateWebhookArgs, project: &Project) -> Result<Resource, PlanError> {
     let kind = &args.kind;
     if let Some(there) = project.config.find(&kind.group, &kind.version, &kind.kind) {
@@ -110,7 +110,7 @@ fn resource_of(args: &CreateWebhookArgs, project: &Project) -> Result<Resource, 
     })
 }
 
-/// Rejects a kind whose type would hide a name that its webhook file uses.
+/// Rejects a kind whose type would shadow a name that its webhook file uses.
 fn check_name(kind: &str) -> Result<(), PlanError> {
     const USED: [&str; 8] = [
         "AdmissionRequest",
@@ -136,7 +136,7 @@ fn check_new(args: &CreateWebhookArgs, there: &Webhooks, spokes: &[String]) -> R
     let again = [
         (parts.defaulting && there.defaulting, "defaulting"),
         (parts.programmatic_validation && there.validation, "validating"),
-        // Further versions are added to an existing conversion.
+        // More versions are added to an existing conversion.
         (
             parts.conversion && there.conversion && spokes.is_empty(),
             "conversion",
@@ -380,7 +380,7 @@ fn write_conversion(
     })
 }
 
-/// Makes the hub the storage version: a request then needs at most one conversion, and fields that exist only in the
+/// Makes the hub the storage version. A request then needs at most one conversion, and fields that exist only in the
 /// hub are kept.
 fn store_in_hub(draft: &mut Draft<'_>, hub: &ApiValues, project: &Project) -> Result<(), PlanError> {
     let versions = project.config.resources.iter();
@@ -446,7 +446,8 @@ pub(crate) fn set_certificates(draft: &mut Draft<'_>, managed: bool) -> Result<(
     })
 }
 
-/// Writes config/webhook/manifests.yaml as `generate manifests` will; entries with custom options are kept.
+/// Writes config/webhook/manifests.yaml in the form that `generate manifests` will write. Entries with custom options
+/// are kept.
 fn write_manifests(draft: &mut Draft<'_>, config: &Config) {
     let there = draft.get(layout::WEBHOOK_MANIFESTS).unwrap_or_default();
     let there = entries_of(there);
@@ -490,7 +491,8 @@ fn entries_of(manifests: &str) -> Vec<Value> {
     entries.flatten().cloned().collect()
 }
 
-/// Returns the role with or without the rules for managed certificates, as `generate manifests` will write it.
+/// Returns the role with or without the rules for managed certificates, in the form that `generate manifests` will
+/// write.
 pub(crate) fn write_role(draft: &mut Draft<'_>, config: &Config, managed: bool) -> Result<(), PlanError> {
     let there = draft.get(layout::ROLE);
     let mut rules = there.map_or_else(|| Ok(Vec::new()), manifests::rules_of)?;
@@ -538,7 +540,7 @@ fn certificate_rules(config: &Config) -> Vec<Rule> {
     rules
 }
 
-/// Grants the rules of the own namespace for all namespaces, except reading Secrets.
+/// Grants the rules for the operator's own namespace in all namespaces, except reading Secrets.
 pub(crate) fn widen(rules: &mut [Rule]) {
     for rule in rules.iter_mut().filter(|rule| !is_about_certificates(rule)) {
         rule.namespace
@@ -556,7 +558,7 @@ fn is_about_certificates(rule: &Rule) -> bool {
 
 // === delete webhook ===
 
-/// Plans what `delete webhook` removes.
+/// Plans the changes of `delete webhook`.
 pub(crate) fn deletion(args: &DeleteWebhookArgs, project: &Project) -> Result<Plan, PlanError> {
     let kind = &args.kind;
     let name = format!("{}/{} {}", kind.group, kind.version, kind.kind);
@@ -649,7 +651,7 @@ fn remove_all(draft: &mut Draft<'_>, api: &ApiValues, place: &Place) -> Result<(
     Ok(())
 }
 
-/// Removes the calls that create the webhooks; their code stays for the author to remove.
+/// Removes the calls that create the webhooks. Their code stays until the author removes it.
 fn remove_calls(
     draft: &mut Draft<'_>,
     gone: WebhookArgs,
@@ -673,7 +675,7 @@ fn remove_calls(
     })?;
     let path = place.webhook_test();
     if gone.conversion && draft.get(&path).is_some() {
-        // Its tests use a type that is not converted any more.
+        // The tests of the conversion use the type, which has lost its conversion.
         for suffix in ["_comes_back_whole", "_is_served_too"] {
             draft.edit_rust(&path, None, |source| rust::remove_functions(source, suffix))?;
         }

@@ -15,7 +15,7 @@ use crate::project::layout::{self, Place};
 use crate::project::{Config, Project, Resource};
 use crate::template::ApiValues;
 
-/// Plans what `delete api` removes.
+/// Plans the changes of `delete api`.
 pub(crate) fn api(args: &DeleteApiArgs, project: &Project) -> Result<Plan, PlanError> {
     let kind = &args.kind;
     let there = project.config.find(&kind.group, &kind.version, &kind.kind);
@@ -137,7 +137,7 @@ pub(crate) fn remove_from_module(draft: &mut Draft<'_>, path: &str, module: &str
     })
 }
 
-/// Removes empty modules of a version or a group; modules of `init` stay.
+/// Removes empty modules of a version or a group, but not the modules of `init`.
 pub(crate) fn remove_empty_modules(draft: &mut Draft<'_>, place: &Place) -> Result<(), PlanError> {
     for path in [place.api_path(), place.controller_path(), place.webhook_path()] {
         for parent in Place::parents(&path).into_iter().rev() {

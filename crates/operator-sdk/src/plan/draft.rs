@@ -1,4 +1,4 @@
-//! A plan under construction: the view of a project that a command changes.
+//! [`Draft`], a plan under construction: the project as it is changed by a command.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::{Plan, PlanError};
 use crate::edit::rust::RustEditError;
 use crate::project::Tree;
 
-/// A plan on top of the files of a project. Later steps see the changes of earlier ones.
+/// A plan based on the files of a project. Later steps see the changes of earlier ones.
 pub(crate) struct Draft<'a> {
     pub(crate) plan: Plan,
     tree: &'a Tree,
@@ -44,7 +44,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes a file that the user will own, if it does not exist.
+    /// Writes a file that the user will own, unless it exists.
     pub(crate) fn own(&mut self, path: &str, text: String) -> Result<(), PlanError> {
         if self.tree.get(path).is_some() && !self.force {
             return Err(PlanError::AlreadyThere(path.to_owned()));
@@ -53,7 +53,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Edits Rust source; a missing file starts as `start`.
+    /// Edits Rust source. A missing file is created with the content `start`.
     pub(crate) fn edit_rust(
         &mut self,
         path: &str,

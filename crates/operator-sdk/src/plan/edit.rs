@@ -7,7 +7,7 @@ use super::{Plan, PlanError, config, create_webhook, manifests};
 use crate::args::EditArgs;
 use crate::project::{Project, layout};
 
-/// Plans the files; `head` is the new header of source files, if it changes.
+/// Plans the files. `head` is the new header of source files, if it changes.
 ///
 /// `source` is the new source of the SDK's crates, if it changes.
 pub(crate) fn plan(
@@ -69,7 +69,7 @@ pub(crate) fn plan(
     Ok(draft.plan)
 }
 
-/// Rejects going back to a single group: kinds are already in directories by group.
+/// Rejects the change back to a single group, because kinds are already in directories by group.
 fn check_groups(args: &EditArgs, project: &Project) -> Result<(), PlanError> {
     let grouped = project.config.resources.iter().any(|resource| !resource.flat);
     if args.multigroup == Some(false) && project.config.multigroup && grouped {

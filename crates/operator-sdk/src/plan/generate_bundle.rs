@@ -1,4 +1,4 @@
-//! `generate bundle`: a generated bundle as files; labels and lines of the user are kept.
+//! `generate bundle`: the files of a generated bundle. Labels and lines of the user are kept.
 
 use apimachinery::yaml;
 use operator_olm::generate::Generated;
@@ -52,7 +52,7 @@ pub(crate) fn builder() -> String {
     concat!("operator-sdk-rust-v", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
-/// Plans the files of a bundle; `read` returns the text of an existing file.
+/// Plans the files of a bundle. `read` returns the text of an existing file.
 pub(crate) fn plan(
     generated: &Generated,
     metadata: &Metadata<'_>,
@@ -155,7 +155,7 @@ fn dockerfile(
     merge(before.unwrap_or("FROM scratch\n\n"), &lines, &key)
 }
 
-/// Replaces the lines of this tool in a text, and keeps all others. New lines follow the last replaced one.
+/// Replaces the lines of this tool in a text, and keeps all other lines. New lines follow the last replaced one.
 fn merge(text: &str, wanted: &[(String, String)], key: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out: Vec<String> = Vec::new();
     let mut missing: Vec<&(String, String)> = wanted.iter().collect();

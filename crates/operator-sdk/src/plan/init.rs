@@ -14,7 +14,7 @@ use crate::names;
 use crate::project::{Config, Tree, layout};
 use crate::template::{self, ProjectValues};
 
-/// The inputs of `init` other than its arguments, which the caller finds out.
+/// The inputs of `init` other than its arguments, which the caller determines.
 pub(crate) struct Surroundings {
     /// The name of the directory.
     pub(crate) directory: String,
@@ -40,11 +40,11 @@ const FILES: [(&str, &str); 12] = [
     (".github/workflows/test.yml", "project/test.yml"),
 ];
 
-/// Files that a repository has before it becomes a project; the user's files are kept.
+/// Files that a repository often has before it becomes a project. The user's files are kept.
 const KEPT: [&str; 2] = ["README.md", ".gitignore"];
 
-/// The direct dependencies of a new project, including optional ones and dev-dependencies; `templates/project/manifest.toml` has the
-/// same.
+/// The direct dependencies of a new project, including optional ones and dev-dependencies. They must be the same as in
+/// `templates/project/manifest.toml`.
 pub(crate) const DEPENDENCIES: [&str; 11] = [
     "clap",
     "k8s-openapi",
@@ -130,7 +130,7 @@ fn written(files: BTreeMap<String, String>, tree: &Tree) -> Result<Plan, PlanErr
     }
 }
 
-/// Checks text for a comment or a quoted value: it must be one line.
+/// Checks text for a comment or a quoted value, which must be one line.
 fn check_free_text(flag: &str, text: Option<&str>) -> Result<(), PlanError> {
     match text {
         Some(text) if text.trim().is_empty() || text.chars().any(char::is_control) => Err(PlanError::Usage(
@@ -169,7 +169,7 @@ pub(crate) struct Head {
 // === impl Head ===
 
 impl Head {
-    /// Returns the text of `hack/boilerplate.rs.txt`: Rust comments.
+    /// Returns the text of `hack/boilerplate.rs.txt`, which consists of Rust comments.
     pub(crate) fn boilerplate(&self) -> Result<String, PlanError> {
         check_free_text("--owner", self.owner.as_deref())?;
         let Some(text) = &self.file else {

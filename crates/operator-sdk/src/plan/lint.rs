@@ -1,7 +1,7 @@
 //! Problems of the operator's CRDs, reported in terms of the Rust types that they are derived from.
 //!
 //! There are three sources: the types (problems that no schema shows), the CRDs (the findings of `crd lint`), and the
-//! serde attributes in the source (which neither shows).
+//! serde attributes in the source (which neither of them shows).
 
 use operator_manifests::crd::Crd;
 use operator_manifests::operator::{OperatorManifests, TypeSchema};
@@ -24,11 +24,11 @@ pub(crate) struct Lint {
     pub(crate) place: Option<Place>,
     pub(crate) message: String,
     pub(crate) fix: Option<String>,
-    /// The field, to report each problem once.
+    /// The field, which is used to report each problem once.
     field: Field,
 }
 
-/// The fixes in Rust for rules of `crd lint`, whose own fixes are about YAML.
+/// The fixes in Rust for rules of `crd lint`, whose own fixes are for YAML.
 const RUST_FIXES: [(&str, &str); 8] = [
     (
         "floating-point",
@@ -66,10 +66,10 @@ const RUST_FIXES: [(&str, &str); 8] = [
     ),
 ];
 
-/// Rules that the generator satisfies itself.
+/// Rules that the generator always satisfies.
 const SETTLED: [&str; 2] = ["too-large-for-apply", "no-type-meta"];
 
-/// Returns all problems: errors first, ordered by place.
+/// Returns all problems: errors first, ordered by location.
 pub(crate) fn lint(tree: &Tree, operator: &OperatorManifests, crds: &[Crd]) -> Vec<Lint> {
     let sources = source::types(&Sources::of(tree));
     let mut lints: Vec<Lint> = Vec::new();
@@ -111,7 +111,7 @@ fn of_types(schema: &TypeSchema, sources: &[TypeSource], lints: &mut Vec<Lint>) 
     }
 }
 
-/// Adds the problems that the operator reports itself, unless their cause is known.
+/// Adds the problems that the operator itself reports, unless their cause is already known.
 fn of_problems(operator: &OperatorManifests, sources: &[TypeSource], lints: &mut Vec<Lint>) {
     for problem in &operator.problems {
         let name = problem.type_name.rsplit("::").next().unwrap_or_default();
@@ -151,7 +151,7 @@ fn of_problems(operator: &OperatorManifests, sources: &[TypeSource], lints: &mut
     }
 }
 
-/// Adds the findings of `crd lint`, at the Rust field that causes them.
+/// Adds the findings of `crd lint`, located at the Rust field that causes them.
 fn of_definition(crd: &Crd, operator: &OperatorManifests, sources: &[TypeSource], lints: &mut Vec<Lint>) {
     let value = crd.value();
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
@@ -214,7 +214,7 @@ fn version_of<'a>(crd: &'a Value, path: &str) -> Option<&'a str> {
     crd.pointer("/spec/versions")?.get(index)?["name"].as_str()
 }
 
-/// Reports descriptions that must be cut, with the field that takes most of the space.
+/// Reports descriptions that must be truncated, with the field that takes most of the space.
 fn of_size(crd: &Crd, operator: &OperatorManifests, sources: &[TypeSource]) -> Option<Lint> {
     let limit = crd.clone().shorten(None)?;
     let value = crd.value();
@@ -350,7 +350,7 @@ fn located(field: &Field, near: &str, sources: &[TypeSource]) -> (String, Option
 // === impl Lint ===
 
 impl Lint {
-    /// `FILE:LINE: SUBJECT: MESSAGE [RULE]`.
+    /// Returns `FILE:LINE: SUBJECT: MESSAGE [RULE]`.
     pub(crate) fn text(&self) -> String {
         let place = self.place.as_ref().map(|place| format!("{place}: "));
         format!(

@@ -49,7 +49,7 @@ impl Wanted {
 }
 
 /// Checks that every version of a kind with a conversion webhook is converted. The API server calls the webhook for all
-/// versions, and requests for an unknown one fail.
+/// versions, and requests for a missing one fail.
 pub(crate) fn check_conversions(config: &Config) -> Result<(), PlanError> {
     for hub in &config.resources {
         let Some(webhooks) = hub.webhooks.as_ref().filter(|webhooks| webhooks.conversion) else {
@@ -174,7 +174,7 @@ pub(crate) fn complete(crd: Value) -> Result<Crd, PlanError> {
     Crd::complete(crd, Some(VERSION_ANNOTATION)).map_err(|error| PlanError::Manifests(error.to_string()))
 }
 
-/// Adds a derived version to a CRD on disk; without a valid one, returns the derived version alone.
+/// Adds a derived version to a CRD on disk. Without a valid CRD on disk, returns only the derived version.
 pub(crate) fn joined(there: Option<&str>, derived: Value) -> Result<Crd, PlanError> {
     let derived = complete(derived)?;
     let there = there.and_then(|text| serde_saphyr::from_str::<Value>(text).ok());

@@ -1,4 +1,4 @@
-//! `rbac check`: compares permissions with the requests of tests, and computes the attributes for the difference.
+//! `rbac check`: compares permissions with the requests of tests, and computes attributes that correct the differences.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::source::{Place, Sources};
 /// The requests of one test.
 #[derive(Clone, Debug)]
 pub(crate) struct TestRecord {
-    /// The test, as `memcached_controller: an_object_becomes_available`.
+    /// The test, such as `memcached_controller: an_object_becomes_available`.
     pub(crate) test: String,
     pub(crate) requested: Vec<AccessRequest>,
 }
@@ -146,7 +146,7 @@ fn missing(
     missing.collect()
 }
 
-/// Adds the reading verbs: an informer lists or watches depending on the server, and its objects are often read
+/// Adds the reading verbs, because an informer lists or watches depending on the server, and its objects are often read
 /// individually.
 fn with_reading(verbs: &[String]) -> Vec<String> {
     let reading = ["get", "list", "watch"];
@@ -163,7 +163,7 @@ fn test_of(records: &[TestRecord], group: &str, resource: &str, verbs: &[String]
     record.map(|record| record.test.clone()).unwrap_or_default()
 }
 
-/// Returns the rules in the source that the operator declares; others are not compiled.
+/// Returns the rules in the source that the operator declares. Other rules are not compiled.
 fn written(sources: &Sources, granted: &[Rule]) -> Result<Vec<WrittenRule>, PlanError> {
     let mut all = rbac::attributes(sources);
     all.retain(|written| granted.iter().any(|rule| same(rule, &written.rule)));
@@ -189,7 +189,8 @@ fn same(left: &Rule, right: &Rule) -> bool {
     core(left) == core(right)
 }
 
-/// Returns the rules of the roles under config/rbac that are bound to the operator's account, except the generated one.
+/// Returns the rules of the roles under config/rbac that are bound to the operator's account, except for the generated
+/// role.
 fn bound(tree: &Tree) -> Vec<Rule> {
     let documents: Vec<Value> = tree
         .files()
@@ -235,8 +236,8 @@ fn sorted(mut verbs: Vec<String>) -> Vec<String> {
     verbs
 }
 
-/// Applies the difference to the attributes: adds missing rules to the controller with the most rules, and removes
-/// unused rules. Rules about several resources of which only some are requested are kept.
+/// Corrects the differences in the attributes: adds missing rules to the controller with the most rules, and removes
+/// unused rules. Rules for several resources are kept if some of these are requested.
 pub(crate) fn fix(
     project: &Project,
     operator: &OperatorManifests,
@@ -266,7 +267,7 @@ pub(crate) fn fix(
         edits.extend(edit_of(&sources, rule, &left));
     }
     let mut draft = Draft::new(&project.tree, true);
-    // From the end of each file; replacements before insertions at the same place.
+    // Applied from the end of each file, replacements before insertions at the same position.
     edits.sort_by(|left, right| (&left.0, right.1, right.2).cmp(&(&right.0, left.1, left.2)));
     for (path, start, end, text) in edits {
         let mut source = draft.get(&path).unwrap_or_default().to_owned();
@@ -278,7 +279,7 @@ pub(crate) fn fix(
     Ok(draft.plan)
 }
 
-/// Returns the rule without verbs that none of its resources needs; `None` if no verb is left.
+/// Returns the rule without verbs that none of its resources needs, or `None` if no verb remains.
 fn without(rule: &Rule, unused: &[&Unused]) -> Option<Rule> {
     let parts = rule.api_groups.len() * rule.resources.len() + rule.non_resource_urls.len();
     if unused.len() < parts {

@@ -1,7 +1,7 @@
 //! The dependencies of a project on the crates of the SDK.
 //!
-//! Cargo.toml, which is committed, names a version or a git revision, never a path of a machine. A checkout of the SDK
-//! replaces the version through a `[patch]` in `.cargo/config.toml`, which git ignores.
+//! Cargo.toml, which is committed, contains a version or a git revision, never a path of a machine. A checkout of the
+//! SDK replaces the version through a `[patch]` in `.cargo/config.toml`, which git ignores.
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
@@ -10,10 +10,10 @@ use super::{Plan, PlanError};
 use crate::project::layout::{OPTIONAL_SDK_CRATES, SDK_CRATES};
 use crate::project::{Project, Tree, layout};
 
-/// Cargo's configuration of one checkout of a project.
+/// The cargo configuration of one checkout of a project.
 pub(crate) const CONFIG: &str = ".cargo/config.toml";
 
-/// Excludes the configuration from version control where the project's .gitignore does not.
+/// Excludes the configuration from version control if the project's .gitignore does not.
 const IGNORE: &str = ".cargo/.gitignore";
 
 const HEADER: &str = "\
@@ -35,7 +35,7 @@ pub(crate) enum SdkSource {
 // === impl SdkSource ===
 
 impl SdkSource {
-    /// Returns the requirement of a crate as Cargo.toml states it.
+    /// Returns the requirement of a crate in the form of Cargo.toml.
     pub(crate) fn requirement(&self) -> String {
         match self {
             Self::Registry | Self::Path(_) => Value::from(version()).to_string(),
@@ -63,7 +63,7 @@ impl SdkSource {
     }
 }
 
-/// The minor version of this tool: `0.1`.
+/// Returns the minor version of this tool: `0.1`.
 fn version() -> &'static str {
     concat!(
         env!("CARGO_PKG_VERSION_MAJOR"),
@@ -77,7 +77,7 @@ fn all_crates() -> impl Iterator<Item = &'static str> {
     SDK_CRATES.into_iter().chain(OPTIONAL_SDK_CRATES)
 }
 
-/// Returns the crates that a checkout replaces. Cargo warns of an unused patch and records it in Cargo.lock, so an
+/// Returns the crates that a checkout replaces. Cargo warns about an unused patch and records it in Cargo.lock, so an
 /// optional crate is patched only if Cargo.toml names it.
 fn patched(manifest: &str) -> Vec<&'static str> {
     let document: DocumentMut = manifest.parse().unwrap_or_default();
@@ -94,7 +94,7 @@ fn patched(manifest: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the directory of the SDK's crates if Cargo.toml names it by path, as earlier versions did.
+/// Returns the directory of the SDK's crates if Cargo.toml contains it as a path, as earlier versions wrote it.
 pub(crate) fn path_in_manifest(manifest: &str) -> Option<String> {
     let document: DocumentMut = manifest.parse().ok()?;
     let dependency = document.get("dependencies")?.get(SDK_CRATES[0])?;
@@ -106,7 +106,7 @@ pub(crate) fn path_in_manifest(manifest: &str) -> Option<String> {
     )
 }
 
-/// Adds the files that select a checkout, or none, to the plan of a new project.
+/// Adds the files that select a checkout, or no checkout, to the plan of a new project.
 pub(crate) fn direct(plan: &mut Plan, tree: &Tree, source: &SdkSource) -> Result<(), PlanError> {
     let before = tree.get(CONFIG);
     let manifest = plan
@@ -155,7 +155,7 @@ pub(crate) fn change(draft: &mut Draft<'_>, project: &Project, source: &SdkSourc
     Ok(())
 }
 
-/// Replaces the source of a dependency; its features and other keys are kept.
+/// Replaces the source of a dependency. Its features and other keys are kept.
 fn set_requirement(item: &mut Item, requirement: &Value) {
     const SOURCES: [&str; 6] = ["version", "path", "git", "rev", "branch", "tag"];
     let Some(table) = item.as_table_like_mut() else {
@@ -169,7 +169,7 @@ fn set_requirement(item: &mut Item, requirement: &Value) {
         *item = Item::Value(requirement.clone());
         return;
     }
-    // The source comes first, as `init` writes it.
+    // The source comes first, as in the output of `init`.
     let rest: Vec<(String, Item)> = table
         .iter()
         .map(|(key, item)| (key.to_owned(), item.clone()))
@@ -186,7 +186,7 @@ fn set_requirement(item: &mut Item, requirement: &Value) {
     }
 }
 
-/// Returns cargo's configuration for a source; `None` if nothing is left in it.
+/// Returns cargo's configuration for a source, or `None` if it would be empty.
 fn configuration(
     before: Option<&str>,
     source: &SdkSource,

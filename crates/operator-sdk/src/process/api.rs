@@ -1,4 +1,4 @@
-//! A client of an API server: JSON objects by path, and the tables that kubectl prints.
+//! [`Api`], a client of an API server: JSON objects by path, and the tables that kubectl prints.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 /// The field manager of this tool.
 const FIELD_MANAGER: &str = "operator-sdk";
 
-/// The pause between two watches of one object.
+/// The delay between two watches of one object.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 const USER_AGENT: &str = concat!("operator-sdk/", env!("CARGO_PKG_VERSION"));
@@ -26,7 +26,7 @@ const USER_AGENT: &str = concat!("operator-sdk/", env!("CARGO_PKG_VERSION"));
 /// Options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ApplyOptions {
-    /// Validate only; nothing is written.
+    /// Validate only, without writing.
     pub(crate) dry_run: bool,
     /// Take ownership of fields of other managers.
     pub(crate) force: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Api {
     server: String,
 }
 
-/// A request failed.
+/// An error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("the kubeconfig {} cannot be used: {reason}", path.display())]
@@ -86,8 +86,8 @@ impl Api {
         Self::with(config)
     }
 
-    /// Connects to the cluster of a kubeconfig (`None`: `KUBECONFIG`, or the file in the home directory) and one of its
-    /// contexts.
+    /// Connects to the cluster of a kubeconfig and one of its contexts. With `None`, the kubeconfig is `KUBECONFIG`, or
+    /// the file in the home directory.
     pub(crate) async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, ApiError> {
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
@@ -139,7 +139,7 @@ impl Api {
         })
     }
 
-    /// Deletes the object at a path and its dependents; returns false if it did not exist.
+    /// Deletes the object at a path and its dependents. Returns false if it did not exist.
     pub(crate) async fn remove(&self, path: &str) -> Result<bool, ApiError> {
         let options = serde_json::json!({"propagationPolicy": "Background"}).to_string();
         match self
@@ -152,7 +152,7 @@ impl Api {
         }
     }
 
-    /// Watches one object of a collection until `check` returns a value; it is called with `None` while the object does
+    /// Watches one object of a collection until `check` returns a value. It is called with `None` while the object does
     /// not exist. The caller sets a time limit.
     pub(crate) async fn follow<T>(
         &self,
@@ -193,7 +193,7 @@ impl Api {
         }
     }
 
-    /// Returns the object at a path; `None` if it does not exist.
+    /// Returns the object at a path, or `None` if it does not exist.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, ApiError> {
         match self.send("GET", path, None, Vec::new()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -201,7 +201,7 @@ impl Api {
         }
     }
 
-    /// Returns the answer to a request as text, such as the log of a pod.
+    /// Returns the response to a request as text, such as the log of a pod.
     pub(crate) async fn text(&self, path: &str) -> Result<String, ApiError> {
         let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(|error| ApiError::Refused(error.to_string()))?;
@@ -275,7 +275,7 @@ impl Api {
     }
 }
 
-/// Returns the directory of local programs of an embedded control plane, if the cluster is one on this machine.
+/// Returns the directory of local programs if the cluster is an embedded control plane on this machine.
 pub(crate) fn processes_directory(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -312,7 +312,7 @@ async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Resu
         .map_err(|error| unusable(path, &error))
 }
 
-/// Reads the kubeconfig, which must have the context of the options.
+/// Reads the kubeconfig, which must contain the context of the options.
 fn kubeconfig_of(path: Option<&Path>, options: &KubeConfigOptions) -> Result<Kubeconfig, ApiError> {
     let file = match path {
         Some(path) => Kubeconfig::read_from(path),
@@ -342,7 +342,7 @@ fn unusable(path: Option<&Path>, error: &KubeconfigError) -> ApiError {
     }
 }
 
-/// Returns the innermost cause of an error, which has the reason: the outer ones only say that a request failed.
+/// Returns the innermost cause of an error, which contains the reason. The outer errors only say that a request failed.
 fn cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let texts = causes.map(ToString::to_string).filter(|text| !text.is_empty());

@@ -25,7 +25,7 @@ use crate::report::Report;
 const DEBUG_SECONDS: usize = 160;
 const RELEASE_SECONDS: usize = 280;
 
-/// The time that cargo has to end when this process was killed.
+/// The time that cargo has to end after this process was killed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Options of a build.
@@ -33,9 +33,9 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct BuildOptions {
     /// Build an optimized program.
     pub(crate) release: bool,
-    /// The target directory; `None` is cargo's default.
+    /// The target directory. `None` is cargo's default.
     pub(crate) target_dir: Option<PathBuf>,
-    /// The compiler target; `None` is this machine, whose build cache other builds share.
+    /// The compiler target. `None` is this machine, with the same build cache as other builds.
     pub(crate) target: Option<String>,
     /// Compiler flags in addition to `RUSTFLAGS`.
     pub(crate) flags: Vec<String>,
@@ -45,7 +45,7 @@ pub(crate) struct BuildOptions {
     pub(crate) arguments: Vec<String>,
 }
 
-/// An operator could not be built.
+/// An error of building an operator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BuildError {
     #[error("cannot run {program}: {source}")]
@@ -95,7 +95,8 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
     build.finish(status, messages.unwrap_or_default())
 }
 
-/// As [`build`], but returns `None` if `end` completes first; cargo and the compilers are then stopped.
+/// Builds the project like [`build`], but returns `None` if `end` completes first. Cargo and the compilers are then
+/// stopped.
 pub(crate) async fn build_until(
     root: &Path,
     options: &BuildOptions,
@@ -137,7 +138,7 @@ impl<'a> Build<'a> {
             Some(shared) => shared.prepare(),
             None => {
                 let compiles_all = cache.as_ref().is_some_and(|cache| !cache.fill());
-                // Otherwise cargo reports the crate that it cannot find.
+                // If the SDK is missing, cargo reports the crate that it cannot find instead.
                 if compiles_all && missing_sdk(root).is_none() {
                     announce(options);
                 }
@@ -167,7 +168,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Prints how long the dependencies of a project take that are compiled for the first time.
+/// Prints the estimated time to compile the dependencies of a project for the first time.
 fn announce(options: &BuildOptions) {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let seconds = if options.release {
@@ -175,14 +176,14 @@ fn announce(options: &BuildOptions) {
     } else {
         DEBUG_SECONDS
     };
-    // Few crates depend on nothing: more cores than this do not help.
+    // The dependencies limit the parallelism, so more cores do not help.
     let estimate = (seconds / cores.min(4)).div_ceil(10) * 10;
     Report::new().progress(&format!(
         "The first build compiles the dependencies, in about {estimate} s on {cores} cores; other projects will reuse them."
     ));
 }
 
-/// Returns the reason why cargo cannot resolve the dependencies, if it is about the SDK's crates.
+/// Returns the reason why cargo cannot resolve the dependencies, if the SDK's crates are the cause.
 fn missing_sdk(root: &Path) -> Option<String> {
     let output = cargo_in(root)
         .args(["metadata", "--format-version=1", "--quiet"])
@@ -209,7 +210,7 @@ fn cannot_start(source: io::Error) -> BuildError {
     }
 }
 
-/// Set when cargo started this tool: both then use the same toolchain.
+/// Returns the cargo program. If cargo started this tool, both use the same toolchain.
 fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -239,7 +240,7 @@ fn command(root: &Path, options: &BuildOptions) -> Command {
     command
 }
 
-/// Runs the tests of the project in `root`, which record the operator's requests in `records`; returns true if they
+/// Runs the tests of the project in `root`, which record the operator's requests in `records`. Returns true if they
 /// pass. Their output goes to standard error.
 pub(crate) fn test(root: &Path, records: &Path, arguments: &[OsString]) -> Result<bool, BuildError> {
     let mut command = cargo_in(root);
@@ -261,7 +262,7 @@ fn cargo_in(root: &Path) -> Command {
     command
 }
 
-/// Returns true if the toolchain has the standard library of a musl target, and there is a C compiler for it, which `ring` needs.
+/// Returns true if the toolchain has the standard library of a musl target and a C compiler for it, which `ring` needs.
 pub(crate) fn builds_for_musl(target: &str) -> bool {
     let says = |arguments: &[&str]| {
         let output = Command::new("rustc")
@@ -277,7 +278,7 @@ pub(crate) fn builds_for_musl(target: &str) -> bool {
     }
     let is_host =
         says(&["-vV"]).is_some_and(|text| text.lines().any(|line| line == format!("host: {target}")));
-    // The variables and programs of the crate `cc`.
+    // The variables and programs that the crate `cc` uses.
     let variables = [
         format!("CC_{target}"),
         format!("CC_{}", target.replace('-', "_")),
@@ -294,8 +295,8 @@ pub(crate) fn builds_for_musl(target: &str) -> bool {
         || candidates.any(|path| path.is_file())
 }
 
-/// Removes cargo's variables about this tool's own package. Build scripts (such as ring's) run again when those
-/// variables change, and their dependants are recompiled.
+/// Removes cargo's variables about this tool's own package. If these variables change, build scripts such as ring's run
+/// again, and their dependants are recompiled.
 fn forget_outer_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let described = name.to_str().is_some_and(|name| {
@@ -333,7 +334,7 @@ pub(crate) fn manifests(program: &Path) -> Result<String, BuildError> {
     String::from_utf8(output.stdout).map_err(|_| failed("its output is not UTF-8".to_owned()))
 }
 
-/// Returns the target directory of this program, if it is still there.
+/// Returns the target directory of this program, if it still exists.
 ///
 /// A project built into it reuses the compiled dependencies of this tool.
 pub(crate) fn own_target_dir() -> Option<PathBuf> {

@@ -1,4 +1,4 @@
-//! The embedded control plane in this process, with its kubeconfig on disk.
+//! [`Cluster`], the embedded control plane in this process, with its kubeconfig on disk.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,20 +14,21 @@ use serde_json::{Value, json};
 use super::temporary::{TemporaryDirectory, TemporaryError};
 use crate::failure::Hinted;
 
-/// The extension of the cluster in a kubeconfig with the directory of its local programs.
+/// The name of the extension in the kubeconfig of a cluster, with the directory of its local programs.
 ///
-/// The directory is private to the user: no client of the API server can register a program, whatever its rights.
+/// The directory is private to the user, so that no client of the API server can register a program, whatever its
+/// permissions.
 pub(crate) const PROCESSES: &str = "operator-sdk.dev/processes";
 
-/// The cluster name in the server's kubeconfigs: files with it may be replaced.
+/// The cluster name in the server's kubeconfigs. A file with this name may be replaced.
 const CLUSTER_NAME: &str = "operator-sdk";
 
 /// Options of an embedded cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterOptions {
-    /// The port: 0 selects a free one; `None` selects the port stored in the data directory, or a free one.
+    /// The port. 0 selects a free one; `None` selects the port stored in the data directory, or a free one.
     pub(crate) port: Option<u16>,
-    /// The data directory; `None` keeps the data in memory.
+    /// The data directory. `None` keeps the data in memory.
     pub(crate) data_directory: Option<PathBuf>,
     /// True if each write is flushed to the disk.
     pub(crate) fsync: bool,
@@ -35,7 +36,7 @@ pub(crate) struct ClusterOptions {
     pub(crate) nodes: usize,
     /// True if Operator Lifecycle Manager runs.
     pub(crate) olm: bool,
-    /// The file for the kubeconfig; `None` is the data directory, or a private temporary directory.
+    /// The file for the kubeconfig. `None` is the data directory, or a private temporary directory.
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The audit log.
     pub(crate) audit: Option<AuditOptions>,
@@ -51,7 +52,7 @@ pub(crate) struct Cluster {
     processes: ProcessDirectory,
 }
 
-/// A cluster could not be started, or its CRDs could not be created.
+/// An error of starting a cluster or creating its CRDs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterError {
     #[error("{0}")]
@@ -144,7 +145,7 @@ impl Cluster {
                     Controllers::None
                 },
                 nodes: options.nodes,
-                // For interactive use: pods take a moment to start, and show it.
+                // For interactive use, pods take a visible time to start.
                 delays: Delays::lifelike(),
                 container_events: true,
                 root_ca: listener.authority().to_owned(),
@@ -213,14 +214,14 @@ impl Cluster {
         Ok(Value::clone(&created))
     }
 
-    /// Deletes an object; returns false if it did not exist.
+    /// Deletes an object. Returns false if it did not exist.
     pub(crate) async fn delete(&self, gvr: &Gvr, namespace: &str, name: &str) -> bool {
         let options = operator_apiserver::client::DeleteOptions::default();
         let deleted = self.server.client().delete(gvr, namespace, name, options).await;
         deleted.is_ok()
     }
 
-    /// Stops the controllers, then the server; requests in flight are answered.
+    /// Stops the controllers, then the server. Requests in flight are completed.
     pub(crate) async fn shutdown(self) {
         self.control_plane.shutdown().await;
         self.server.shutdown();
@@ -254,7 +255,7 @@ pub(crate) fn described(builder: Builder) -> Builder {
     builder
 }
 
-/// Returns the file with the port, which kubeconfigs contain: the cluster keeps it.
+/// Returns the file with the port. Kubeconfigs contain the port, so the cluster keeps it.
 fn port_file(data_directory: &Path) -> PathBuf {
     data_directory.join("port")
 }
@@ -269,7 +270,7 @@ fn remember_port(data_directory: &Path, port: u16) -> Result<(), ClusterError> {
     write_private(&path, &format!("{port}\n")).map_err(|source| ClusterError::Port { path, source })
 }
 
-/// Returns the manifests of a directory in the order of file names; none if the directory does not exist.
+/// Returns the manifests in a directory, in the order of file names. Returns none if the directory does not exist.
 fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
     let failed = |path: &Path, reason: String| ClusterError::Definition {
         path: path.to_owned(),
@@ -299,7 +300,7 @@ fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
 
 // === local programs ===
 
-/// The directory in which programs of pods are registered, and their credentials are kept while they run.
+/// The directory in which programs of pods are registered. It contains their credentials while they run.
 #[derive(Debug)]
 enum ProcessDirectory {
     Temporary(TemporaryDirectory),
@@ -315,7 +316,7 @@ impl ProcessDirectory {
             path: data.join("processes"),
             source,
         };
-        // Another command may run in another directory.
+        // Made absolute, because another command may run in another directory.
         let path = std::path::absolute(data.join("processes")).map_err(failed)?;
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&path);
         made.map_err(failed)?;
@@ -331,7 +332,7 @@ impl ProcessDirectory {
 }
 
 /// Adds the directory of local programs to a kubeconfig of the server. The text is not parsed and serialized again,
-/// since that would fold the certificates.
+/// because that would fold the certificates.
 fn with_processes(kubeconfig: &str, directory: &Path) -> String {
     let extension = json!([{"name": PROCESSES, "extension": {"directory": directory}}]);
     kubeconfig.replacen(
@@ -343,12 +344,12 @@ fn with_processes(kubeconfig: &str, directory: &Path) -> String {
 
 // === the kubeconfig ===
 
-/// A file that only this user can read, removed on drop unless it is to be kept.
+/// A file that only this user can read. It is removed on drop unless it must be kept.
 #[derive(Debug)]
 struct Kubeconfig {
     path: PathBuf,
     keep: bool,
-    /// The temporary directory that was created for it.
+    /// The temporary directory that was created for the file.
     _directory: Option<TemporaryDirectory>,
 }
 
@@ -399,7 +400,7 @@ impl Drop for Kubeconfig {
     }
 }
 
-/// Writes a file through a rename, so that readers see all of it or none.
+/// Writes a file through a rename, so that readers see either the complete file or none.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = path.with_file_name(format!(".{name}.{}", std::process::id()));

@@ -15,7 +15,7 @@ const SIZE_MAX: usize = 64 << 20;
 /// The maximum number of redirects.
 const REDIRECTS_MAX: usize = 5;
 
-/// A file could not be downloaded.
+/// An error of downloading a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot download {url}: {reason}")]
 pub(crate) struct DownloadError {

@@ -13,7 +13,7 @@ pub(crate) enum Engine {
     Buildah,
 }
 
-/// A failure of an engine; its output is already on standard error.
+/// An error of an engine, whose output is already on standard error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EngineError {
     #[error("cannot run {program}: {source}")]
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the engine is installed and its daemon (if any) answers.
+    /// Returns true if the engine is installed and its daemon, if any, responds.
     pub(crate) fn works(self) -> bool {
         let question: &[&str] = match self {
             Self::Docker => &["version", "--format", "{{.Server.Version}}"],

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Hinted;
 
-/// A revision could not be read.
+/// An error of reading a revision.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
     #[error("cannot run git: {0}")]
@@ -49,7 +49,7 @@ pub(crate) fn files(revision: &str, path: &str) -> Result<Vec<(String, String)>,
         .collect()
 }
 
-/// Returns the given files that have uncommitted changes; none without git or outside a repository.
+/// Returns the given files that have uncommitted changes. Returns none without git or outside a repository.
 pub(crate) fn uncommitted<'a>(root: &Path, paths: &[&'a str]) -> Vec<&'a str> {
     if paths.is_empty() {
         return Vec::new();

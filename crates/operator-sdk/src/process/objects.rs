@@ -1,4 +1,4 @@
-//! Objects of any kind in a cluster: applied, found and deleted by their manifests.
+//! [`Objects`] of any kind in a cluster, which are applied, found and deleted by their manifests.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ struct Served {
 /// The objects of a cluster, by manifest.
 pub(crate) struct Objects {
     api: Api,
-    /// By `apiVersion` and kind; kinds that are not served are looked up again.
+    /// The kinds by `apiVersion` and kind. Kinds that are not served are looked up again.
     served: BTreeMap<(String, String), Served>,
 }
 
@@ -76,7 +76,7 @@ impl Objects {
         &self.api
     }
 
-    /// Returns the path of an object; `None` if its kind is not served.
+    /// Returns the path of an object, or `None` if its kind is not served.
     pub(crate) async fn place(&mut self, object: &Value) -> Result<Option<Place>, ApiError> {
         let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
         let Some(served) = self.served(api_version, kind).await? else {
@@ -111,7 +111,7 @@ impl Objects {
         Ok(self.served.get(&key).cloned())
     }
 
-    /// Applies an object, or with `dry_run` returns the result of applying it.
+    /// Applies an object. With `dry_run` the cluster only returns the result.
     pub(crate) async fn apply(
         &mut self,
         place: &Place,
@@ -132,7 +132,7 @@ impl Objects {
         })
     }
 
-    /// Returns the objects of a kind with a label, in all namespaces; none if the kind is not served.
+    /// Returns the objects of a kind with a label, in all namespaces. Returns none if the kind is not served.
     pub(crate) async fn labelled(
         &mut self,
         api_version: &str,
@@ -186,7 +186,7 @@ pub(crate) fn plain(object: &Value) -> Value {
     object
 }
 
-/// Returns `deployment.apps/name`, as kubectl names objects.
+/// Returns `deployment.apps/name`, the form in which kubectl names objects.
 pub(crate) fn name_of(object: &Value) -> String {
     let kind = text(object, "/kind").to_lowercase();
     let name = text(object, "/metadata/name");

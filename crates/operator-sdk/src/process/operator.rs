@@ -1,4 +1,4 @@
-//! A running operator: start, stop, wait.
+//! [`Operator`], a running operator: start, stop, wait.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::failure::Hinted;
 
-/// The time that an operator has to end when this process was killed.
+/// The time that an operator has to end after this process was killed.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Options for starting an operator.
@@ -21,22 +21,22 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(crate) struct Start {
     pub(crate) program: PathBuf,
     pub(crate) directory: PathBuf,
-    /// The value of `KUBECONFIG`; `None` inherits it.
+    /// The value of `KUBECONFIG`. `None` inherits it.
     pub(crate) kubeconfig: Option<OsString>,
-    /// The namespaces to watch, separated by commas; empty means all.
+    /// The namespaces to watch, separated by commas. Empty means all.
     pub(crate) watch_namespace: Option<String>,
     pub(crate) arguments: Vec<OsString>,
-    /// More environment variables.
+    /// Additional environment variables.
     pub(crate) environment: Vec<(String, String)>,
-    /// The log file; `None` is standard error of this process.
+    /// The log file. `None` is standard error of this process.
     pub(crate) log: Option<PathBuf>,
 }
 
-/// An operator as a child of this process; it is killed if the value is dropped.
+/// An operator as a child of this process. It is killed if the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Operator {
     child: Child,
-    /// Ends with this process. Ctrl-C reaches only this process, which sends one signal to the operator.
+    /// Ends the operator with this process. Ctrl-C reaches only this process, which sends one signal to the operator.
     _group: ProcessGroup,
 }
 
@@ -84,7 +84,7 @@ impl Operator {
         })
     }
 
-    /// Requests a graceful stop (SIGTERM); a second call stops it immediately.
+    /// Requests a graceful stop (SIGTERM). A second call stops the operator immediately.
     pub(crate) fn stop(&self) {
         let pid = self
             .child
@@ -103,7 +103,7 @@ impl Operator {
     }
 }
 
-/// Returns the exit code of a program as a shell does: 128 plus the signal number if a signal ended it.
+/// Returns the exit code of a program like a shell: 128 plus the signal number if a signal ended it.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -111,8 +111,8 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Returns the value of `KUBECONFIG` for the operator: the given kubeconfig, and with a context a file in `directory`
-/// that selects it. Returns `None` if the operator finds its kubeconfig itself.
+/// Returns the value of `KUBECONFIG` for the operator: the given kubeconfig, preceded by a file in `directory` that
+/// selects the context, if one is given. Returns `None` if the operator finds its kubeconfig itself.
 pub(crate) fn kubeconfig(
     named: Option<&Path>,
     context: Option<(&str, &Path)>,
@@ -123,7 +123,7 @@ pub(crate) fn kubeconfig(
         let is_chosen = named.is_some() || !listed_kubeconfigs().is_empty();
         return Ok(is_chosen.then(|| std::env::join_paths(files)).transpose()?);
     };
-    // Of the files in the list, the first that sets the current context wins.
+    // The first file in the list that sets the current context takes precedence.
     let selection = directory.join("context");
     let text = format!("current-context: {}\n", serde_json::Value::from(name));
     std::fs::write(&selection, text).map_err(|source| KubeconfigError::Selection {
@@ -147,7 +147,7 @@ fn kubeconfig_files(named: Option<&Path>) -> Result<Vec<PathBuf>, KubeconfigErro
         listed
     };
     let existing = candidates.iter().filter(|path| path.is_file());
-    // The operator may run in another directory.
+    // Made absolute, because the operator may run in another directory.
     let existing: Vec<PathBuf> = existing.filter_map(|path| path.canonicalize().ok()).collect();
     if existing.is_empty() {
         let first = candidates.into_iter().next().unwrap_or_default();

@@ -23,7 +23,7 @@ use crate::failure::Hinted;
 use crate::oci::reference::Reference;
 use crate::oci::{Blob, Image, MANIFEST};
 
-/// An image could not be pushed or pulled.
+/// An error of pushing or pulling an image.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegistryError {
     #[error("cannot reach the registry {registry}: {reason}")]
@@ -119,7 +119,7 @@ impl Repository {
         })
     }
 
-    /// Pushes the blobs that the registry lacks, then the manifest under the tag.
+    /// Pushes the blobs that the registry lacks, then the manifest with the tag.
     pub(crate) async fn push(&mut self, image: &Image) -> Result<(), RegistryError> {
         for blob in [&image.layer, &image.config] {
             self.push_blob(blob).await?;
@@ -173,7 +173,7 @@ impl Repository {
         }
     }
 
-    /// Sends a request; after a challenge, sends it again with credentials.
+    /// Sends a request. After a challenge, sends it again with credentials.
     async fn send(
         &mut self,
         method: Method,
@@ -206,7 +206,7 @@ impl Repository {
         body: Bytes,
     ) -> Result<Response<Incoming>, RegistryError> {
         let mut request = Request::builder().method(method).uri(url);
-        // A token is for the registry, not for the storage that an upload may be redirected to.
+        // A token is for the registry, not for the storage to which an upload may be redirected.
         let same_host = url.parse::<Uri>().is_ok_and(|uri| {
             uri.authority()
                 .is_some_and(|there| there.as_str() == self.reference.registry)
@@ -227,7 +227,7 @@ impl Repository {
             .map_err(|error| self.unreachable(&error))
     }
 
-    /// Returns the `Authorization` for a challenge: a token of the given server, or the password.
+    /// Returns the `Authorization` header for a challenge: a token of the given server, or the password.
     async fn authorize(&self, challenge: &str) -> Result<String, RegistryError> {
         let (scheme, parameters) = challenge.split_once(' ').unwrap_or((challenge, ""));
         let basic = self.credentials.as_ref().map(|credentials| {
@@ -275,7 +275,7 @@ impl Repository {
         Err(self.refusal(answer, what).await)
     }
 
-    /// Returns the error of an answer.
+    /// Returns the error for an error response.
     async fn refusal(&self, answer: Response<Incoming>, what: &'static str) -> RegistryError {
         if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status()) {
             return self.unauthorized();

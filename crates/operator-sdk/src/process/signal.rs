@@ -4,18 +4,18 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code that a shell reports for a program that Ctrl-C ended.
+/// The exit code that a shell reports for a program that was ended by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Makes a write beyond the file size limit fail like other writes, so that completed writes are rolled back.
 ///
-/// The default action of SIGXFSZ ends the process. A handler replaces it for the life of the process; child processes
-/// have the default action.
+/// The default action of SIGXFSZ ends the process. A handler replaces it as long as the process runs. Child processes
+/// get the default action.
 pub(crate) fn keep_on_file_size_limit() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     if let Ok(runtime) = runtime {
         let _entered = runtime.enter();
-        // Without the handler, everything except this limit works.
+        // If the handler cannot be installed, everything except this limit works.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     }
 }

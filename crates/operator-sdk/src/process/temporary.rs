@@ -1,7 +1,7 @@
-//! Temporary directories that only this user can read. One that a killed process left behind is removed by the next
-//! process that creates one.
+//! [`TemporaryDirectory`], a directory that only this user can read. A directory that a killed process left behind is
+//! removed by the next process that creates one.
 //!
-//! Each process holds a lock (flock) on its directories: the kernel releases it when the process ends, however it ends.
+//! Each process holds a lock (flock) on its directories. The kernel releases it when the process ends for any reason.
 
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
@@ -47,7 +47,7 @@ impl TemporaryDirectory {
         Self::create_in(&std::env::temp_dir())
     }
 
-    /// Creates a directory in `parent`, as [`create`](Self::create).
+    /// Creates a directory in `parent`, like [`create`](Self::create).
     pub(crate) fn create_in(parent: &Path) -> Result<Self, TemporaryError> {
         remove_stale(parent);
         for _ in 0..ATTEMPTS {
@@ -85,7 +85,7 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Creates and locks a directory; `None` if another process was faster: it took the name, or it found the directory
+/// Creates and locks a directory. Returns `None` if another process used the name first, or removed the directory
 /// before this process held the lock.
 fn create_locked(path: &Path) -> io::Result<Option<File>> {
     match DirBuilder::new().mode(0o700).create(path) {
@@ -99,7 +99,7 @@ fn create_locked(path: &Path) -> io::Result<Option<File>> {
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => return Ok(None),
-        // Without locks in this file system, no process finds a directory stale.
+        // If this file system has no locks, no process considers a directory stale.
         Err(fs::TryLockError::Error(_)) => return Ok(Some(lock)),
     }
     let inode = lock.metadata()?.ino();

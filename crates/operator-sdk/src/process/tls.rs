@@ -1,4 +1,4 @@
-//! A certificate for one run of an operator on this machine, with the authority that a cluster trusts.
+//! A certificate for one run of an operator on this machine, with a certificate authority that a cluster trusts.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The PROJECT file, version 3: kubebuilder's format with the layout of this tool.
+//! [`Config`], the PROJECT file, version 3: kubebuilder's format with the layout of this tool.
 //!
 //! Unknown keys are kept.
 
@@ -27,7 +27,7 @@ pub(crate) struct Config {
     /// True if the operator watches only its own namespace.
     pub(crate) namespaced: bool,
     pub(crate) resources: Vec<Resource>,
-    /// The whole document, including unknown keys.
+    /// The complete document, including unknown keys.
     document: Map<String, Value>,
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Resource {
     /// A kind of another project.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) external: bool,
-    /// True if its files are not in a directory of the group: it was added before the project had several groups.
+    /// True if its files are not in a directory of the group, because it was added before the project had several
+    /// groups.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) flat: bool,
     #[serde(default)]
@@ -118,7 +119,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// A PROJECT file cannot be used.
+/// An error of a PROJECT file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("{0}")]
@@ -299,7 +300,7 @@ impl Resource {
         self.api.as_ref().is_some_and(|api| api.namespaced)
     }
 
-    /// Returns the complete API group: `cache.example.com`; empty for the core group.
+    /// Returns the complete API group, such as `cache.example.com`. Empty for the core group.
     pub(crate) fn api_group(&self) -> String {
         match (self.group.as_str(), self.domain.as_str()) {
             ("core" | "", "") => String::new(),
@@ -315,12 +316,12 @@ impl Resource {
             .unwrap_or_else(|| names::plural_of(&self.kind))
     }
 
-    /// Returns true if it is a version of this kind.
+    /// Returns true if this is a version of the kind.
     pub(crate) fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
     }
 
-    /// Returns true if any controller reconciles it.
+    /// Returns true if a controller reconciles the kind.
     pub(crate) fn has_controller(&self) -> bool {
         self.controller || !self.controllers.is_empty()
     }

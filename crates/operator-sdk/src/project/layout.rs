@@ -6,7 +6,7 @@ use crate::names::snake_case;
 /// The crates of the SDK that a project depends on.
 pub(crate) const SDK_CRATES: [&str; 2] = ["operator-runtime", "operator-envtest"];
 
-/// Further crates of the SDK that a project may depend on.
+/// More crates of the SDK that a project may depend on.
 pub(crate) const OPTIONAL_SDK_CRATES: [&str; 2] = ["operator-chaos", "operator-lib"];
 
 pub(crate) const PROJECT: &str = "PROJECT";
@@ -24,7 +24,7 @@ pub(crate) const CHAOS_WORKLOAD: &str = "tests/chaos.yaml";
 
 /// The location of the source of one version of a kind.
 ///
-/// Modules are by version, and in a project of several groups by group and version.
+/// Modules are separated by version, and in a project with several groups by group and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The module of the group.
@@ -33,7 +33,7 @@ pub(crate) struct Place {
     kind: String,
 }
 
-/// A file that has modules: its path, and the name of one of them.
+/// A file that declares modules: its path, and the name of one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parent {
     pub(crate) path: String,
@@ -53,17 +53,17 @@ impl Place {
         }
     }
 
-    /// `api::v1`, or `api::cache::v1`.
+    /// Returns `api::v1`, or `api::cache::v1`.
     pub(crate) fn api_path(&self) -> String {
         self.path_of("api", &["::", &self.version].concat())
     }
 
-    /// `controller`, or `controller::cache`.
+    /// Returns `controller`, or `controller::cache`.
     pub(crate) fn controller_path(&self) -> String {
         self.path_of("controller", "")
     }
 
-    /// `webhook::v1`, or `webhook::cache::v1`.
+    /// Returns `webhook::v1`, or `webhook::cache::v1`.
     pub(crate) fn webhook_path(&self) -> String {
         self.path_of("webhook", &["::", &self.version].concat())
     }
@@ -75,19 +75,19 @@ impl Place {
         }
     }
 
-    /// The file of the type.
+    /// Returns the file of the type.
     pub(crate) fn types(&self) -> String {
         let module = types_module(&self.kind);
         format!("src/{}/{module}.rs", self.api_path().replace("::", "/"))
     }
 
-    /// The file of a controller, by its name in CamelCase.
+    /// Returns the file of a controller, by its name in CamelCase.
     pub(crate) fn controller(&self, name: &str) -> String {
         let module = controller_module(name);
         format!("src/{}/{module}.rs", self.controller_path().replace("::", "/"))
     }
 
-    /// The file of the webhooks.
+    /// Returns the file of the webhooks.
     pub(crate) fn webhook(&self) -> String {
         let module = webhook_module(&self.kind);
         format!("src/{}/{module}.rs", self.webhook_path().replace("::", "/"))
@@ -98,7 +98,7 @@ impl Place {
         self.test(&format!("{}_{}", self.version, webhook_module(&self.kind)))
     }
 
-    /// The file of the conversion to the hub and back.
+    /// Returns the file of the conversion to the hub and back.
     pub(crate) fn conversion(&self) -> String {
         let module = conversion_module(&self.kind);
         format!("src/{}/{module}.rs", self.api_path().replace("::", "/"))
@@ -112,7 +112,7 @@ impl Place {
         }
     }
 
-    /// Returns the files of the modules on a path such as `api::cache::v1`, from the outermost.
+    /// Returns the files of the modules on a path such as `api::cache::v1`, starting with the outermost.
     pub(crate) fn parents(path: &str) -> Vec<Parent> {
         let steps: Vec<&str> = path.split("::").collect();
         (1..steps.len())
@@ -126,7 +126,7 @@ impl Place {
     }
 }
 
-/// The file of a module such as `api::cache::v1`.
+/// Returns the file of a module such as `api::cache::v1`.
 pub(crate) fn module_file(path: &str) -> String {
     format!("src/{}.rs", path.replace("::", "/"))
 }

@@ -1,4 +1,4 @@
-//! The text files of a project, read once.
+//! [`Tree`], the text files of a project, read once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,8 +23,8 @@ pub(crate) struct Tree(BTreeMap<String, String>);
 impl Tree {
     /// Reads the files directly under `root` and those under `config`, `hack`, `src` and `tests`.
     ///
-    /// Links to directories are not followed. A binary file, a pipe or a device counts as an empty text: it exists, and
-    /// nothing edits it.
+    /// Links to directories are not followed. A binary file, a pipe or a device is read as an empty text: it exists,
+    /// and no command edits it.
     pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
         tree.read_folder(root, "", false)?;
@@ -61,7 +61,7 @@ impl Tree {
         Ok(())
     }
 
-    /// All files, by path.
+    /// Returns all files, by path.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }

@@ -17,7 +17,7 @@ use crate::process::registry::Repository;
 use crate::project::{Project, layout};
 use crate::report::Report;
 
-/// The image could not be built.
+/// An error of building an image.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
     #[error("{}: {source}", path.display())]
@@ -71,13 +71,13 @@ enum Builder {
     Oci,
 }
 
-/// The program of an image, and the file for the image unless one is given.
+/// The program of an image, and the default file for the image.
 struct Source {
     program: PathBuf,
     output: PathBuf,
 }
 
-/// `operator-sdk build` in the current directory.
+/// Runs `operator-sdk build` in the current directory.
 pub(crate) fn build(args: &BuildArgs, report: &Report) -> Result<(), Failure> {
     let directory = current_directory()?;
     let reference = Reference::parse(&args.image)?;
@@ -242,7 +242,7 @@ fn oci(
     Ok(())
 }
 
-/// Returns the program that is given, or builds that of the project.
+/// Returns the given program, or builds the program of the project.
 fn program_of(args: &BuildArgs, project: &Project) -> Result<Source, Failure> {
     let program = match &args.binary {
         Some(path) => path.clone(),
@@ -259,8 +259,8 @@ fn program_of(args: &BuildArgs, project: &Project) -> Result<Source, Failure> {
     })
 }
 
-/// Returns the options for a static program for this machine: musl if the toolchain has it, else statically linked
-/// glibc.
+/// Returns the options for a static program for this machine: with musl if the toolchain supports it, otherwise with
+/// statically linked glibc.
 fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> BuildOptions {
     let architecture = std::env::consts::ARCH;
     let musl = format!("{architecture}-unknown-linux-musl");
@@ -271,7 +271,7 @@ fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> 
     };
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-    // Removes paths of this machine, so that the program is the same wherever it is built.
+    // Removes paths of this machine, so that the program does not depend on the directory in which it is built.
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         format!("--remap-path-prefix={}=.", root.display()),

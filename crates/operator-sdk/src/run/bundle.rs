@@ -21,10 +21,10 @@ use crate::report::Report;
 
 pub(crate) use build::image as bundle_image;
 
-/// The maximum size of a file of an option.
+/// The maximum size of a file that an option names.
 const FILE_MAX: u64 = 1 << 20;
 
-/// A bundle that cannot be read, or invalid arguments.
+/// An error of reading a bundle, or of invalid arguments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BundleError {
     #[error("invalid command args: an image tag or directory is a required argument")]
@@ -109,7 +109,7 @@ pub(crate) fn load(place: &str, insecure: bool) -> Result<Loaded, Failure> {
     Ok(Loaded { files, bundle })
 }
 
-/// Returns true if a text is the name of an image: only those have a tag, a digest or a registry host.
+/// Returns true if a text is the name of an image: only image names have a tag, a digest or a registry host.
 pub(crate) fn is_image(place: &str) -> bool {
     place.contains([':', '@'])
         || place
@@ -117,7 +117,7 @@ pub(crate) fn is_image(place: &str) -> bool {
             .is_some_and(|(host, _)| host.trim_matches('.').contains('.'))
 }
 
-/// `operator-sdk bundle`.
+/// Runs `operator-sdk bundle`.
 pub(crate) fn run(command: &BundleCommand, report: &Report) -> Result<ExitCode, Failure> {
     match command {
         BundleCommand::Validate(args) => validate(args, report),
@@ -161,7 +161,7 @@ fn validate(args: &BundleValidateArgs, report: &Report) -> Result<ExitCode, Fail
     })
 }
 
-/// Each round of fixes corrects at least one finding of each file.
+/// Maximum number of rounds of fixes. Each round corrects at least one finding of each file.
 const FIXES_MAX: usize = 100;
 
 fn findings(loaded: &Loaded, selected: &[&Optional], options: &Options) -> Vec<Finding> {
@@ -219,7 +219,7 @@ fn read(path: &str) -> Result<String, String> {
     Ok(content)
 }
 
-/// Reads the categories of a file `{"categories": ["a", "b"]}`.
+/// Reads the categories in a file of the form `{"categories": ["a", "b"]}`.
 fn categories(path: &str) -> Result<Vec<String>, BundleError> {
     let fail = |reason: String| BundleError::File {
         path: path.to_owned(),
@@ -238,7 +238,7 @@ fn categories(path: &str) -> Result<Vec<String>, BundleError> {
         .collect())
 }
 
-/// Applies the first fix of each file; false if no finding has one.
+/// Applies the first fix of each file. Returns false if no finding has a fix.
 fn fix(place: &str, loaded: &Loaded, findings: &[Finding], report: &Report) -> Result<bool, BundleError> {
     let mut fixed: BTreeMap<&str, String> = BTreeMap::new();
     for finding in findings.iter().filter(|finding| finding.fix.is_some()) {

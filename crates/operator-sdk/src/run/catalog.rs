@@ -22,7 +22,7 @@ use crate::report::Report;
 /// The file that `init` and `add` write.
 const FILE: &str = "catalog.yaml";
 
-/// A catalog that cannot be read, created or accepted.
+/// An error of reading, creating or validating a catalog.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogError {
     #[error("cannot read {}: {reason}", path.display())]
@@ -71,7 +71,7 @@ impl Hinted for CatalogError {
     }
 }
 
-/// `operator-sdk catalog`.
+/// Runs `operator-sdk catalog`.
 pub(crate) fn run(command: &CatalogCommand, report: &Report) -> Result<ExitCode, Failure> {
     match command {
         CatalogCommand::Init(args) => init(args, report),
@@ -271,7 +271,8 @@ pub(super) fn load(path: &Path) -> Result<Catalog, CatalogError> {
     Ok(catalog)
 }
 
-/// Matches a path against the patterns of `.indexignore`; the last match wins, and `!` includes again.
+/// Matches a path against the patterns of `.indexignore`. The last match takes precedence, and `!` includes a path
+/// again.
 fn is_ignored(path: &str, patterns: &[&str]) -> bool {
     let mut ignored = false;
     for pattern in patterns

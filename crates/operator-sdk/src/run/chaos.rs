@@ -17,13 +17,13 @@ use crate::process::cluster::ClusterError;
 use crate::process::signal::{Ends, INTERRUPTED};
 use crate::report::Report;
 
-/// The directory of the findings; `operator-chaos` has the same constant.
+/// The directory of the findings. `operator-chaos` has the same constant.
 const DIRECTORY: &str = "target/operator-sdk/chaos";
 
-/// The exit code of an exploration that cannot be carried out.
+/// The exit code if the exploration cannot be carried out.
 pub(crate) const UNUSABLE: u8 = 2;
 
-/// An exploration that cannot be carried out.
+/// An error that makes an exploration impossible.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChaosError {
     #[error("no workload: `--cmd` needs the steps of the users")]
@@ -99,14 +99,14 @@ struct FindingFile {
     program: Option<Program>,
 }
 
-/// The parts of a command that both kinds of operators have in common.
+/// The parts of a command that are the same for both kinds of operators.
 struct Campaign<'a> {
-    /// Settings of a run; `None` replays `finding`.
+    /// Settings of a run. `None` replays `finding`.
     run: Option<&'a ChaosRunArgs>,
     finding: Option<(PathBuf, Finding)>,
 }
 
-/// `operator-sdk chaos`.
+/// Runs `operator-sdk chaos`.
 pub(crate) fn run(command: &ChaosCommand, report: &Report) -> ExitCode {
     let outcome = match command {
         ChaosCommand::Run(args) => explore(args, report),
@@ -162,7 +162,7 @@ fn replay(args: &ChaosReplayArgs, report: &Report) -> Result<ExitCode, Failure> 
     Ok(ExitCode::from(u8::from(!found.is_clean())))
 }
 
-/// Carries out a campaign. Returns `None` if a second signal ended it at once.
+/// Runs a campaign. Returns `None` if a second signal ended it immediately.
 fn carried_out(
     campaign: &Campaign<'_>,
     subject: &SubjectArgs,
@@ -178,7 +178,8 @@ fn carried_out(
     })
 }
 
-/// Returns an error if the workload or the operator fails without a fault in a way that no exploration is possible with.
+/// Returns an error if the workload or the operator fails even without faults in a way that makes an exploration
+/// impossible.
 fn check_undisturbed(found: &Findings) -> Result<(), ChaosError> {
     let [finding] = found.findings.as_slice() else {
         return Ok(());
@@ -199,7 +200,7 @@ fn check_undisturbed(found: &Findings) -> Result<(), ChaosError> {
     }
 }
 
-/// Writes one file for each finding, and returns the files.
+/// Writes one file for each finding, and returns the paths of the files.
 fn write_findings(found: &Findings, program: Option<&Program>) -> Result<Vec<PathBuf>, ChaosError> {
     if found.is_clean() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! `crd`: checks, compares and tries CRDs, offline.
+//! `crd`: checks and compares CRDs, and validates objects, offline.
 
 mod diff;
 mod finding;
@@ -12,7 +12,7 @@ use crate::args::CrdCommand;
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// `operator-sdk crd`.
+/// Runs `operator-sdk crd`.
 pub(crate) fn run(command: &CrdCommand, report: &Report) -> Result<ExitCode, Failure> {
     match command {
         CrdCommand::Lint(args) => lint::lint(args, report),
@@ -21,7 +21,7 @@ pub(crate) fn run(command: &CrdCommand, report: &Report) -> Result<ExitCode, Fai
     }
 }
 
-/// `1 error`, `2 errors`.
+/// Returns a count with its noun: `1 error`, `2 errors`.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")

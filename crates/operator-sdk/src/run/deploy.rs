@@ -35,7 +35,7 @@ const CRDS: &str = "config/crd";
 /// The API group of cert-manager.
 const CERT_MANAGER: &str = "cert-manager.io/";
 
-/// A change of a cluster failed.
+/// An error of changing a cluster.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeployError {
     #[error("the cluster does not serve {kind} of {api_version}")]
@@ -89,7 +89,7 @@ impl Hinted for DeployError {
     }
 }
 
-/// `operator-sdk install` in the current directory.
+/// Runs `operator-sdk install` in the current directory.
 pub(crate) fn install(args: &InstallArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
     let objects = render::render(&project.root, CRDS, &Overrides::default())?;
@@ -100,12 +100,12 @@ pub(crate) fn install(args: &InstallArgs, report: &Report) -> Result<ExitCode, F
     })
 }
 
-/// `operator-sdk uninstall` in the current directory.
+/// Runs `operator-sdk uninstall` in the current directory.
 pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
     let mut objects = render::render(&project.root, CRDS, &Overrides::default())?;
     objects.reverse();
-    // Nothing to roll back during a prompt: Ctrl-C ends the process.
+    // During a prompt there is nothing to roll back, so Ctrl-C ends the process.
     let confirmed = super::block_on(async {
         let mut removal = removal(&project, &args.delete, report).await?;
         removal.confirmed(&objects, args.crds, None).await
@@ -119,7 +119,7 @@ pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCod
     })
 }
 
-/// `operator-sdk deploy` in the current directory.
+/// Runs `operator-sdk deploy` in the current directory.
 pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
     let process = match args.process {
@@ -179,12 +179,12 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
     })
 }
 
-/// `operator-sdk undeploy` in the current directory.
+/// Runs `operator-sdk undeploy` in the current directory.
 pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
     let overrides = render::overrides(None, args.namespace.as_deref())?;
     let rendered = render::render(&project.root, &args.kustomization, &overrides)?;
-    // Nothing to roll back during a prompt: Ctrl-C ends the process.
+    // During a prompt there is nothing to roll back, so Ctrl-C ends the process.
     let (crds, objects, confirmed) = super::block_on(async {
         let mut removal = removal(&project, &args.delete, report).await?;
         let mut objects = removal.everything(&rendered).await?;
@@ -200,7 +200,7 @@ pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode,
     interruptible(report, async {
         let mut removal = removal(&project, &args.delete, report).await?;
         if !args.keep_crds {
-            // While the operator runs it can complete the finalizers of its objects.
+            // While the operator runs, it can complete the finalizers of its objects.
             removal.delete(&crds).await?;
         }
         removal.delete(&objects).await
@@ -223,7 +223,7 @@ fn check_served(project: &Project, args: &DeployArgs, report: &Report) -> Result
     })
 }
 
-/// Returns true if no node of the cluster runs containers; false if nodes cannot be listed.
+/// Returns true if no node of the cluster runs containers. Returns false if nodes cannot be listed.
 async fn has_only_simulated_nodes(args: &ApplyArgs) -> Result<bool, Failure> {
     let mut objects = connect(&args.cluster).await?;
     let nodes = objects.all("v1", "Node").await.unwrap_or_default();
@@ -232,7 +232,7 @@ async fn has_only_simulated_nodes(args: &ApplyArgs) -> Result<bool, Failure> {
     Ok(!nodes.is_empty() && nodes.iter().all(is_simulated))
 }
 
-/// Runs work against a cluster; a signal ends it without a rollback.
+/// Runs work against a cluster. A signal ends it without a rollback.
 fn interruptible(
     report: &Report,
     work: impl Future<Output = Result<(), Failure>>,

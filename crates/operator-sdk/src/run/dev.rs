@@ -22,16 +22,17 @@ use crate::process::signal::Ends;
 use crate::project::Project;
 use crate::report::Report;
 
-/// The interval for checking the source: modification times of a few hundred files, a millisecond of work.
+/// The interval for checking the source. A check reads the modification times of a few hundred files, which takes a
+/// millisecond.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The quiet period before a build: editors write several files at once.
+/// The time without changes before a build, because editors write several files at once.
 const STILL: Duration = Duration::from_millis(150);
 
 /// Files that affect a build, in addition to `src`.
 const FILES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchain.toml"];
 
-/// `operator-sdk dev` in the current directory.
+/// Runs `operator-sdk dev` in the current directory.
 pub(crate) fn dev(args: &DevArgs, report: &Report) -> Result<ExitCode, Failure> {
     local::check(&args.local)?;
     let project = Project::read(&current_directory()?)?;
@@ -96,7 +97,7 @@ impl Loop<'_> {
                 self.report
                     .progress(&format!("dev: {still}; waiting for a change"));
             }
-            // Cargo may have written it itself.
+            // Cargo may have written it during the build.
             note(&root.join("Cargo.lock"), &mut seen);
             loop {
                 match self.event(&root, &seen, ends).await {

@@ -34,7 +34,7 @@ impl Hinted for DocsError {
     }
 }
 
-/// `operator-sdk docs`.
+/// Runs `operator-sdk docs`.
 pub(crate) fn docs(args: &DocsArgs, report: &Report) -> Result<(), Failure> {
     let page = format!("{}.md", args.page.trim_end_matches(".md"));
     if page == "SUMMARY.md" || !PAGES.iter().any(|(path, _)| *path == page) {
@@ -70,7 +70,7 @@ fn write(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the directory for caches of the user.
+/// Returns the user's cache directory.
 fn cache() -> PathBuf {
     let set = |name| {
         env::var_os(name)

@@ -1,4 +1,4 @@
-//! The drop-in for controller-runtime's envtest: this tool under the names of the programs that envtest starts.
+//! The replacement for the programs of controller-runtime's envtest: this tool under the names of these programs.
 
 mod assets;
 mod etcd;
@@ -36,7 +36,7 @@ const PROGRAMS: [Program; 2] = [
     },
 ];
 
-/// Runs the program of the name that the tool was started under; returns `None` for the tool itself.
+/// Runs the program with the name under which this tool was started. Returns `None` for the tool itself.
 pub(crate) fn by_name(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter();
     let started_as = arguments.next()?;

@@ -22,10 +22,10 @@ use crate::report::Report;
 /// The maximum size of standard input.
 const INPUT_MAX: u64 = 64 << 20;
 
-/// Kinds in the input of every project that bundles do not contain.
+/// Kinds in the input of every project that are not part of bundles.
 const EXPECTED_TO_GO: [&str; 3] = ["Namespace", "Certificate", "Issuer"];
 
-/// A bundle cannot be generated.
+/// An error of generating a bundle.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BundleError {
     #[error("cannot generate the bundle: {0}")]
@@ -67,12 +67,12 @@ impl Hinted for BundleError {
     }
 }
 
-/// `operator-sdk generate packagemanifests`.
+/// Returns the error for `operator-sdk generate packagemanifests`.
 pub(crate) fn packagemanifests() -> Failure {
     BundleError::Packagemanifests.into()
 }
 
-/// `operator-sdk generate bundle` in the current directory.
+/// Runs `operator-sdk generate bundle` in the current directory.
 pub(crate) fn generate(args: &GenerateBundleArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let project = Project::read(&root)?;
@@ -184,7 +184,7 @@ fn base(project: &Project, package: &str) -> Result<Option<Value>, BundleError> 
     }
 }
 
-/// Reads the objects from standard input if it is a pipe or a file with content; else renders the kustomization.
+/// Reads the objects from standard input if it is a pipe or a file with content. Otherwise renders the kustomization.
 fn objects(
     root: &Path,
     directory: &str,
@@ -233,7 +233,7 @@ fn is_pipe_or_file() -> bool {
     true
 }
 
-/// Returns the time of SOURCE_DATE_EPOCH, else of the last commit.
+/// Returns the time in SOURCE_DATE_EPOCH, otherwise that of the last commit.
 fn created_at(root: &Path) -> Result<Option<String>, BundleError> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => Some(text.parse().map_err(|_| BundleError::Epoch(text))?),
@@ -253,7 +253,7 @@ fn commit_time(root: &Path) -> Option<i64> {
     text.trim().parse().ok().filter(|_| git.status.success())
 }
 
-/// Warns of other manifests in the directory, which may be from another version or from the user.
+/// Warns about other manifests in the directory, which may be from another version or from the user.
 fn warn_about_others(root: &Path, generated: &Generated, metadata: &Metadata<'_>, report: &Report) {
     let directory = format!("{}/manifests", metadata.directory);
     let csv = format!("{}.clusterserviceversion.yaml", metadata.package);

@@ -22,7 +22,7 @@ use crate::report::Report;
 /// The domain of a project that was created without one.
 const NO_DOMAIN: &str = "my.domain";
 
-/// A legacy command that cannot be run.
+/// An error of running a legacy command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LegacyError {
     #[error("`{flag}` is not for operators in Rust: {reason}")]
@@ -72,7 +72,7 @@ fn now(report: &Report, then: &str, now: &str) {
     report.progress(&format!("`operator-sdk {then}` is now `{now}`"));
 }
 
-/// Rejects the first given flag of a table.
+/// Rejects the first flag of a table that is given.
 fn refuse(flags: &[(&'static str, bool, &'static str, &'static str)]) -> Result<(), LegacyError> {
     match flags.iter().find(|(_, given, _, _)| *given) {
         Some((flag, _, reason, remedy)) => Err(LegacyError::Flag { flag, reason, remedy }),
@@ -82,7 +82,7 @@ fn refuse(flags: &[(&'static str, bool, &'static str, &'static str)]) -> Result<
 
 // === new ===
 
-/// `operator-sdk new NAME` in the current directory.
+/// Runs `operator-sdk new NAME` in the current directory.
 pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
     const HELM: &str = "this tool creates operators in Rust only";
     const ELSEWHERE: &str = "use operator-sdk 1.x for Ansible and Helm operators";
@@ -166,7 +166,7 @@ pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns an absolute path, which is valid in another directory too.
+/// Returns an absolute path, which is also valid in another directory.
 fn header(file: Option<&Path>) -> Result<Option<OsString>, LegacyError> {
     let Some(path) = file else { return Ok(None) };
     let whole = path.canonicalize().map_err(|source| LegacyError::File {
@@ -226,7 +226,7 @@ fn run(root: &Path, program: &str, arguments: &[&str], errors: Stdio) -> Result<
 
 // === add ===
 
-/// `operator-sdk add …` in the current directory.
+/// Runs `operator-sdk add …` in the current directory.
 pub(crate) fn add(command: &AddCommand, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let (args, then, more) = match command {
@@ -258,7 +258,7 @@ fn check_add(args: &AddArgs) -> Result<(), LegacyError> {
     ])
 }
 
-/// The parts of `cache.example.com/v1alpha1`.
+/// The parts of an API version such as `cache.example.com/v1alpha1`.
 struct ApiVersion {
     group: String,
     domain: String,
@@ -303,8 +303,8 @@ fn create(root: &Path, api_version: &str, kind: &str, more: &[&str], report: &Re
     do_in(root, create_command(&api, kind, more), report)
 }
 
-/// Sets the domain of a project of `new` to that of its first group. Later groups must be in that domain or a
-/// subdomain.
+/// Sets the domain of a project that was created by `new` to the domain of its first group. Later groups must be in
+/// that domain or a subdomain.
 fn adopt_domain(root: &Path, api: &mut ApiVersion, report: &Report) -> Result<(), Failure> {
     let project = Project::read(root)?;
     let ours = project.config.domain.clone();
@@ -363,27 +363,27 @@ fn shown(words: &[OsString]) -> String {
 
 // === generate, up, test, print-deps ===
 
-/// `operator-sdk generate k8s`: prints that Rust types need no generated code.
+/// Runs `operator-sdk generate k8s`, which prints that Rust types need no generated code.
 pub(crate) fn generate_k8s(report: &Report) -> Result<(), Failure> {
     Project::read(&current_directory()?)?;
     report.line("Nothing to generate: `#[derive(Clone)]` on a Rust type replaces zz_generated.deepcopy.go.");
     Ok(())
 }
 
-/// `operator-sdk generate openapi`: generates the CRDs, which contain the schemas.
+/// Runs `operator-sdk generate openapi`, which generates the CRDs, because they contain the schemas.
 pub(crate) fn generate_openapi(args: &ManifestsArgs, report: &Report) -> Result<(), Failure> {
     now(report, "generate openapi", "operator-sdk generate manifests");
     super::manifests::generate(args, report)
 }
 
-/// `operator-sdk up local`.
+/// Runs `operator-sdk up local`.
 pub(crate) fn up(command: &UpCommand, report: &Report) -> Result<ExitCode, Failure> {
     let UpCommand::Local(args) = command;
     now(report, "up local", "operator-sdk run local");
     super::local::local(args, report)
 }
 
-/// `operator-sdk run --local`.
+/// Runs `operator-sdk run --local`.
 pub(crate) fn run_local(args: &OldLocalArgs, report: &Report) -> Result<ExitCode, Failure> {
     now(report, "run --local", "operator-sdk run local");
     let args = LocalArgs {
@@ -396,7 +396,7 @@ pub(crate) fn run_local(args: &OldLocalArgs, report: &Report) -> Result<ExitCode
     super::local::local(&args, report)
 }
 
-/// `operator-sdk test …` in the current directory.
+/// Runs `operator-sdk test …` in the current directory.
 pub(crate) fn test(command: &TestCommand, report: &Report) -> Result<ExitCode, Failure> {
     let TestCommand::Local(args) = command else {
         return Err(LegacyError::TestCluster.into());
@@ -481,7 +481,7 @@ fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
     ])
 }
 
-/// `operator-sdk print-deps`.
+/// Runs `operator-sdk print-deps`.
 pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Failure> {
     refuse(&[(
         "--dep-manager",

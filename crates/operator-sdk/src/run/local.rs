@@ -24,7 +24,7 @@ use crate::report::Report;
 const WEBHOOK_PORT: &str = "--webhook-port";
 const PROBES: &str = "--health-probe-bind-address";
 
-/// `operator-sdk run local` in the current directory.
+/// Runs `operator-sdk run local` in the current directory.
 pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failure> {
     check(args)?;
     let project = Project::read(&current_directory()?)?;
@@ -43,7 +43,7 @@ pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failu
     })
 }
 
-/// `operator-sdk run` in the current directory.
+/// Runs `operator-sdk run` in the current directory.
 pub(crate) fn run_command(args: &RunArgs, report: &Report) -> Result<ExitCode, Failure> {
     match &args.command {
         Some(RunCommand::Local(args)) => local(args, report),
@@ -70,7 +70,7 @@ pub(crate) fn check(args: &LocalArgs) -> Result<(), LegacyError> {
     Ok(())
 }
 
-/// Checks that the conversion webhook is available: without it, the API server would drop fields that exist only in
+/// Checks that the conversion webhook is available. Without it, the API server would drop fields that exist only in
 /// another version.
 pub(crate) fn check_conversions(project: &Project, args: &LocalArgs, report: &Report) -> Result<(), Failure> {
     plan::manifests::check_conversions(&project.config)?;
@@ -108,14 +108,14 @@ fn with_webhooks(project: &Project, args: &LocalArgs) -> bool {
     args.webhooks.enable_webhooks.unwrap_or_else(default)
 }
 
-/// The existing cluster that `--kubeconfig` and `--context` select; empty with `--embedded`.
+/// The existing cluster that `--kubeconfig` and `--context` select. Empty with `--embedded`.
 #[derive(Default)]
 pub(crate) struct Selected {
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
-    /// The value of `KUBECONFIG` for the operator; `None` inherits it.
+    /// The value of `KUBECONFIG` for the operator. `None` inherits it.
     variable: Option<OsString>,
-    /// Has the file that selects the context.
+    /// The directory of the file that selects the context.
     _directory: Option<TemporaryDirectory>,
 }
 
@@ -214,13 +214,13 @@ impl<'a> World<'a> {
         arguments.extend(args.arguments.iter().cloned());
         match webhooks {
             Some(webhooks) => arguments.extend(webhooks.arguments().into_iter().map(OsString::from)),
-            // No client calls these servers: port 0 allows several operators on one machine.
+            // No client calls these servers. Port 0 allows several operators on one machine.
             None if self.has_webhooks() && !names(&arguments, WEBHOOK_PORT) => {
                 arguments.push(format!("{WEBHOOK_PORT}=0").into());
             }
             None => {}
         }
-        // Several embedded control planes may run on one machine, each with its operator.
+        // Several embedded control planes, each with its operator, may run on one machine.
         if args.embedded && !names(&arguments, PROBES) {
             arguments.push(format!("{PROBES}=127.0.0.1:0").into());
         }
@@ -335,12 +335,12 @@ async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Clus
     Ok(cluster)
 }
 
-/// Returns an absolute path: the operator's working directory is the project's.
+/// Returns an absolute path, because the operator's working directory is that of the project.
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Waits until the operator ends; signals are forwarded to it.
+/// Waits until the operator ends. Signals are forwarded to it.
 async fn run(mut operator: Operator, ends: &mut Ends) -> Result<ExitCode, Failure> {
     loop {
         tokio::select! {

@@ -3,7 +3,7 @@
 use crate::args::ManArgs;
 use crate::failure::{Failure, Hinted};
 
-/// The pages could not be written.
+/// An error of writing the pages.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the manual pages to {directory}: {source}")]
 struct ManError {
@@ -17,7 +17,7 @@ impl Hinted for ManError {
     }
 }
 
-/// `operator-sdk man`.
+/// Runs `operator-sdk man`.
 pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
     let written = args.write().map_err(|source| ManError {
         directory: args.directory.display().to_string(),

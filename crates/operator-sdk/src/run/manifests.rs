@@ -1,4 +1,4 @@
-//! `generate manifests` and its parts: builds the operator, runs it to get its description, plans and applies the
+//! `generate manifests` and its parts: builds the operator, runs it to get its description, then plans and applies the
 //! changes.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::project::Project;
 use crate::report::Report;
 use crate::source::{self, Sources};
 
-/// `operator-sdk generate manifests` in the current directory.
+/// Runs `operator-sdk generate manifests` in the current directory.
 pub(crate) fn generate(args: &ManifestsArgs, report: &Report) -> Result<(), Failure> {
     let wanted = Wanted {
         max_description_len: args.max_description_len,
@@ -25,7 +25,7 @@ pub(crate) fn generate(args: &ManifestsArgs, report: &Report) -> Result<(), Fail
     part(wanted, args.dry_run, report)
 }
 
-/// `operator-sdk generate crds`.
+/// Runs `operator-sdk generate crds`.
 pub(crate) fn crds(args: &CrdsArgs, report: &Report) -> Result<(), Failure> {
     let wanted = Wanted {
         crds: true,
@@ -35,7 +35,7 @@ pub(crate) fn crds(args: &CrdsArgs, report: &Report) -> Result<(), Failure> {
     part(wanted, args.manifests.dry_run, report)
 }
 
-/// `operator-sdk generate rbac`.
+/// Runs `operator-sdk generate rbac`.
 pub(crate) fn rbac(args: &RbacArgs, report: &Report) -> Result<(), Failure> {
     let wanted = Wanted {
         rbac: true,
@@ -44,7 +44,7 @@ pub(crate) fn rbac(args: &RbacArgs, report: &Report) -> Result<(), Failure> {
     part(wanted, args.dry_run, report)
 }
 
-/// `operator-sdk generate webhooks`.
+/// Runs `operator-sdk generate webhooks`.
 pub(crate) fn webhooks(args: &WebhooksArgs, report: &Report) -> Result<(), Failure> {
     let wanted = Wanted {
         webhooks: true,
@@ -53,7 +53,7 @@ pub(crate) fn webhooks(args: &WebhooksArgs, report: &Report) -> Result<(), Failu
     part(wanted, args.dry_run, report)
 }
 
-/// `operator-sdk generate kustomize manifests`.
+/// Runs `operator-sdk generate kustomize manifests`.
 pub(crate) fn kustomize(args: &KustomizeArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let project = Project::read(&root)?;
@@ -77,7 +77,7 @@ fn part(wanted: Wanted, dry_run: bool, report: &Report) -> Result<(), Failure> {
     report_plan(&root, &plan, dry_run, report)
 }
 
-/// `operator-sdk generate manifests` in `root`.
+/// Runs `operator-sdk generate manifests` in `root`.
 pub(crate) fn generate_in(
     root: &Path,
     dry_run: bool,
@@ -92,7 +92,7 @@ pub(crate) fn generate_in(
     report_plan(root, &plan, dry_run, report)
 }
 
-/// Rejects types that no API server accepts; with `lint`, also reports types that it accepts with a different meaning.
+/// Rejects types that no API server accepts. With `lint`, also reports types that it accepts with a different meaning.
 fn check(
     project: &Project,
     operator: &OperatorManifests,

@@ -41,7 +41,7 @@ const GLOBAL: &str = "olm";
 /// The path of the API of OLM v1.
 const ROOT_V1: &str = "/apis/olm.operatorframework.io/v1";
 
-/// A failure to install, upgrade or delete an operator.
+/// An error of installing, upgrading or deleting an operator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OlmError {
     #[error("the cluster has no Operator Lifecycle Manager")]
@@ -185,7 +185,7 @@ impl OlmError {
     }
 }
 
-/// The connection of a command.
+/// Connects to the cluster of a command.
 async fn api(cluster: &crate::args::ClusterArgs) -> Result<Api, Failure> {
     Ok(Api::infer(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?)
 }
@@ -235,7 +235,7 @@ pub(crate) async fn add_catalog(cluster: &Cluster, directory: &Path) -> Result<(
         },
     });
     let config_maps = Gvr::new("", "v1", "configmaps");
-    // A cluster with a data directory may have an earlier version of the catalog.
+    // A cluster with a data directory may contain an earlier version of the catalog.
     cluster.delete(&sources, GLOBAL, &name).await;
     for index in 1.. {
         if !cluster
@@ -252,7 +252,7 @@ pub(crate) async fn add_catalog(cluster: &Cluster, directory: &Path) -> Result<(
     Ok(())
 }
 
-/// Returns the name of the ConfigMap with a part of a catalog; parts are numbered from one.
+/// Returns the name of the ConfigMap with a part of a catalog. Parts are numbered from one.
 fn part_name(catalog: &str, index: usize) -> String {
     format!("{catalog}-configmap-partition-{index}")
 }

@@ -1,4 +1,4 @@
-//! External plugins: programs in any language that take part in scaffolding commands, by kubebuilder's protocol
+//! External plugins: programs in any language that take part in scaffolding commands. They use kubebuilder's protocol
 //! (`PluginRequest` and `PluginResponse` of version v1alpha1, as JSON over standard input and output).
 //!
 //! They run after this tool's own scaffold. `--plugins` adds them, and the project's `layout` records them.
@@ -131,13 +131,13 @@ struct Plugin {
     flags: Vec<Flag>,
 }
 
-/// Removes the plugins' part from a command line; returns `None` for commands without plugins.
+/// Removes the plugins' part from a command line. Returns `None` for commands without plugins.
 pub(crate) fn split(line: &mut Vec<OsString>) -> Result<Option<Chain>, Failure> {
     let texts = line
         .iter()
         .map(|word| word.to_str().map(str::to_owned))
         .collect::<Option<Vec<String>>>();
-    // Words that are not UTF-8 are not for plugins.
+    // Plugins do not get words that are not UTF-8.
     let Some(mut words) = texts else {
         return Ok(None);
     };
@@ -288,7 +288,7 @@ impl Chain {
         self.plugins.iter().map(|plugin| plugin.key.clone()).collect()
     }
 
-    /// Lets each plugin change the project, after this tool.
+    /// Runs each plugin after this tool. Plugins may change the project.
     pub(crate) fn run(&self, report: &Report) -> Result<(), Failure> {
         if self.dry_run {
             return Ok(());
@@ -312,7 +312,7 @@ impl Chain {
         self.record(&root, report)
     }
 
-    /// Records the chain for later commands in the project.
+    /// Records the chain of plugins in the project for later commands.
     fn record(&self, root: &Path, report: &Report) -> Result<(), Failure> {
         let path = root.join(layout::PROJECT);
         let failed = |reason: String| PluginError::Project(reason);
@@ -387,7 +387,7 @@ impl Plugin {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         let input = child.stdin.take();
-        // A plugin may respond without reading everything.
+        // A plugin may respond without reading all of its input.
         let writer = std::thread::spawn(move || {
             input.map(|mut input| std::io::Write::write_all(&mut input, &request));
         });
@@ -423,7 +423,8 @@ impl Plugin {
     }
 }
 
-/// Explains why a plugin that is built into kubebuilder or the Go operator-sdk does not exist here.
+/// Returns an error that explains why a plugin that is built into kubebuilder or the Go operator-sdk does not exist
+/// here.
 fn check_builtin(key: &str, name: &str) -> Result<(), PluginError> {
     const OMIT: &str = "omit `--plugins`";
     let short = name.split('.').next().unwrap_or_default();
@@ -446,7 +447,7 @@ fn check_builtin(key: &str, name: &str) -> Result<(), PluginError> {
     })
 }
 
-/// Returns the directory in which kubebuilder looks for plugins.
+/// Returns the directory in which kubebuilder searches for plugins.
 fn directory() -> PathBuf {
     let variable = |name: &str| {
         std::env::var_os(name)

@@ -29,7 +29,7 @@ pub(crate) fn check(question: &'static str) -> Result<(), NobodyThere> {
     }
 }
 
-/// Asks until the answer is y or n; an empty one selects `usual`.
+/// Asks until the answer is y or n. An empty answer selects `usual`.
 pub(crate) fn confirm(question: &'static str, usual: bool) -> Result<bool, NobodyThere> {
     check(question)?;
     let choices = if usual { "[Y/n]" } else { "[y/N]" };
@@ -37,7 +37,7 @@ pub(crate) fn confirm(question: &'static str, usual: bool) -> Result<bool, Nobod
         let mut err = io::stderr();
         let _ = write!(err, "{question} {choices}? ").and_then(|()| err.flush());
         let mut line = String::new();
-        // The end of the input is not an answer, and no more input will come.
+        // The end of the input is not an answer, and there will be no more input.
         if io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
             return Err(NobodyThere(question));
         }

@@ -107,7 +107,8 @@ pub(crate) fn quickstart(args: &QuickstartArgs, report: &Report) -> Result<(), F
     Ok(())
 }
 
-/// The operator is built in this tool's target directory, so that dependencies are compiled once.
+/// Returns options that build the operator in this tool's target directory, so that dependencies are compiled only
+/// once.
 fn build_options() -> BuildOptions {
     let chosen = std::env::var_os("CARGO_TARGET_DIR").is_some();
     let own = cargo::own_target_dir();
@@ -118,7 +119,7 @@ fn build_options() -> BuildOptions {
     }
 }
 
-/// Returns a new or empty directory; the directory of an earlier quickstart next to the build is recreated.
+/// Returns a new or empty directory. The directory of an earlier quickstart next to the build is recreated.
 fn project_directory(args: &QuickstartArgs) -> Result<PathBuf, QuickstartError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -143,7 +144,7 @@ fn project_directory(args: &QuickstartArgs) -> Result<PathBuf, QuickstartError> 
     directory.canonicalize().map_err(failed(&directory))
 }
 
-/// Prints a command of this tool as a user types it, and runs it.
+/// Prints a command of this tool in the form in which a user types it, and runs it.
 fn type_command(directory: &Path, words: &[&str], report: &Report) -> Result<(), Failure> {
     let line = format!("operator-sdk {}", words.join(" "));
     report.command(&line);

@@ -18,10 +18,10 @@ use crate::project::Project;
 use crate::report::Report;
 use crate::source::{self, Sources};
 
-/// The directory with the records of the tests; `operator-envtest` has the same constant.
+/// The directory with the records of the tests. `operator-envtest` has the same constant.
 const RECORDS: &str = "target/operator-sdk/rbac";
 
-/// Records that cannot be compared.
+/// An error of reading or comparing records.
 #[derive(Debug, thiserror::Error)]
 enum RecordError {
     #[error("no test has recorded requests of the operator")]
@@ -54,7 +54,7 @@ struct Record {
     requested: Vec<AccessRequest>,
 }
 
-/// `operator-sdk rbac`.
+/// Runs `operator-sdk rbac`.
 pub(crate) fn run(command: &RbacCommand, report: &Report) -> Result<ExitCode, Failure> {
     let RbacCommand::Check(args) = command;
     check(args, report)
@@ -88,7 +88,7 @@ fn check(args: &CheckArgs, report: &Report) -> Result<ExitCode, Failure> {
 }
 
 fn run_tests(root: &Path, folder: &Path, args: &CheckArgs) -> Result<(), Failure> {
-    // Records of deleted tests must not count.
+    // Records of deleted tests must not be included.
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(unusable(folder, &error).into());
@@ -101,7 +101,7 @@ fn run_tests(root: &Path, folder: &Path, args: &CheckArgs) -> Result<(), Failure
     }
 }
 
-/// The records, by test.
+/// Returns the records, by test.
 fn read(folder: &Path) -> Result<Vec<TestRecord>, RecordError> {
     let mut records = Vec::new();
     for program in entries(folder)?.iter().filter(|path| path.is_dir()) {
@@ -128,7 +128,7 @@ fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> RecordError {
     }
 }
 
-/// Returns the entries of a directory, sorted; none if it does not exist.
+/// Returns the entries of a directory, sorted. Returns none if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -190,7 +190,7 @@ fn unused_text(unused: &Unused) -> String {
     )
 }
 
-/// Returns `deployments.apps`; the core group is omitted.
+/// Returns `deployments.apps`. The core group is omitted.
 fn qualified(group: &str, resource: &str) -> String {
     match group {
         "" | "core" => resource.to_owned(),

@@ -1,4 +1,4 @@
-//! Renders the project's kustomize tree, and the single file that installs it.
+//! Renders the project's kustomize tree, and the single file for the installation.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ use crate::report::Report;
 /// The image of the scaffolded manifests.
 pub(crate) const PLACEHOLDER: &str = "controller";
 
-/// A tree that could not be rendered.
+/// An error of rendering a tree.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RenderError {
     #[error("{directory} cannot be rendered: {error}")]
@@ -105,7 +105,7 @@ fn check_namespace(name: &str) -> Result<(), RenderError> {
     }
 }
 
-/// Renders with kubectl, which has all features of kustomize.
+/// Renders with kubectl, which supports all features of kustomize.
 fn with_kubectl(root: &Path, directory: &str, what: &str) -> Result<Vec<Value>, RenderError> {
     let failed = |reason: String| RenderError::Kubectl {
         directory: directory.to_owned(),
@@ -139,7 +139,7 @@ pub(crate) fn overrides(image: Option<&str>, namespace: Option<&str>) -> Result<
     })
 }
 
-/// `operator-sdk generate installer` in the current directory.
+/// Runs `operator-sdk generate installer` in the current directory.
 pub(crate) fn installer(args: &InstallerArgs, report: &Report) -> Result<(), Failure> {
     let project = Project::read(&current_directory()?)?;
     let overrides = overrides(args.render.image.as_deref(), args.render.namespace.as_deref())?;

@@ -20,7 +20,7 @@ use crate::report::Report;
 /// The directory of the SDK's crates, if this tool was built in a checkout.
 const BUILT_IN: &str = env!("OPERATOR_SDK_CRATES");
 
-/// `operator-sdk init` in the current directory.
+/// Runs `operator-sdk init` in the current directory.
 pub(crate) fn init(args: &InitArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     finish(&root, &plan_init(&root, args)?, args.dry_run, report)?;
@@ -30,7 +30,7 @@ pub(crate) fn init(args: &InitArgs, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `operator-sdk init` in `root`, without output.
+/// Runs `operator-sdk init` in `root`, without output.
 pub(crate) fn init_in(root: &Path, args: &InitArgs) -> Result<Applied, Failure> {
     Ok(apply::apply(root, &plan_init(root, args)?)?)
 }
@@ -67,7 +67,7 @@ fn head(owner: Option<&str>, license: License, file: Option<&Path>) -> Result<He
     })
 }
 
-/// `operator-sdk edit` in the current directory.
+/// Runs `operator-sdk edit` in the current directory.
 pub(crate) fn edit(args: &EditArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let project = Project::read(&root)?;
@@ -90,14 +90,14 @@ pub(crate) fn edit(args: &EditArgs, report: &Report) -> Result<(), Failure> {
     finish(&root, &plan, args.dry_run, report)
 }
 
-/// `operator-sdk delete api` in the current directory.
+/// Runs `operator-sdk delete api` in the current directory.
 pub(crate) fn delete_api(args: &DeleteApiArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let plan = plan::delete::api(args, &Project::read(&root)?)?;
     remove(&root, &plan, &args.consent, report)
 }
 
-/// `operator-sdk create webhook` in the current directory.
+/// Runs `operator-sdk create webhook` in the current directory.
 pub(crate) fn create_webhook(args: &CreateWebhookArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let plan = plan::create_webhook::plan(args, &Project::read(&root)?)?;
@@ -114,7 +114,7 @@ pub(crate) fn create_webhook(args: &CreateWebhookArgs, report: &Report) -> Resul
     Ok(())
 }
 
-/// `operator-sdk delete webhook` in the current directory.
+/// Runs `operator-sdk delete webhook` in the current directory.
 pub(crate) fn delete_webhook(args: &DeleteWebhookArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let plan = plan::create_webhook::deletion(args, &Project::read(&root)?)?;
@@ -143,7 +143,7 @@ fn remove(root: &Path, plan: &Plan, consent: &ConsentArgs, report: &Report) -> R
     finish(root, plan, consent.dry_run, report)
 }
 
-/// Warns of removed or overwritten files that git cannot restore.
+/// Warns about removed or overwritten files that git cannot restore.
 fn warn_of_uncommitted(root: &Path, files: &[&str], report: &Report) {
     let files: Vec<&str> = files
         .iter()
@@ -159,7 +159,7 @@ fn warn_of_uncommitted(root: &Path, files: &[&str], report: &Report) {
     }
 }
 
-/// Returns true if a file is overwritten and lines are removed. Otherwise all lines of the user are kept.
+/// Returns true if a file is overwritten and lines of it are removed. Otherwise all lines of the user are kept.
 fn loses_lines(change: &plan::Change) -> bool {
     let Some(before) = &change.before else {
         return false;
@@ -168,7 +168,7 @@ fn loses_lines(change: &plan::Change) -> bool {
     !before.lines().all(|line| after.any(|kept| kept == line))
 }
 
-/// `operator-sdk create api` in the current directory.
+/// Runs `operator-sdk create api` in the current directory.
 pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let args = &asked(args)?;
@@ -189,7 +189,7 @@ pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Fa
     Ok(())
 }
 
-/// Warns if the given group ends with the domain of the project, which is appended to it.
+/// Warns if the given group ends with the domain of the project, because the domain is appended to it.
 fn warn_of_domain(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
     let domain = Project::read(root)?.config.domain;
     let is_ours = args.external.external_api_path.is_none() && args.resource != Some(false);
@@ -209,12 +209,12 @@ fn warn_of_domain(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<
     Ok(())
 }
 
-/// `operator-sdk create api` in `root`, without output.
+/// Runs `operator-sdk create api` in `root`, without output.
 pub(crate) fn create_api_in(root: &Path, args: &CreateApiArgs) -> Result<Applied, Failure> {
     Ok(apply::apply(root, &plan_create_api(root, args)?)?)
 }
 
-/// Sets whether to write the type and the controller: asks on a terminal, else uses the defaults.
+/// Sets the arguments that decide about the type and the controller: asks on a terminal, otherwise uses the defaults.
 fn asked(args: &CreateApiArgs) -> Result<CreateApiArgs, Failure> {
     let mut args = args.clone();
     let ours = args.external.external_api_path.is_none();
@@ -263,7 +263,7 @@ fn directory_name(root: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the source of the SDK's crates that the arguments name; `None` if they name none.
+/// Returns the source of the SDK's crates in the arguments, or `None` if they contain none.
 fn sdk_source(root: &Path, args: &SdkArgs) -> Result<Option<SdkSource>, PlanError> {
     if args.sdk_registry {
         return Ok(Some(SdkSource::Registry));
@@ -297,7 +297,7 @@ pub(crate) fn sdk_at(directory: &Path) -> Option<SdkSource> {
     Some(SdkSource::Path(crates.to_string_lossy().into_owned()))
 }
 
-/// Returns the checkout that this tool was built from, or else the registry.
+/// Returns the checkout from which this tool was built, otherwise the registry.
 pub(crate) fn default_source() -> SdkSource {
     let checkout = Some(Path::new(BUILT_IN)).filter(|crates| crates.is_absolute());
     checkout.and_then(sdk_at).unwrap_or(SdkSource::Registry)

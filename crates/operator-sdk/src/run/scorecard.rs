@@ -1,4 +1,4 @@
-//! `scorecard`: the built-in tests of a bundle in-process, and the other ones as pods.
+//! `scorecard`: runs the built-in tests of a bundle in this process, and other tests as pods.
 
 mod behaviour;
 mod change;
@@ -19,7 +19,7 @@ use crate::failure::{Failure, Hinted};
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
-/// A scorecard that cannot run.
+/// An error of running the scorecard.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScorecardError {
     #[error("could not find config file {0}")]
@@ -61,21 +61,21 @@ impl Hinted for ScorecardError {
 /// A test of a configuration.
 struct Test {
     value: Value,
-    /// The name of the built-in test; `None` for a test of the user's own.
+    /// The name of the built-in test. `None` for a test of the user.
     built_in: Option<&'static str>,
     /// The number of its stage.
     stage: usize,
-    /// True if the tests of the stage run at the same time.
+    /// True if the tests of the stage run in parallel.
     is_parallel: bool,
-    /// The service account of the configuration; empty if it names none.
+    /// The service account in the configuration. Empty if it is not set.
     account: String,
 }
 
-/// `operator-sdk scorecard`.
+/// Runs `operator-sdk scorecard`.
 pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Failure> {
     let loaded = load(&args.bundle, args.insecure)?;
     let selector: LabelSelector = args.selector.parse().map_err(ScorecardError::Selector)?;
-    // The tests of the suite build the project and take seconds: they must be asked for.
+    // The tests of the suite build the project and take seconds, so they run only if they are selected.
     let with_behaviour = args.selector.contains(behaviour::SUITE);
     let mut tests = tests(args, &loaded.files, with_behaviour)?;
     if with_behaviour {
@@ -144,7 +144,7 @@ pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Fai
     })
 }
 
-/// Reads the tests of the configuration, which may be absent if it is optional.
+/// Reads the tests of the configuration, which may be missing if it is optional.
 fn tests(args: &ScorecardArgs, files: &Files, is_optional: bool) -> Result<Vec<Test>, ScorecardError> {
     let default = "tests/scorecard/config.yaml";
     let (file, content) = match &args.config {

@@ -19,7 +19,7 @@ use crate::project::{Project, layout};
 use crate::record::{self, Record, RecordError};
 use crate::report::Report;
 
-/// Files that are generated from the source or by cargo: not part of the scaffold.
+/// Files that are generated from the source or by cargo, which are not part of the scaffold.
 const GENERATED: [&str; 5] = [
     ".cargo/",
     "Cargo.lock",
@@ -28,7 +28,7 @@ const GENERATED: [&str; 5] = [
     "config/webhook/manifests.yaml",
 ];
 
-/// Set for replayed commands, which are not recorded.
+/// The variable that is set for replayed commands, which are not recorded.
 const REPLAY: &str = "OPERATOR_SDK_REPLAY";
 
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +111,7 @@ pub(crate) fn remember_in(root: &Path, words: &[String], report: &Report) -> Res
     let mut record = match recorded(root)? {
         Some(record) => record,
         None if begins => Record::default(),
-        // A project without a record: an incomplete one would be wrong.
+        // A project without a record does not get one, because it would be incomplete.
         None => return Ok(()),
     };
     let mut words = portable(&absolute(root, words));
@@ -148,7 +148,7 @@ fn recorded(root: &Path) -> Result<Option<Record>, UpgradeError> {
     Ok(Record::read(root)?)
 }
 
-/// Adds the project name to `init`: its default is the name of the directory, which may differ in a clone.
+/// Adds the project name to `init`, because its default is the name of the directory, which may differ in a clone.
 fn named(root: &Path, mut commands: Vec<Vec<String>>) -> Vec<Vec<String>> {
     const FLAG: &str = "--project-name";
     let Some(init) = commands
@@ -262,7 +262,7 @@ fn is_generated(path: &str) -> bool {
         .any(|generated| path == *generated || (generated.ends_with('/') && path.starts_with(generated)))
 }
 
-/// `operator-sdk upgrade` in the current directory.
+/// Runs `operator-sdk upgrade` in the current directory.
 pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure> {
     let project = Project::read(&current_directory()?)?;
     let root = &project.root;
@@ -310,8 +310,9 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Configures cargo for the checkout that Cargo.toml named by path, as `init` does: Cargo.toml then names a version. A checkout
-/// that cargo's configuration has already also replaces the crates that this version adds to Cargo.toml.
+/// Configures cargo, as `init` does, for the checkout that Cargo.toml named by path; Cargo.toml then contains a
+/// version. If cargo's configuration already contains a checkout, it also replaces the crates that this version adds to
+/// Cargo.toml.
 fn keep_checkout(plan: &mut Plan, project: &Project) -> Result<(), Failure> {
     let manifest = project.tree.get(layout::CARGO).unwrap_or_default();
     let planned = plan.planned(layout::CARGO).flatten();
@@ -351,7 +352,7 @@ fn merged(root: &Path, record: &Record, theirs: &BTreeMap<String, String>) -> Re
         let ours = read(&root.join(path))?;
         let after = match (base, &ours) {
             _ if path == layout::PROJECT => project_file(ours.as_deref().unwrap_or_default(), new),
-            // A new file: an existing one of the user is merged with it.
+            // For a new file: an existing file of the user is merged with it.
             (None, Some(ours)) => merge::merge("", ours, new, sides),
             (None, None) => whole(new),
             // The user has deleted the file.
@@ -378,7 +379,7 @@ fn whole(text: &str) -> merge::Merged {
     }
 }
 
-/// Merges PROJECT: its content comes from the user's commands, so only the version of the tool is updated.
+/// Merges PROJECT. Its content is the result of the user's commands, so only the version of the tool is updated.
 fn project_file(ours: &str, theirs: &str) -> merge::Merged {
     let is_version = |line: &&str| line.starts_with("cliVersion:");
     let version = theirs.lines().find(is_version);
@@ -417,7 +418,7 @@ fn committed(root: &Path) -> Result<(), UpgradeError> {
     Err(UpgradeError::Uncommitted(shown))
 }
 
-/// Returns true if a version is newer than another; parts compare as numbers.
+/// Returns true if a version is newer than another. Parts are compared as numbers.
 fn is_newer(version: &str, than: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         text.split(['.', '-'])

@@ -64,8 +64,8 @@ enum Registered {
 // === impl Webhooks ===
 
 impl Webhooks {
-    /// Prepares the webhooks of an operator's description (the JSON of `<operator> manifests`); `None` if it has no
-    /// webhooks.
+    /// Prepares the webhooks in an operator's description (the JSON of `<operator> manifests`). Returns `None` if it
+    /// has no webhooks.
     pub(crate) fn prepare(
         project: &str,
         host: Option<&str>,
@@ -91,7 +91,7 @@ impl Webhooks {
     }
 
     /// Returns the operator's flags for its webhook server, which listens on the loopback interface unless the cluster
-    /// is elsewhere.
+    /// is on another machine.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             format!("--webhook-cert-path={}", self.certificates.path().display()),
@@ -103,7 +103,7 @@ impl Webhooks {
         arguments
     }
 
-    /// Returns what an existing cluster must be able to do.
+    /// Returns the requirement on an existing cluster.
     pub(crate) fn requirement(&self) -> String {
         let Self { host, port, .. } = self;
         let means = if host == THIS_MACHINE {
@@ -139,7 +139,7 @@ impl Webhooks {
             let name = format!("{}-local", self.name);
             let collection = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
             let path = format!("{collection}/{name}");
-            // Left by a run that did not end cleanly.
+            // Left over from a run that was not stopped properly.
             api.remove(&path).await?;
             let object = json!({
                 "apiVersion": "admissionregistration.k8s.io/v1",
@@ -217,7 +217,7 @@ impl Webhooks {
 
     async fn listening(&self) -> Result<(), WebhookError> {
         let connect = async {
-            // Only a connection shows whether the operator listens.
+            // Only a connection shows that the operator listens.
             while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
                 .await
                 .is_err()

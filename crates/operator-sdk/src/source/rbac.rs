@@ -46,7 +46,7 @@ pub(crate) struct InvalidMarker {
     error: MarkerError,
 }
 
-/// Returns the rules of attributes. Invalid attributes are skipped: the compiler reports them.
+/// Returns the rules of attributes. Invalid attributes are skipped, because the compiler reports them.
 pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
     let found = functions(sources).into_iter().flat_map(|(file, function)| {
         let attributes = function.attrs.iter().filter(|attribute| is_rbac(attribute));
@@ -135,7 +135,7 @@ pub(crate) fn markers(sources: &Sources) -> Result<Vec<WrittenRule>, InvalidMark
     Ok(rules)
 }
 
-/// Returns a rule as an attribute, laid out as rustfmt does at this indentation.
+/// Returns a rule as an attribute, formatted like rustfmt at this indentation.
 pub(crate) fn attribute(rule: &Rule, indent: &str) -> String {
     let arguments = arguments(rule, "resource_names").into_iter();
     let arguments: Vec<String> = arguments
@@ -149,17 +149,17 @@ pub(crate) fn attribute(rule: &Rule, indent: &str) -> String {
     format!("#[rbac(\n{indent}    {lines}\n{indent})]")
 }
 
-/// The widest attribute on one line in rustfmt: 70 characters of arguments.
+/// Maximum width of an attribute on one line in rustfmt: 70 characters of arguments.
 const ATTRIBUTE_WIDTH: usize = 70 + "#[rbac()]".len();
 
-/// Returns a rule as a marker.
+/// Returns a rule as a marker comment.
 pub(crate) fn comment(rule: &Rule) -> String {
     let arguments = arguments(rule, "resourceNames").into_iter();
     let arguments: Vec<String> = arguments.map(|(name, value)| format!("{name}={value}")).collect();
     format!("// {}{}", marker::PREFIX, arguments.join(","))
 }
 
-/// Returns the arguments of a rule; the name of one of them differs between the two forms.
+/// Returns the arguments of a rule. The name of one of them differs between the two forms.
 fn arguments<'a>(rule: &Rule, resource_names: &'a str) -> Vec<(&'a str, String)> {
     let groups: Vec<String> = rule.api_groups.iter().map(|group| group_name(group)).collect();
     let mut arguments = vec![
@@ -226,7 +226,7 @@ fn rule_of(attribute: &Attribute) -> Option<Rule> {
     parsed.ok().map(|()| rule)
 }
 
-/// Returns the bytes of multi-line literals, in which comment markers are text.
+/// Returns the ranges of multi-line literals, in which comment markers are text.
 fn texts_of_lines(file: &SourceFile) -> Vec<Bytes> {
     if file.syntax.is_none() || !file.text.contains(marker::PREFIX) {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! Parsing of untrusted Rust source: `syn` recurses for each bracket, so nesting is limited before parsing.
+//! Parsing of untrusted Rust source. `syn` recurses for each bracket, so the nesting is limited before parsing.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The maximum nesting of brackets; rustc itself stops at 128 in types and expressions.
+/// The maximum nesting of brackets. rustc itself stops at 128 in types and expressions.
 const DEPTH: usize = 200;
 
 /// Returns the syntax tree of a file.

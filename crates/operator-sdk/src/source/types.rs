@@ -13,7 +13,7 @@ use super::{Place, SourceFile, Sources};
 #[derive(Clone, Debug)]
 pub(crate) struct TypeSource {
     pub(crate) name: String,
-    /// The kind of the `kube` attribute.
+    /// The kind in the `kube` attribute.
     kind: Option<String>,
     pub(crate) place: Place,
     pub(crate) fields: Vec<FieldSource>,
@@ -54,10 +54,10 @@ pub(crate) fn types(sources: &Sources) -> Vec<TypeSource> {
     all
 }
 
-/// Returns the type with a name in a schema. Of several, returns the one whose module is nearest to that of `near`, the
-/// path of a type.
+/// Returns the type with a name in a schema. If there are several, returns the one whose module is nearest to that of
+/// `near`, the path of a type.
 pub(crate) fn find<'a>(types: &'a [TypeSource], name: &str, near: &str) -> Option<&'a TypeSource> {
-    // Generic types have their arguments in their names.
+    // The names of generic types contain their arguments.
     let plain = name.split("_for_").next().unwrap_or(name);
     let named = |there: &&TypeSource| {
         there.name == name || there.name == plain || there.kind.as_deref() == Some(name)
@@ -243,7 +243,7 @@ impl Serde {
         self.words.0.iter().any(|(there, _)| there == word)
     }
 
-    /// Returns a value; schemars takes precedence over serde.
+    /// Returns a value. schemars takes precedence over serde.
     fn value(&self, word: &str) -> Option<&str> {
         self.schemars.value(word).or_else(|| self.words.value(word))
     }
@@ -257,7 +257,7 @@ impl Serde {
     }
 }
 
-/// Converts a name to one of serde's cases. Fields are given in `snake_case`, variants in `PascalCase`.
+/// Converts a name to one of serde's cases. Fields must be in `snake_case`, variants in `PascalCase`.
 fn in_case(name: &str, case: &str, is_variant: bool) -> String {
     let snake = match is_variant {
         true => crate::names::snake_case(name),

@@ -1,4 +1,4 @@
-{{ header }}//! Explores the operator with injected faults, such as crashes, lost answers and late watches: `make chaos`.
+{{ header }}//! Explores the operator with injected faults, such as crashes, lost responses and late watches: `make chaos`.
 
 #![cfg(feature = "chaos")]
 

@@ -1,15 +1,15 @@
-//! The code blocks of a page of the book, written to the files of a project as a reader writes them.
+//! The code blocks of a page of the book, written to the files of a project as a reader would write them.
 
 use std::path::Path;
 
-/// A code block that belongs to a file: the line before it is the path in code quotes, with a colon.
+/// A code block for a file. The line before it is the path in code quotes, followed by a colon.
 #[derive(Debug, PartialEq)]
 pub struct Block {
     pub path: String,
     pub text: String,
 }
 
-/// Returns the block that begins at a fence, and the line after it. `None` if the fence follows no path.
+/// Returns the block that begins at a fence, and the line after it. Returns `None` without a path before the fence.
 pub fn block(lines: &[&str], fence: usize, folder: &Path) -> Option<(Block, usize)> {
     let before = lines[..fence].iter().rev().find(|line| !line.is_empty())?;
     let path = before.strip_prefix('`')?.strip_suffix("`:")?;
@@ -22,7 +22,7 @@ pub fn block(lines: &[&str], fence: usize, folder: &Path) -> Option<(Block, usiz
     Some((Block { path, text }, end + 1))
 }
 
-/// Returns a line of a page, or the part of a file that it includes.
+/// Returns a line of a page, or the part of a file that the line includes.
 fn included(line: &str, folder: &Path) -> String {
     let Some(include) = line
         .strip_prefix("{{#include ")
@@ -48,8 +48,8 @@ fn included(line: &str, folder: &Path) -> String {
 }
 
 impl Block {
-    /// Writes the block. A whole Rust file begins with its documentation; the items of another block replace those with
-    /// the same first line, or are added at the end.
+    /// Writes the block. A complete Rust file begins with its documentation. The items of another block replace those
+    /// with the same first line, or are added at the end.
     pub fn write(&self, directory: &Path) {
         let path = directory.join(&self.path);
         let is_whole =
@@ -82,7 +82,7 @@ fn head(item: &str) -> Option<&str> {
         .find(|line| !line.is_empty() && !line.starts_with("//") && !line.starts_with('#'))
 }
 
-/// Splits formatted Rust into its items. An item ends with a brace or a semicolon of a line that is not indented.
+/// Splits formatted Rust into its items. An item ends with a brace or a semicolon on a line that is not indented.
 fn items(text: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     for line in text.lines() {

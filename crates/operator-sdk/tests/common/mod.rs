@@ -1,4 +1,4 @@
-//! A project in a directory of its own, and the commands that a user would type in it.
+//! [`Dir`], a project in a temporary directory, and the commands that a user would run there.
 
 #![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The memcached operator of the tutorial, as the README makes it.
+/// The command that creates the memcached operator of the tutorial, as in the README.
 pub const CREATE_MEMCACHED: &[&str] = &[
     "create",
     "api",
@@ -30,14 +30,14 @@ pub const CREATE_MEMCACHED: &[&str] = &[
     "1001",
 ];
 
-/// A directory that is removed with the value.
+/// A directory that is removed when the value is dropped.
 pub struct Dir {
     _root: tempfile::TempDir,
     pub path: PathBuf,
 }
 
 impl Dir {
-    /// An empty directory of this name.
+    /// Creates an empty directory with this name.
     pub fn named(name: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(name);
@@ -45,12 +45,12 @@ impl Dir {
         Self { _root: root, path }
     }
 
-    /// A new project, with the SDK of this checkout.
+    /// Creates a new project with the SDK of this checkout.
     pub fn project() -> Self {
         Self::project_with(&[])
     }
 
-    /// A new project, made with more flags.
+    /// Creates a new project with additional flags.
     pub fn project_with(flags: &[&str]) -> Self {
         let dir = Self::named("memcached-operator");
         let init = [
@@ -64,8 +64,8 @@ impl Dir {
         dir
     }
 
-    /// A new project of this name that is built where this workspace is. Cargo takes projects of one name in one target
-    /// directory for each other, so each has its own.
+    /// Creates a new project with this name, which is built in the target directory of this workspace. Cargo treats
+    /// projects of the same name in one target directory as the same project, so each one needs its own name.
     pub fn built(name: &str) -> Self {
         let dir = Self::named(name);
         dir.ok(&[
@@ -78,7 +78,7 @@ impl Dir {
         dir
     }
 
-    /// Puts another text where one stands in a file.
+    /// Replaces a text in a file, which must contain it.
     #[track_caller]
     pub fn replace(&self, path: &str, old: &str, new: &str) {
         let text = self.read(path);
@@ -86,18 +86,19 @@ impl Dir {
         self.write(path, &text.replace(old, new));
     }
 
-    /// Runs the tool here.
+    /// Runs the tool in this directory.
     pub fn run(&self, arguments: &[&str]) -> Output {
         sdk().args(arguments).current_dir(&self.path).output().unwrap()
     }
 
-    /// Runs the tool here, and it must succeed; what it printed.
+    /// Runs the tool in this directory, checks that it succeeds, and returns its output.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
         succeeded(arguments, self.run(arguments))
     }
 
-    /// Runs the tool here, and it must fail with exit code 1, one line and a hint, and change nothing.
+    /// Runs the tool in this directory, and checks that it fails with exit code 1, one line and a hint, and changes
+    /// nothing.
     #[track_caller]
     pub fn fails(&self, arguments: &[&str]) -> String {
         let before = self.files();
@@ -113,7 +114,7 @@ impl Dir {
         errors
     }
 
-    /// Every file with its text.
+    /// Returns every file with its text.
     pub fn files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         collect(&self.path, &self.path, &mut files);
@@ -124,12 +125,12 @@ impl Dir {
         std::fs::read_to_string(self.path.join(path)).unwrap()
     }
 
-    /// Removes a folder, if it is there.
+    /// Removes a directory if it exists.
     pub fn remove(&self, path: &str) {
         let _ = std::fs::remove_dir_all(self.path.join(path));
     }
 
-    /// Writes a file, and the folders that lead to it.
+    /// Writes a file, and creates its parent directories.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -137,7 +138,7 @@ impl Dir {
     }
 }
 
-/// Two trees have the same files; what differs is named, not all that is there.
+/// Asserts that two trees have the same files. The message contains only the differences.
 #[track_caller]
 pub fn assert_same(left: &BTreeMap<String, String>, right: &BTreeMap<String, String>, what: &str) {
     assert_eq!(
@@ -150,14 +151,15 @@ pub fn assert_same(left: &BTreeMap<String, String>, right: &BTreeMap<String, Str
     }
 }
 
-/// The target directory of cargo. Operators of tests are built there too: their dependencies are compiled already.
+/// Returns cargo's target directory. Operators of tests are built there too, because their dependencies are already
+/// compiled.
 pub fn target_dir() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_operator-sdk"));
     program.parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// The sample project. Tests build other projects of its name in the same target directory, and cargo takes those for builds
-/// of this one if they are newer than its sources.
+/// Returns the directory of the sample project. Tests build other projects with its name in the same target directory,
+/// and cargo treats those as builds of this project if they are newer than its sources.
 pub fn sample_dir() -> PathBuf {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator");
     let library = std::fs::File::options()
@@ -168,7 +170,7 @@ pub fn sample_dir() -> PathBuf {
     sample.canonicalize().unwrap()
 }
 
-/// The digest of content, as images name it.
+/// Returns the digest of content, in the form that images use.
 pub fn digest(bytes: &[u8]) -> String {
     use sha2::Digest;
     let hash = sha2::Sha256::digest(bytes);
@@ -176,7 +178,7 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-/// A program must have succeeded; what it printed.
+/// Checks that a program has succeeded, and returns its output.
 #[track_caller]
 pub fn succeeded(arguments: &[&str], output: Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -184,17 +186,18 @@ pub fn succeeded(arguments: &[&str], output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The tool under test.
+/// Returns a command that runs the tool under test.
 pub fn sdk() -> Command {
     let mut sdk = Command::new(env!("CARGO_BIN_EXE_operator-sdk"));
     sdk.env(BUILD_CACHE, "");
     sdk
 }
 
-/// The directory of compiled dependencies, which are not kept if it is empty.
+/// The variable with the directory of compiled dependencies. They are not stored if it is empty.
 pub const BUILD_CACHE: &str = "OPERATOR_SDK_BUILD_CACHE";
 
-/// Cargo, without the environment that describes the package under test: build scripts would run again for it.
+/// Returns a cargo command without the environment that describes the package under test, because build scripts would
+/// run again for it.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     let describes = |name: &str| {
@@ -208,15 +211,15 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// kubectl without its discovery cache: it is kept by address, and a later control plane may get the port of an
-/// earlier one whose kinds had another scope.
+/// Returns a kubectl command without a discovery cache. The cache is stored by address, and a later control plane may
+/// get the port of an earlier one in which kinds had another scope.
 pub fn kubectl_command() -> Command {
     let mut command = Command::new("kubectl");
     command.env("KUBECACHEDIR", "/dev/null");
     command
 }
 
-/// The real kubectl; a machine without it fails the test.
+/// Runs the real kubectl. If it is not installed, the test fails.
 #[track_caller]
 pub fn kubectl(arguments: &[&str], dir: &Path) -> String {
     let output = kubectl_command()
@@ -229,7 +232,7 @@ pub fn kubectl(arguments: &[&str], dir: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Reads the files under a folder, without what a build leaves there.
+/// Collects the files below a directory, except for those that a build creates.
 pub fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
@@ -237,7 +240,7 @@ pub fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>)
     for entry in entries {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
-        // The files that an upgrade needs, and files that are not committed.
+        // Skips the files that an upgrade needs, and files that are not committed.
         if [".cargo", ".operator-sdk", ".git"].contains(&name.as_str()) {
             continue;
         }

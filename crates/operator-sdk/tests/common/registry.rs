@@ -1,4 +1,5 @@
-//! A registry of images in this process: the part of the distribution API that pushes and pulls use, with tokens.
+//! An image registry in this process. It implements the part of the distribution API that pushes and pulls use, with
+//! tokens.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// The pushed content: blobs by `repository@digest`, manifests by `repository:tag`, and the requests in their order.
+/// The pushed content: blobs by `repository@digest`, manifests by `repository:tag`, and the requests in order.
 #[derive(Default)]
 pub struct Stored {
     pub blobs: BTreeMap<String, Bytes>,
@@ -27,7 +28,7 @@ pub struct Registry {
     _runtime: tokio::runtime::Runtime,
 }
 
-/// base64 of `me:secret`.
+/// `me:secret` in base64.
 pub const AUTH: &str = "bWU6c2VjcmV0";
 const TOKEN: &str = "Bearer the-token";
 
@@ -118,7 +119,7 @@ async fn answer(request: Request<Incoming>, host: &str, stored: &Mutex<Stored>) 
         (&Method::HEAD, Some(("blobs", digest))) if stored.blobs.contains_key(digest) => {
             plain(StatusCode::OK, "")
         }
-        // Blobs are in a storage elsewhere, as with large registries.
+        // Blobs are in another storage, as in large registries.
         (&Method::GET, Some(("blobs", digest))) if stored.blobs.contains_key(digest) => {
             let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "");
             let location = format!("/v2/team/op/storage/{digest}");

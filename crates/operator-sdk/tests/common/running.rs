@@ -1,4 +1,4 @@
-//! A program that runs beside the test, and ends with it.
+//! [`Running`], a program that runs during a test, and ends with it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::sdk;
 
-/// Starts a cluster, and waits until it is ready; the line that says so.
+/// Starts a cluster, and waits until it is ready. Also returns the line that reports this.
 pub fn cluster(kubeconfig: &Path) -> (Running, String) {
     let mut cluster = Running::start(sdk().args(["cluster", "up", "--kubeconfig"]).arg(kubeconfig));
     let line = cluster.line_with("ready");
@@ -26,7 +26,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program whose standard output is read by the test.
+    /// Starts a program, and reads its standard output.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -35,7 +35,7 @@ impl Running {
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
-        // It ends with the last process that has this output.
+        // The thread ends with the last process that has this output.
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -101,7 +101,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // First politely: a program that is killed leaves its own children behind.
+        // SIGTERM first, because a program that is killed leaves its children behind.
         self.terminate();
         let begin = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed() < Duration::from_secs(5) {

@@ -151,7 +151,7 @@ fn scheduled_at(job: &Job) -> Option<Timestamp> {
     job.annotations().get(SCHEDULED_AT)?.parse().ok()
 }
 
-/// Returns the scheduled time of the newest Job, which may have been deleted.
+/// Returns the scheduled time of the newest Job, even if the Job has been deleted.
 fn last_schedule_time(cron: &CronJob, jobs: &Jobs) -> Option<Timestamp> {
     let status = cron.status.as_ref();
     let recorded = status.and_then(|status| status.last_schedule_time.as_ref());
@@ -159,8 +159,8 @@ fn last_schedule_time(cron: &CronJob, jobs: &Jobs) -> Option<Timestamp> {
     recorded.max(jobs.all().filter_map(|job| scheduled_at(job)).max())
 }
 
-/// Returns the last scheduled time that has no Job yet and is not past its deadline. Of several missed times, only the
-/// last one counts.
+/// Returns the last scheduled time that has no Job yet and is not past its deadline. If several times were missed, only
+/// the last one counts.
 fn due(
     cron: &CronJob,
     schedule: &Schedule,
@@ -180,7 +180,7 @@ fn until(now: Timestamp, next: Timestamp) -> Duration {
     Duration::try_from(next.duration_since(now)).unwrap_or_default()
 }
 
-/// Returns the Job of a scheduled time. Its name contains the time, so that there is only one.
+/// Returns the Job of a scheduled time. Its name contains the time, so that it is created only once.
 fn job_for(cron: &CronJob, due: Timestamp) -> Job {
     let template = cron.spec.job_template.clone();
     let metadata = template.metadata.unwrap_or_default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Backs up each Database with `spec.backup` by a CronJob.
+//! Backs up each Database that has `spec.backup`, with a CronJob.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn reconcile(database: Arc<Database>, ctx: Context<Database>) -> Result<Ac
     let backup = database.spec.backup.as_ref();
     let is_scheduled = !ctx.list_owned::<CronJob>().await?.is_empty();
     if backup.is_some() && !is_scheduled && !is_available(&database) {
-        // A change of the status ends the wait.
+        // A change of the status causes the next reconcile.
         return Err(Error::wait("the database is not available", Duration::ZERO));
     }
     let cron_jobs = ctx

@@ -99,8 +99,8 @@ fn member(pod: &Pod) -> Member {
     }
 }
 
-/// Returns the ordinal from which servers are upgraded. When all servers are ready, it decreases by one, from the last
-/// server to the primary.
+/// Returns the ordinal from which servers are upgraded. Each time all servers are ready it decreases by one, from the
+/// last server to the primary.
 fn partition(database: &Database, members: &[Member]) -> i32 {
     let (version, replicas) = (database.spec.version, database.spec.replicas);
     let ordinal = |member: &Member| {
@@ -135,7 +135,7 @@ fn metadata_for(database: &Database) -> ObjectMeta {
     }
 }
 
-/// Returns the Service that gives each server a name.
+/// Returns the Service that gives each server a DNS name.
 fn service_for(database: &Database) -> Service {
     Service {
         metadata: metadata_for(database),
@@ -209,7 +209,7 @@ fn pod_spec(database: &Database) -> PodSpec {
     }
 }
 
-/// Returns an environment variable with the password of a Secret.
+/// Returns an environment variable with the password in a Secret.
 pub fn password_from(secret: &str, variable: &str) -> EnvVar {
     EnvVar {
         name: variable.to_owned(),

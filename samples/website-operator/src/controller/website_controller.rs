@@ -32,11 +32,11 @@ pub trait Dns: Send + Sync + 'static {
     /// Makes `host` the only record of an owner, or removes its record. It must be idempotent.
     ///
     /// # Errors
-    /// Returns an error if the provider cannot be reached or rejects the record. The reconcile is retried then.
+    /// Returns an error if the provider cannot be reached or rejects the record. The reconcile is then retried.
     fn set(&self, owner: &str, host: Option<&str>) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Logs the records. Replace it with the client of your provider.
+/// A DNS provider that only logs the records. Replace it with the client of your provider.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogDns;
 

@@ -24,8 +24,8 @@ impl Default for WatchBackoff {
 }
 
 impl WatchBackoff {
-    /// Returns the period after which a quiet watch does not deliver an own write any more: the object is not
-    /// selected, or it was deleted before a list that began before the write. A failed watch is back by then.
+    /// Returns the period after which a watch without events no longer delivers an own write: the object is not
+    /// selected, or it was deleted before a list that began before the write. A failed watch has reconnected by then.
     pub(super) fn overdue(self) -> Duration {
         self.max.saturating_mul(2)
     }

@@ -26,7 +26,7 @@ pub(super) fn is_expired(error: &watcher::Error) -> bool {
 }
 
 /// Returns true if a resumed watch would miss events or fail again, so that a new list is needed. kube's `watcher`
-/// lists again by itself only if an event of the watch says that its revision has expired.
+/// lists again by itself only if a watch event reports that its revision has expired.
 pub(super) fn is_out_of_step(error: &watcher::Error) -> bool {
     is_expired(error) || is_garbled(error)
 }

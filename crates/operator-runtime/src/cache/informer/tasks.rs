@@ -22,11 +22,11 @@ use crate::error::{describe, panic_text};
 use crate::event::Event;
 use crate::metrics::RestClientLayer;
 
-/// A watch without events for this time after an error has recovered. A streamed list without events for this time does
-/// not end because the server does not support it.
+/// Time without watch events after which a watch counts as recovered from an error. A streamed list that ends after
+/// this time without events did not end because the server does not support streaming.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Decoded objects are dropped after one to two of these periods without a read.
+/// Decoded objects are dropped one to two of these periods after their last read.
 const HOT_FOR: Duration = Duration::from_secs(2);
 
 /// Delay before a task of the cache that panicked is restarted.
@@ -36,7 +36,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
-    /// True if a watch event was unreadable: a successful list does not count as a recovery then.
+    /// True if a watch event could not be read. A successful list then does not count as a recovery.
     is_garbled: bool,
     /// The time of the first failure.
     since: Option<Instant>,
@@ -88,7 +88,7 @@ impl Informer {
         watches.chain(resync).chain([cool]).collect()
     }
 
-    /// Runs a task, and again after a panic. The watch with this index fails meanwhile.
+    /// Runs a task, and restarts it after a panic. Until then the watch with this index counts as failing.
     async fn supervise<R: Future<Output = ()> + Send>(
         self: Arc<Self>,
         index: Option<usize>,
@@ -108,7 +108,7 @@ impl Informer {
         }
     }
 
-    /// Drops decoded objects that are not read any more.
+    /// Drops decoded objects that are no longer read.
     async fn cool(&self) {
         let cool = async {
             loop {
@@ -137,7 +137,7 @@ impl Informer {
                 let is_of = self.store.read().is_of(scope, &stored);
                 if let Some(object) = is_of.then(|| self.intake.unpack(&stored)).flatten() {
                     let mut handlers = self.handlers.lock();
-                    // An object that changed meanwhile has had its own event.
+                    // An object that changed in the meantime has had its own event.
                     if self.store.read().is_current(&stored) {
                         let old = object.clone();
                         let event = Event::Update { old, new: object };
@@ -368,9 +368,9 @@ struct Attempt {
     trouble: Trouble,
 }
 
-/// The continuation after a stream has ended.
+/// The next step after a stream has ended.
 enum Then {
-    /// Repeat the list in pages: the server cannot stream it now.
+    /// Repeat the list in pages, because the server cannot stream it now.
     ListInPages,
     ListAgain,
 }

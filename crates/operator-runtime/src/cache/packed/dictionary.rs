@@ -1,4 +1,4 @@
-//! [`Dictionary`], the common texts of the objects of one kind.
+//! [`Dictionary`], the common strings of the objects of one kind.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -9,18 +9,19 @@ use parking_lot::RwLock;
 
 use super::{WORDS, Writer};
 
-/// Maximum length of a word.
+/// Maximum length of a word, in bytes.
 const LONGEST: usize = 128;
-/// Maximum length of all words.
+/// Maximum total length of all words, in bytes.
 const SIZE: usize = 128 * 1024;
-/// Number of texts that are recorded as seen in one object, in groups by hash, in which the newest replaces the oldest.
+/// Number of strings that are recorded as seen in one object. They are grouped by hash; the newest replaces the oldest
+/// of its group.
 const CANDIDATES: usize = 1024;
 const GROUP: usize = 4;
 
 /// The words of the objects of one kind, and their numbers.
 ///
-/// A text becomes a word when it occurs in a second object. Words live as long as the dictionary, so their number and
-/// total length are limited. Beyond the limits new texts are stored in full.
+/// A string becomes a word when it occurs in a second object. Words live as long as the dictionary, so their number and
+/// total length are limited. Beyond the limits new strings are stored in full.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Dictionary {
     words: RwLock<Words>,
@@ -31,7 +32,7 @@ pub(in crate::cache) struct Dictionary {
 pub(super) struct Words {
     words: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u16>,
-    /// Texts that were seen in one object: parts of their hashes, and the object.
+    /// Strings that were seen in one object: parts of their hashes, and the object.
     candidates: Vec<(u32, u32)>,
     hasher: RandomState,
     size: usize,
@@ -62,7 +63,7 @@ impl Words {
         self.numbers.get(text).copied()
     }
 
-    /// Records a text of an object that is not a word. Returns its number if it became one.
+    /// Records a string of an object that is not a word. Returns its number if it has become one.
     pub(super) fn meet(&mut self, text: &str, object: u64) -> Option<u16> {
         let has_room = self.words.len() < WORDS && self.size + text.len() <= SIZE;
         if text.len() < 2 || text.len() > LONGEST || !has_room {

@@ -42,7 +42,7 @@ pub(in crate::cache) enum Token<'de> {
     End,
 }
 
-/// The number of remaining members. Unknown if the end is marked.
+/// The number of remaining members. `None` if an end marker follows them.
 #[derive(Clone, Copy)]
 pub(in crate::cache) struct Count(Option<u8>);
 
@@ -51,7 +51,7 @@ struct Members<'r, 'de> {
     left: Count,
 }
 
-/// The name of a member: a text that is also a number for maps with numeric keys.
+/// The name of a member: a string, which also reads as a number for maps with numeric keys.
 struct Name<'de>(Cow<'de, str>);
 
 struct Variant<'r, 'de>(Cow<'de, str>, &'r mut Reader<'de>);
@@ -160,7 +160,7 @@ impl<'de> Reader<'de> {
         Ok(false)
     }
 
-    /// Reads a text that is stored in full.
+    /// Reads a string that is stored in full.
     pub(super) fn plain(&mut self) -> Option<&'de str> {
         match self.token() {
             Ok(Token::Text(Cow::Borrowed(text))) => Some(text),
@@ -168,7 +168,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// Reads a text that is stored as a number.
+    /// Reads a string that is stored as a number.
     pub(super) fn decimal(&mut self) -> Option<u64> {
         match self.byte() {
             Ok(DECIMAL) => self.varint().ok(),
@@ -221,7 +221,7 @@ impl<'de> Reader<'de> {
         Ok(Token::Text(Cow::Borrowed(word)))
     }
 
-    /// Reads the text at an earlier position, which must not be a reference itself.
+    /// Reads the string at an earlier position, which must not be a reference itself.
     fn again(&mut self) -> Result<Token<'de>> {
         let place = usize::try_from(self.varint()?).map_err(|_| corrupt())?;
         if self.bytes.get(place).is_none_or(|byte| *byte == AGAIN) {

@@ -1,4 +1,4 @@
-//! Packing and decoding are inverse.
+//! Tests that packing and decoding are inverse.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn pack(value: &Value, dictionary: &Dictionary) -> Packed {
     Packed::new(&identity, value, dictionary).unwrap()
 }
 
-/// Checks a value with new texts, and again when the texts are words.
+/// Checks a value with new strings, and again when the strings are words.
 #[track_caller]
 fn check(value: &Value) {
     let dictionary = Dictionary::default();
@@ -315,7 +315,7 @@ proptest! {
         check(&value);
     }
 
-    /// Reading arbitrary bytes ends with a value or an error.
+    /// Reading arbitrary bytes returns a value or an error, and never panics.
     #[test]
     fn any_bytes_are_read_without_harm(bytes in vec(any::<u8>(), 0..200)) {
         let words = ["a".into(), "b".into()];

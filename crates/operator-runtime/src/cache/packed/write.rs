@@ -13,16 +13,16 @@ use super::{
     SHORT_LIST, SHORT_MAP, SHORT_TEXT, SMALL_NUMBER, TEXT, TRUE, UUID, WORD,
 };
 
-/// Number of recent texts of an object that are compared with the next one.
+/// Number of recent strings of an object that are compared with the next one.
 const RECENT: usize = 32;
-/// Minimum length of a text for which a reference is shorter.
+/// Minimum length of a string for which a reference is shorter.
 const WORTH_A_PLACE: usize = 4;
 
 /// The name of the only member of the map that represents a number in serde_json if any crate of the program enables
 /// `arbitrary_precision`. The value is the number as text.
 const NUMBER_AS_TEXT: &str = "$serde_json::private::Number";
 
-/// True if that feature is enabled. Otherwise a map with this member is the user's.
+/// True if that feature is enabled. Otherwise a map with this member comes from the user.
 static NUMBERS_ARE_MAPS: LazyLock<bool> = LazyLock::new(|| {
     struct Probe;
     impl<'de> Visitor<'de> for Probe {
@@ -48,9 +48,9 @@ static NUMBERS_ARE_MAPS: LazyLock<bool> = LazyLock::new(|| {
 /// Writes one object.
 pub(in crate::cache) struct Writer<'w> {
     bytes: Vec<u8>,
-    /// The dictionary and the id of the object. Without them texts are stored in full.
+    /// The dictionary and the id of the object. Without them strings are stored in full.
     words: Option<(&'w mut Words, u64)>,
-    /// The length and position of the texts that can be referenced. Their content is in `recent_texts`.
+    /// The length and position of the strings that can be referenced. Their content is in `recent_texts`.
     recent: Vec<(usize, usize)>,
     recent_texts: String,
 }
@@ -120,7 +120,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes a text in the shortest form.
+    /// Writes a string in the shortest form.
     pub(in crate::cache) fn text(&mut self, text: &str) {
         let Some((words, _)) = &self.words else {
             return self.as_it_is(text);
@@ -142,7 +142,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes a text that can be read in place.
+    /// Writes a string that can be read in place.
     pub(super) fn plain(&mut self, text: Option<&str>) {
         match text {
             Some(text) => {
@@ -153,7 +153,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes a text without the dictionary, in binary form if it has one.
+    /// Writes a string without the dictionary, in binary form if it has one.
     pub(super) fn compact(&mut self, text: Option<&str>) {
         let Some(text) = text.filter(|text| is_compact(text)) else {
             return self.plain(text);
@@ -193,7 +193,7 @@ impl<'w> Writer<'w> {
         self.bytes.extend([LATER_WORD.0 + high, low]);
     }
 
-    /// Returns the position of an earlier occurrence of the text.
+    /// Returns the position of an earlier occurrence of the string.
     fn place(&self, text: &str) -> Option<usize> {
         let mut start = 0;
         for (length, place) in &self.recent {
@@ -241,7 +241,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Seven bits a byte, the least significant first; all but the last have their highest bit set.
+    /// Writes seven bits per byte, the least significant first. All bytes but the last have their highest bit set.
     fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);
@@ -251,7 +251,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Returns true if a text may have a binary form.
+/// Returns true if a string may have a binary form.
 fn is_compact(text: &str) -> bool {
     match text.as_bytes() {
         [.., b'Z'] => matches!(text.len(), 20 | 27),
@@ -412,7 +412,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 }
 
-/// Writes the name of a member, unless the map stands for a number.
+/// Writes the name of a member, unless the map represents a number.
 struct Name<'a, 'w>(&'a mut Writer<'w>, &'a mut bool);
 
 impl<'de> DeserializeSeed<'de> for Name<'_, '_> {

@@ -1,4 +1,4 @@
-//! Lists replace the known state: objects that a list does not contain are gone.
+//! Lists replace the known state: objects that a list does not contain are removed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Store {
         progress.went_back = false;
     }
 
-    /// Stores an item of a list. Items are ordered by name, so their revisions say nothing about other objects.
+    /// Stores an item of a list. Items are ordered by name, so the revision of one says nothing about other objects.
     pub(super) fn listed(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
         let (key, at) = (key_of(&object), revision_of(&object));
         let known = self.watched(&key).map(|known| &known.packed);
@@ -45,11 +45,11 @@ impl Store {
         let is_known = self.written.get(&key).is_some_and(|change| match change {
             Change::Stored(_, revision) => *revision <= at,
             Change::Deleted(deletion) => match &object {
-                // The list began after the answer to the deletion, so the server has not deleted the object.
+                // The list began after the response to the deletion, so the server has not deleted the object.
                 Ok(listed) if listed.stored.packed.has_uid(&deletion.uid) => {
                     self.written.lists_at(&key) != Some(list)
                 }
-                // Another object has the name.
+                // Another object has this name.
                 Ok(_) => deletion.last < at,
                 Err(_) => false,
             },
@@ -69,8 +69,8 @@ impl Store {
         }
     }
 
-    /// Ends a list: objects that it did not contain are gone. Pass the returned written objects to [`Store::forget_gone`],
-    /// and then the watched ones of each shard from [`Store::take_missing`].
+    /// Ends a list: removes the objects that it did not contain. Pass the returned written objects to
+    /// [`Store::forget_gone`], and then the watched ones of each shard from [`Store::take_missing`].
     pub(in crate::cache) fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Gone> {
         let named = self.named_beside(scope);
         let progress = self.watches.entry(scope.clone()).or_default();
@@ -84,7 +84,7 @@ impl Store {
             .retain(|key, (_, listed)| *listed == list || !is_covered(scope, &named, key));
         let mut gone = Vec::new();
         let went_back = progress.went_back;
-        // A write that was answered before the list began is in the list, or it was undone since.
+        // A write that was answered before the list began is in the list, or has been undone since.
         let is_over = |written: &Written| written.scope == *scope && written.lists != list;
         let mut answered = 0;
         for (key, written) in self.written.extract_if(is_over) {
@@ -104,8 +104,8 @@ impl Store {
         };
         let dead = self.written.extract_if(is_dead);
         dead.iter().for_each(|(_, written)| self.cool(written));
-        // The list is at least as new as these writes, also if it does not contain them. An answer to an earlier write that is
-        // still to arrive is older than the list.
+        // The list is at least as new as these writes, even if it does not contain them. A response to an earlier write
+        // that has not arrived yet is older than the list.
         let listed = if went_back { newest } else { newest.max(answered) };
         gone.extend(self.pass(scope, listed.max(self.revision_of_watch(scope))));
         gone
@@ -121,7 +121,7 @@ impl Store {
         for Slot { stored, .. } in self.objects.extract_if(shard, is_missing) {
             self.dead.add(stored.packed.uid());
             let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
-            // The object was deleted after this write, whose answer arrived during the list.
+            // The object was deleted after this write, whose response arrived during the list.
             if let Some(Change::Stored(own, _)) = self.written.get(&key)
                 && own.stored.packed.has_uid_of(&stored.packed)
             {

@@ -1,11 +1,11 @@
-//! Compact collections of the store: deleted UIDs and shared texts.
+//! Compact collections of the store: UIDs of deleted objects and shared strings.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cache::packed::Packed;
 
-/// The UIDs of recently deleted objects. A late answer may still contain them.
+/// The UIDs of recently deleted objects. A late response may still contain them.
 #[derive(Debug, Default)]
 pub(super) struct Dead(VecDeque<String>);
 
@@ -29,11 +29,11 @@ impl Dead {
     }
 }
 
-/// Texts that are kept once for all objects.
+/// Strings that are kept once for all objects.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
     pub(super) texts: HashSet<Arc<str>>,
-    /// The number of texts at which unused ones are dropped.
+    /// The number of strings at which unused ones are dropped.
     limit: usize,
 }
 

@@ -1,6 +1,6 @@
-//! A model of reads, own writes and own deletions, with random delays of answers, events and lists. No read is older
-//! than an answered own write or deletion, or than an earlier read; every existing object is visible once the watch has
-//! caught up; and no record of a write remains that every watch has passed.
+//! A model of reads, own writes and own deletions, with random delays of responses, events and lists. It checks that no
+//! read is older than an answered own write or deletion, or than an earlier read. Every existing object must be visible
+//! once the watch has caught up, and no record of a write may remain that every watch has passed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,17 +15,17 @@ use crate::object::Kind;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A step of the model. Numbers select an object, modulo their count.
+/// A step of the model. Numbers select an object, modulo the number of objects.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Another client creates or changes an object.
     Write(usize),
     /// Another client deletes an object.
     Delete(usize),
-    /// The operator writes an object. The answer is delayed.
+    /// The operator writes an object. The response is delayed.
     OwnWrite(usize),
     OwnDelete(usize),
-    /// One of the delayed answers arrives.
+    /// One of the delayed responses arrives.
     Answer(usize),
     /// The watch delivers some events, unless a list is running.
     Watch(usize),
@@ -243,7 +243,7 @@ impl World {
                 self.history
             );
         };
-        // A list does not contain its revision, so a missing object may be older than a late answer.
+        // A list does not contain its revision, so a missing object may be older than a late response.
         let passed = self
             .store
             .watches
@@ -290,7 +290,7 @@ impl World {
         (representation().take)(object, &self.store.intake).unwrap()
     }
 
-    /// Delivers everything.
+    /// Delivers all events and responses.
     fn settle(&mut self) {
         while let Some(answer) = self.answers.pop() {
             self.answer(answer);
@@ -299,8 +299,8 @@ impl World {
             self.list();
         }
         self.watch(usize::MAX);
-        // A write that was answered during a list and undone before the server made the list is in no event. The
-        // informer requests another list when the watch is quiet.
+        // A write that was answered during a list and undone before the server read the list is in no event. The
+        // informer requests another list when the watch has no events.
         if self.store.oldest_write(&None).is_some() {
             self.list();
             while self.listing.is_some() {
@@ -345,7 +345,7 @@ fn reads_are_monotonic() {
     });
 }
 
-/// The list is empty, so it does not tell its revision; but it began after the answer to the second write.
+/// The list is empty, so its revision is unknown; but it began after the response to the second write.
 #[test]
 fn answers_that_are_older_than_a_list_are_ignored() {
     let b = 1;

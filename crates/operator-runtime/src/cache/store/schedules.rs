@@ -1,4 +1,4 @@
-//! A model of an operator that skips writes, and of a server with late answers and a late watch that breaks and may
+//! A model of an operator that skips writes, and of a server with late responses and a late watch that fails and may
 //! lose its permission. The same schedule runs with every write sent: both clusters must end in the same state.
 
 use std::cell::Cell;
@@ -36,15 +36,15 @@ enum Step {
     Want { value: u8 },
     /// A request of a child is reconciled for a reason outside the model.
     Reconcile { child: usize, request: usize },
-    /// Answers to writes are delayed from now on, or not.
+    /// Responses to writes are delayed from now on, or no longer.
     Delay { is_late: bool },
-    /// One of the delayed answers arrives: an index modulo their count.
+    /// One of the delayed responses arrives: an index modulo their count.
     Answer { which: usize },
     /// The watch delivers this number of events.
     Watch { events: usize },
     /// The watch fails, and is resumed later.
     Fail,
-    /// The watch returns with a list.
+    /// The watch is resumed with a list.
     Relist,
     /// The permission to watch is removed or granted.
     Permit { is_permitted: bool },
@@ -135,15 +135,15 @@ struct World {
     live: BTreeMap<&'static str, Live>,
     /// The children in a cluster where every write is sent.
     reference: BTreeMap<&'static str, State>,
-    /// Each change: its object, whether it still exists, and its new or last state.
+    /// Each change: its object, whether the object still exists, and its new or last state.
     history: Vec<(&'static str, bool, Live)>,
     /// The last revision that the watch delivered.
     watched: u64,
     is_permitted: bool,
     is_late: bool,
-    /// The delayed answers.
+    /// The delayed responses.
     answers: Vec<(Request, Live)>,
-    /// The requests that were added while they waited for an answer.
+    /// The requests that were added while they waited for a response.
     again: BTreeSet<Request>,
     skipped: usize,
     repeated: usize,
@@ -224,7 +224,7 @@ impl World {
         self.store.set_live(&None, is_live);
     }
 
-    /// A watch that is permitted returns; the informer gives up another one.
+    /// Resumes a watch that is permitted; the informer gives up one that is not.
     fn wait(&mut self) {
         if self.is_permitted {
             self.watch(0);
@@ -269,8 +269,8 @@ impl World {
         all_requests().for_each(|request| self.reconcile(request));
     }
 
-    /// Writes the child of a request, unless the cache shows that it has the desired state, as the client does. A
-    /// request that waits for an answer is reconciled after it, as by the queue of a controller.
+    /// Writes the child of a request as the client does, unless the cache shows that it has the desired state. A
+    /// request that waits for a response is reconciled again after it, as by the queue of a controller.
     fn reconcile(&mut self, request: Request) {
         if self.answers.iter().any(|(waiting, _)| *waiting == request) {
             self.again.insert(request);
@@ -401,7 +401,7 @@ impl World {
         (representation().take)(live.object(name), &self.store.intake).unwrap()
     }
 
-    /// Delivers everything that can be delivered.
+    /// Delivers all events and responses that can be delivered.
     fn settle(&mut self) {
         self.is_late = false;
         self.wait();
@@ -415,8 +415,8 @@ impl World {
             if self.watched < self.revision {
                 self.watch(1);
             } else if self.store.oldest_write(&None).is_some() {
-                // No event reports the deletion of a written object if a list began before the answer to the write. The
-                // informer requests another list when the watch is quiet.
+                // No event reports the deletion of a written object if a list began before the response to the write.
+                // The informer requests another list when the watch has no events.
                 self.relist();
             } else {
                 break;
@@ -456,8 +456,8 @@ fn key_of((name, request): Request) -> ObjectKey {
     ObjectKey::namespaced("default", &format!("{name}-{request}"))
 }
 
-/// Runs a test with `SCHEDULES` random inputs, 1,000 by default, from `SCHEDULES_SEED`, which is random by default. A
-/// failure prints the seed.
+/// Runs a test with random inputs and prints the seed of a failure. `SCHEDULES` is the number of inputs, by default
+/// 1,000; `SCHEDULES_SEED` is the seed, by default random.
 pub(super) fn run<S: Strategy>(inputs: &S, test: impl Fn(S::Value)) {
     let seed = number("SCHEDULES_SEED").unwrap_or_else(crate::clock::random);
     let config = ProptestConfig {

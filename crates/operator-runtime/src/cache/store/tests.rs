@@ -26,7 +26,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::namespaced("default", name)
 }
 
-/// A store with one watch of all namespaces, with its events as words.
+/// A store with one watch of all namespaces, which returns its events as text.
 struct Bench(Store);
 
 type Watch = WatchEvent<Value>;
@@ -262,7 +262,7 @@ fn writes_missing_in_a_list_are_dropped() {
     let names: Vec<_> = (0..200).map(|number| format!("object-{number}")).collect();
     bench.list(names.iter().map(|name| object(name, 1)).collect());
     bench.step(Watch::Init);
-    // The answers arrive during the list; all objects are deleted before the server makes it.
+    // The responses arrive during the list; all objects are deleted before the server reads it.
     for (at, name) in (2..).zip(&names) {
         bench.write(object(name, at));
     }
@@ -384,7 +384,7 @@ fn very_many_objects_of_an_index_come_in_parts() {
     };
     let mut seen = names(&mut candidates);
     assert_eq!(seen.len(), INDEXED_AT_ONCE);
-    // Concurrent deletions, creations and changes do not move the others.
+    // Concurrent deletions, creations and changes do not move the other objects.
     bench.step(Watch::Delete(labelled(&name(0), "front", 2)));
     bench.step(Watch::Apply(labelled(&name(1), "front", 3)));
     bench.step(Watch::Delete(labelled(&name(OBJECTS - 1), "front", 4)));
@@ -418,7 +418,7 @@ fn own_object_missing_in_a_list_is_an_event() {
     // Another client deleted it before the watch delivered it.
     assert_eq!(bench.list(vec![]), ["missed child@5"]);
     assert_eq!(bench.seen("child"), None);
-    // A late answer does not restore it.
+    // A late response does not restore it.
     bench.write(object("child", 5));
     assert_eq!(bench.seen("child"), None);
 }
@@ -433,7 +433,7 @@ fn deletion_that_was_not_carried_out_is_dropped() {
     // The watch delivers a state from after the deletion.
     bench.step(Watch::Apply(object("a", 4)));
     assert_eq!(bench.seen("a"), Some(4));
-    // The answer had no revision, so a list has to decide.
+    // The response had no revision, so a list has to decide.
     bench.step(Watch::Apply(object("b", 5)));
     assert_eq!(bench.seen("b"), None);
     bench.list(vec![object("a", 4), object("b", 5)]);

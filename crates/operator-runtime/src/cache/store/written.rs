@@ -1,4 +1,4 @@
-//! Own writes, until the watch has passed them.
+//! Own writes of a [`Store`], until the watch has passed them.
 
 use kube::core::ObjectMeta;
 
@@ -11,7 +11,7 @@ use crate::object::ObjectKey;
 // === impl Store ===
 
 impl Store {
-    /// Returns the answer to the own write that produced this state of an object.
+    /// Returns the response to the own write that produced this state of an object.
     pub(in crate::cache) fn own_write(&self, metadata: &ObjectMeta) -> Option<&Arrived> {
         match self.written.get(metadata) {
             Some(Change::Stored(arrived, _)) if is_at(&arrived.stored, metadata) => Some(arrived),
@@ -24,7 +24,7 @@ impl Store {
         self.watched(metadata).filter(|stored| is_at(stored, metadata))
     }
 
-    /// Stores the answer to an own write, unless a watch has delivered it or a newer state.
+    /// Stores the response to an own write, unless a watch has delivered it or a newer state.
     pub(crate) fn write(&mut self, written: Arrived) {
         let packed = &written.stored.packed;
         let key = ObjectKey::new(packed.namespace(), packed.name());
@@ -32,7 +32,7 @@ impl Store {
         let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
         let before = match self.written.get(&key) {
             Some(Change::Stored(_, at)) => *at,
-            // The answer to an earlier write arrived after that to the deletion.
+            // The response to an earlier write arrived after the response to the deletion.
             Some(Change::Deleted(deletion)) if packed.has_uid(&deletion.uid) => return,
             Some(Change::Deleted(deletion)) => deletion.last,
             None => 0,
@@ -51,8 +51,8 @@ impl Store {
         }
     }
 
-    /// Records that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
-    /// the deletion, if the answer has it.
+    /// Records that the operator deleted the object with this UID, and that it is gone. `at` is the revision of the
+    /// deletion, if the response contains it.
     pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str, at: Option<u64>) {
         self.dead.add(Some(uid.to_owned()));
         let known = self.get(key, Consistency::OwnWrites);
@@ -91,7 +91,8 @@ impl Store {
         }
     }
 
-    /// Removes the record of an own deletion if the watch delivers a later state of the object: it still exists.
+    /// Removes the record of an own deletion if the watch delivers a later state of the object, because it still
+    /// exists.
     pub(super) fn correct_deletion(&mut self, key: &ObjectKey, arrived: &Arrived) {
         let packed = &arrived.stored.packed;
         let is_alive = match self.written.get(key) {
@@ -106,7 +107,7 @@ impl Store {
         }
     }
 
-    /// Processes that a watch has passed `at`: earlier own writes were delivered or undone. A watch delivers events in
+    /// Records that a watch has passed `at`: earlier own writes were delivered or undone. A watch delivers events in
     /// the order of their revisions, unless the server went back to an older state. Returns the written objects that
     /// are gone without an event, for [`Store::forget_gone`].
     pub(super) fn pass(&mut self, scope: &Scope, at: u64) -> Vec<Gone> {

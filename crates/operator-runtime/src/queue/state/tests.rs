@@ -188,7 +188,7 @@ fn low_priority_does_not_starve() {
     assert_eq!((bench.pop(), bench.pop()), (Some("low"), Some("high")));
 }
 
-/// The keys of a first list, served one per second, and a user who makes a change every few minutes.
+/// Serves the keys of a first list, one per second, while a user makes a change every few minutes.
 #[test]
 fn old_backlog_does_not_delay_urgent_keys() {
     let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
@@ -321,7 +321,7 @@ impl Model {
         self.keys.push(ModelKey { added, ..merged });
     }
 
-    /// Returns the first key of the highest priority, or each tenth time the one that has been ready for too long.
+    /// Returns the first key of the highest priority, or every tenth time the one that has been ready for too long.
     fn pop(&mut self, now: Instant) -> Option<Popped<u8>> {
         let is_ready = |key: &&ModelKey| key.due <= now && !self.running.contains(&key.key);
         let ready: Vec<_> = self.keys.iter().filter(is_ready).copied().collect();
@@ -345,7 +345,7 @@ impl Model {
 }
 
 proptest! {
-    /// Deduplication, priorities, order within a priority, delays and ageing are those of the model.
+    /// Deduplication, priorities, order within a priority, delays and ageing are the same as in the model.
     #[test]
     fn queue_behaves_as_the_model(
         steps in proptest::collection::vec(step(40_000), 0..200)
@@ -382,7 +382,7 @@ proptest! {
         }
     }
 
-    /// The oldest key is served within its patience and ten turns, whatever else is added.
+    /// The oldest key is served within its patience and ten turns, whatever other keys are added.
     #[test]
     fn no_key_starves(priorities in proptest::collection::vec(0..1000_i32, 1..40)) {
         let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
@@ -403,7 +403,8 @@ proptest! {
         prop_assert!(served.is_some_and(|second| second <= 71), "{:?} after {} turns", served, turns);
     }
 
-    /// No key runs twice at once, no key is returned that was not added since, and no added key is lost.
+    /// A key never runs twice concurrently, is never returned unless it was added since the last time, and is never
+    /// lost.
     #[test]
     fn keys_are_neither_lost_nor_run_twice(steps in proptest::collection::vec(step(40), 0..200)) {
         let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);

@@ -1,4 +1,4 @@
-//! The `kube` attribute of a type: the `storage` argument.
+//! The `storage` argument of the `kube` attribute of a type.
 
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -7,10 +7,10 @@ use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, Token};
 use super::{RustEditError, indent_at, insert, line_end};
 use crate::source::syntax;
 
-/// The arguments that identify a version of a kind; `storage` goes after them.
+/// The arguments that identify a version of a kind. `storage` is inserted after them.
 const NAMES: [&str; 4] = ["group", "version", "kind", "plural"];
 
-/// Makes the version of this file the storage version of a kind, or not, by removing or adding `storage = false`. A
+/// Makes the version in this file the storage version of a kind, or not, by removing or adding `storage = false`. A
 /// file without the type is not changed.
 pub(crate) fn set_storage(source: &str, kind: &str, stored: bool) -> Result<String, RustEditError> {
     let file = syntax::parse(source)?;
@@ -72,7 +72,7 @@ fn with_argument(source: &str, before: &Meta) -> String {
     insert(source, range.end, ", storage = false")
 }
 
-/// Removes an argument with its comma, and its line if nothing else is on it.
+/// Removes an argument with its comma, and its line if it is then empty.
 fn without_argument(source: &str, argument: &Meta) -> String {
     let range = argument.span().byte_range();
     let before = source.get(..range.start).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The arguments of `create api`, checked against the project.
+//! Checks the arguments of `create api` against the project.
 
 use operator_manifests::config::Kind;
 
@@ -108,7 +108,7 @@ fn origin_of<'a>(args: &'a CreateApiArgs, project: &Project) -> Result<Origin<'a
     }
 }
 
-/// Returns whether to write the type and the controller: as given, or by default.
+/// Returns true for each of the type and the controller if it is written: as given, or by default.
 fn parts(args: &CreateApiArgs, project: &Project, origin: &Origin<'_>) -> (bool, bool) {
     let own = matches!(origin, Origin::Own);
     let reconciled = project.config.resources.iter().any(|resource| {
@@ -150,7 +150,7 @@ fn check_origin(
     Ok(())
 }
 
-/// Checks that the kind does not exist, unless `--force` is given; its controller may be added later.
+/// Checks that the kind does not exist, unless `--force` is given. Its controller may be added later.
 fn check_presence(
     args: &CreateApiArgs,
     there: Option<&Resource>,

@@ -1,11 +1,12 @@
-//! Compiled dependencies for the first build of a project.
+//! [`Cache`], the compiled dependencies for the first build of a project.
 //!
-//! A first build compiles about 200 crates. They are kept for each version of the tool and of the compiler in the
+//! A first build compiles about 200 crates. They are stored for each version of the tool and of the compiler in the
 //! user's cache directory, and the target directory of the next project starts with them.
 //!
-//! Projects do not share one target directory: cargo locks it, so that builds wait for each other; it takes two copies
-//! of a project for the same package; and it never removes a file from it. The large files are hard links, which need
-//! their space once. That is safe because the compiler and the linker replace their output, and never write into it.
+//! Projects do not share one target directory, for three reasons. Cargo locks it, so builds would wait for each other.
+//! Cargo treats two copies of a project as the same package. Cargo never removes files from it. The large files are
+//! hard links, which need their space only once. This is safe because the compiler and the linker replace their output
+//! and never modify it in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,10 +18,10 @@ use super::messages::Messages;
 use super::{BuildOptions, cargo_in};
 use crate::process::temporary::TemporaryDirectory;
 
-/// The directory of the compiled dependencies; they are not kept if it is empty.
+/// The variable with the directory of the compiled dependencies. They are not stored if it is empty.
 const VARIABLE: &str = "OPERATOR_SDK_BUILD_CACHE";
 
-/// The number of kept sets of dependencies.
+/// Maximum number of stored sets of dependencies.
 const KEPT: usize = 4;
 
 /// The subdirectories of a profile with the output of the compiler, the build scripts, and cargo's records.
@@ -31,7 +32,8 @@ const RECORDS: &str = ".fingerprint";
 /// The extensions of files that are linked.
 const LINKED: [&str; 4] = ["rlib", "rmeta", "so", "dylib"];
 
-/// Marks a directory as one that need not be in a backup. Cargo writes it into the target directories that it creates.
+/// The file that marks a directory as one that need not be in a backup. Cargo writes it into the target directories
+/// that it creates.
 const TAG: (&str, &str) = (
     "CACHEDIR.TAG",
     "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by operator-sdk.\n\
@@ -48,7 +50,7 @@ pub(super) struct Cache {
 // === impl Cache ===
 
 impl Cache {
-    /// Returns the cache for builds with these options; `None` if builds with them are not cached.
+    /// Returns the cache for builds with these options, or `None` if such builds are not cached.
     pub(super) fn of(root: &Path, options: &BuildOptions) -> Option<Self> {
         if options.target.is_some()
             || !options.flags.is_empty()
@@ -73,9 +75,10 @@ impl Cache {
         })
     }
 
-    /// Gives a project that was never built the kept dependencies. Returns false if the build compiles them.
+    /// Copies the stored dependencies into a project that was never built. Returns false if the build must compile
+    /// them.
     ///
-    /// An error leaves the target directory as it was: the build then compiles what is missing.
+    /// After an error the target directory is unchanged, and the build compiles the missing dependencies.
     pub(super) fn fill(&self) -> bool {
         if self.root.join("target").join(self.profile).exists() {
             return true;
@@ -102,11 +105,11 @@ impl Cache {
         for folder in [OUTPUT, SCRIPTS, RECORDS] {
             copy_tree(&entry.join(folder), &copy.join(folder))?;
         }
-        // A concurrent build may have created it: then this fails.
+        // Fails if a concurrent build has created it.
         fs::rename(copy, profile)
     }
 
-    /// Returns the target directory if it is in the project, and is not shared with others.
+    /// Returns the target directory if it is in the project and not shared with others.
     fn target_directory(&self) -> Option<PathBuf> {
         let output = cargo_in(&self.root)
             .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
@@ -119,8 +122,8 @@ impl Cache {
         (target.starts_with(&root) || target.starts_with(&self.root)).then_some(target)
     }
 
-    /// Keeps the dependencies of a build that compiled some of them, or if none are kept: cargo alone may have compiled them.
-    /// Without them the next project compiles its own.
+    /// Stores the dependencies of a build that compiled some of them. Also stores them if no set is stored, because
+    /// cargo may have compiled them without this tool. Otherwise the next project would compile its own.
     pub(super) fn keep(&self, messages: &Messages) {
         if messages.compiled_dependencies || !self.has_set() {
             let _ = self.keep_units(&messages.dependencies);
@@ -152,7 +155,7 @@ impl Cache {
         self.remove_old()
     }
 
-    /// Returns true if a set of this version is kept, of any compiler.
+    /// Returns true if a set of this version is stored, for any compiler.
     fn has_set(&self) -> bool {
         let version = concat!(env!("CARGO_PKG_VERSION"), "-");
         let is_set = |name: &str| name.starts_with(version) && name.ends_with(self.profile);
@@ -200,7 +203,7 @@ impl Cache {
     }
 }
 
-/// Returns the directory of the profile that a file of a unit is in.
+/// Returns the directory of the profile that contains a file of a unit.
 fn profile_of(file: &Path) -> Option<&Path> {
     let folder = file
         .ancestors()
@@ -223,7 +226,7 @@ fn hash_of(name: &str) -> Option<&str> {
     is_hash.then_some(hash)
 }
 
-/// Copies a file or a directory with the times of its files, which cargo compares. Libraries are linked.
+/// Copies a file or a directory with the times of its files, which cargo compares. Libraries are hard-linked.
 fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_dir() {
         fs::create_dir_all(to)?;
@@ -237,7 +240,7 @@ fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         .extension()
         .and_then(OsStr::to_str)
         .is_some_and(|extension| LINKED.contains(&extension));
-    // Fails for another file system.
+    // Fails across file systems.
     if is_library && fs::hard_link(from, to).is_ok() {
         return Ok(());
     }

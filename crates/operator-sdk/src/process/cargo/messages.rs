@@ -1,4 +1,4 @@
-//! The messages of `cargo build --message-format=json`.
+//! [`Messages`] of `cargo build --message-format=json`.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -45,7 +45,7 @@ struct Target {
 // === impl Messages ===
 
 impl Messages {
-    /// Reads the messages of the build of the project in `root`. The build of a test builds the program too.
+    /// Parses the messages of the build of the project in `root`. The build of a test also builds the program.
     pub(super) fn read(root: &Path, of_test: bool, output: impl BufRead) -> Self {
         let mut messages = Self::default();
         let Ok(root) = root.canonicalize() else {

@@ -1,4 +1,4 @@
-//! Target directories that several projects share.
+//! [`Shared`]: target directories that several projects share.
 //!
 //! Cargo distinguishes packages of one workspace layout only by name, version and relative path. In a shared target
 //! directory, two copies of a project are the same package, and the build of one is considered a fresh build of the
@@ -22,7 +22,7 @@ pub(super) struct Shared {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the shared build of the project in `root`; `None` if its target directory is its own.
+    /// Returns the shared build of the project in `root`, or `None` if its target directory is its own.
     pub(super) fn of(root: &Path, options: &BuildOptions) -> Option<Self> {
         let root = root.canonicalize().ok()?;
         let chosen = options.target_dir.clone();
@@ -41,7 +41,7 @@ impl Shared {
         Some(Self { name, root, profile })
     }
 
-    /// Makes cargo compile the package again, unless the last build here was that of this project.
+    /// Makes cargo compile the package again, unless the last build in this directory was that of this project.
     pub(super) fn prepare(&self) {
         let program = self.profile.join(&self.name);
         if fs::read_to_string(self.marker()).is_ok_and(|text| text == self.built(&program)) {
@@ -58,7 +58,7 @@ impl Shared {
         for folder in folders.filter(|entry| entry.file_name().to_str().is_some_and(ours)) {
             let files = fs::read_dir(folder.path()).into_iter().flatten();
             for file in files.filter_map(Result::ok) {
-                // Makes every source newer than the build. A missing file has no build to invalidate.
+                // Makes every source newer than the build. If the file is missing, no build exists.
                 if file.file_name().to_string_lossy().starts_with("dep-") {
                     let opened = File::options().append(true).open(file.path());
                     let _ = opened.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
@@ -67,7 +67,8 @@ impl Shared {
         }
     }
 
-    /// Records that the last build here was that of this project. Without the record the next build compiles again.
+    /// Records that the last build in this directory was that of this project. Without the record the next build
+    /// compiles again.
     pub(super) fn record(&self, program: &Path) {
         let marker = self.marker();
         let folder = marker.parent().map_or(Ok(()), fs::create_dir_all);
@@ -78,7 +79,7 @@ impl Shared {
         self.profile.join(".operator-sdk").join(&self.name)
     }
 
-    /// Identifies this project and one build of its program.
+    /// Returns a text that identifies this project and one build of its program.
     fn built(&self, program: &Path) -> String {
         let modified = program.metadata().and_then(|metadata| metadata.modified()).ok();
         let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());

@@ -82,7 +82,7 @@ fn decode(auth: &str, name: &str) -> Result<Credentials, String> {
     })
 }
 
-/// Calls a `docker-credential-…` program; a registry that it does not know is not an error.
+/// Calls a `docker-credential-…` program. An unknown registry is not an error.
 fn ask(helper: &str, name: &str) -> Result<Option<Credentials>, String> {
     let program = format!("docker-credential-{helper}");
     let failed = |error: std::io::Error| format!("cannot run {program}: {error}");

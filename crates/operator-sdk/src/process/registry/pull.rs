@@ -37,7 +37,8 @@ impl Repository {
         Ok(self.manifest(&tag).await?.0)
     }
 
-    /// Returns the files of the image that the tag names, by path. Of an image with several platforms, the first is read.
+    /// Returns the files of the image that the tag names, by path. For an image with several platforms, the first is
+    /// used.
     pub(crate) async fn pull(&mut self) -> Result<BTreeMap<String, Vec<u8>>, RegistryError> {
         let tag = self.reference.tag.clone();
         let (_, mut manifest) = self.manifest(&tag).await?;
@@ -65,7 +66,7 @@ impl Repository {
         Ok(files)
     }
 
-    /// Reads a manifest by tag or digest, and returns its digest too.
+    /// Reads a manifest by tag or digest, and also returns its digest.
     async fn manifest(&mut self, name: &str) -> Result<(String, Value), RegistryError> {
         let url = self.url(&format!("/manifests/{name}"));
         let body = self.read(&url, MANIFESTS, MANIFEST_MAX, "manifest").await?;
@@ -78,7 +79,7 @@ impl Repository {
         Ok((found, manifest))
     }
 
-    /// Reads a resource, and follows redirects.
+    /// Reads a resource, following redirects.
     async fn read(
         &mut self,
         url: &str,
@@ -125,7 +126,7 @@ impl Repository {
 /// Returns the files of an archive by path.
 ///
 /// # Errors
-/// Returns the reason why it cannot be read, or that a path leaves the archive.
+/// Returns the reason why the archive cannot be read, or that a path is outside of the archive.
 pub(crate) fn files_of(archive: impl Read) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let mut files = BTreeMap::new();
     unpack(archive, &mut files)?;
@@ -163,7 +164,7 @@ fn unpack(layer: impl Read, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(),
     Ok(())
 }
 
-/// Returns a path of an archive as `directory/file`; `None` if it is outside of the archive.
+/// Returns a path of an archive as `directory/file`, or `None` if it is outside of the archive.
 fn relative(path: &Path) -> Option<String> {
     let mut parts = Vec::new();
     for component in path.components() {
@@ -186,7 +187,7 @@ mod tests {
             let mut header = tar::Header::new_gnu();
             header.set_size(content.len() as u64);
             header.set_mode(0o644);
-            // The library refuses some paths that an attacker writes.
+            // The library itself rejects some paths that an attacker writes.
             header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
             header.set_cksum();
             builder.append(&header, content.as_bytes()).unwrap();

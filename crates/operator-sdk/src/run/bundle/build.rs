@@ -15,7 +15,7 @@ use crate::run::build::{ImageError, created, write};
 /// The directories of a bundle that are part of its image.
 const PARTS: [&str; 3] = ["manifests/", "metadata/", "tests/"];
 
-/// `operator-sdk bundle build`.
+/// Runs `operator-sdk bundle build`.
 pub(super) fn build(args: &BundleBuildArgs, report: &Report) -> Result<ExitCode, Failure> {
     let reference = Reference::parse(&args.image)?;
     let image = image(&load(&args.bundle, args.insecure)?, &args.bundle)?;
@@ -36,7 +36,7 @@ pub(super) fn build(args: &BundleBuildArgs, report: &Report) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// `operator-sdk bundle push`.
+/// Runs `operator-sdk bundle push`.
 pub(super) fn push(args: &BundlePushArgs, report: &Report) -> Result<ExitCode, Failure> {
     let args = BundleBuildArgs {
         image: args.image.clone(),
@@ -62,7 +62,7 @@ pub(crate) fn image(loaded: &Loaded, place: &str) -> Result<Image, Failure> {
     })?)
 }
 
-/// The labels of the image, which are the annotations of the bundle.
+/// Returns the labels of the image, which are the annotations of the bundle.
 fn labels(metadata: &serde_json::Value) -> Vec<(String, String)> {
     let annotations = metadata["annotations"].as_object();
     annotations

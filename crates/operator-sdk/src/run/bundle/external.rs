@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::BundleError;
 
-/// The name of these validators where the program's name is not needed.
+/// The name of these validators if the name of the program is not needed.
 const NAME: &str = "external";
 
 /// Runs programs (paths separated by `:`) on a bundle.
@@ -36,7 +36,7 @@ pub(super) fn run(programs: &str, place: &str) -> Result<Vec<Finding>, BundleErr
     Ok(findings)
 }
 
-/// Reads one result, or a stream of several.
+/// Parses one result, or a stream of several.
 fn parse(text: &str) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     let mut any = false;

@@ -1,4 +1,4 @@
-//! Findings about a bundle as text, JSON or SARIF.
+//! Prints findings about a bundle as text, JSON or SARIF.
 
 use operator_olm::files::Files;
 use operator_olm::finding::{Finding, Level};
@@ -100,7 +100,7 @@ fn json_alpha1(messages: &[Message<'_>], passed: bool) -> Value {
     json!({"passed": passed, "outputs": outputs})
 }
 
-/// Writes the JSON document of operator-sdk, indented by four spaces and with `passed` first.
+/// Returns the JSON document of operator-sdk, indented by four spaces and with `passed` first.
 fn indented(document: &Value) -> String {
     let passed = &document["passed"];
     let outputs = match document["outputs"].as_array() {

@@ -11,7 +11,7 @@ use crate::oci::reference::Reference;
 use crate::process::registry::Repository;
 use crate::report::Report;
 
-/// `operator-sdk bundle pull`.
+/// Runs `operator-sdk bundle pull`.
 pub(super) fn pull(args: &BundlePullArgs, report: &Report) -> Result<ExitCode, Failure> {
     let directory = Path::new(&args.directory);
     let is_used = std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());

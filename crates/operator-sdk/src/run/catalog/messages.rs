@@ -2,11 +2,11 @@
 
 use prost::Message;
 
-/// `ListPackageRequest`, `ListBundlesRequest`.
+/// Used as `ListPackageRequest` and `ListBundlesRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Empty {}
 
-/// `PackageName`, `GetPackageRequest`, `GetAllReplacementsRequest`.
+/// Used as `PackageName`, `GetPackageRequest` and `GetAllReplacementsRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Name {
     #[prost(string, tag = "1")]
@@ -44,7 +44,7 @@ pub(super) struct GroupVersionKind {
     pub(super) plural: String,
 }
 
-/// `Dependency`, `Property`.
+/// Used as `Dependency` and `Property`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Property {
     #[prost(string, tag = "1")]
@@ -97,7 +97,7 @@ pub(super) struct ChannelEntry {
     pub(super) replaces: String,
 }
 
-/// `GetBundleRequest`, `GetBundleInChannelRequest`.
+/// Used as `GetBundleRequest` and `GetBundleInChannelRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct BundleRequest {
     #[prost(string, tag = "1")]
@@ -118,10 +118,10 @@ pub(super) struct GetReplacementRequest {
     pub(super) channel: String,
 }
 
-/// `grpc.health.v1.HealthCheckResponse`.
+/// The message `grpc.health.v1.HealthCheckResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct HealthCheckResponse {
-    /// 1 is SERVING.
+    /// The status; 1 is SERVING.
     #[prost(int32, tag = "1")]
     pub(super) status: i32,
 }

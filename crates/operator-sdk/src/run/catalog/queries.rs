@@ -1,4 +1,4 @@
-//! The answers of the registry's gRPC API, with the errors of operator-registry.
+//! [`Queries`], the responses of the registry's gRPC API, with the errors of operator-registry.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl Queries {
         short(found.ok_or_else(|| Status::unknown(missing))?)
     }
 
-    /// Returns the head of a channel, with the ClusterServiceVersion also of a bundle that is in an image.
+    /// Returns the head of a channel, including its ClusterServiceVersion even if the bundle is in an image.
     pub(super) fn head(&self, request: &BundleRequest) -> Result<Bundle, Status> {
         let (package, channel) = (&request.package, &request.channel);
         let head = self.channel(package, channel)?;
@@ -196,7 +196,7 @@ fn some(entries: Vec<ChannelEntry>, kind: &GroupVersionKind) -> Result<Vec<Chann
     Ok(entries)
 }
 
-/// Returns an entry for the replaced bundle and each skipped one; one without `replaces` if there are none.
+/// Returns an entry for the replaced bundle and each skipped one, or one entry without `replaces` if there are none.
 fn edges(found: Found<'_>) -> Vec<ChannelEntry> {
     let entry = |replaces: &str| ChannelEntry {
         package_name: found.channel.package.clone(),
@@ -229,7 +229,7 @@ fn kinds(bundle: &catalog::Bundle, property: &str) -> Vec<GroupVersionKind> {
 }
 
 fn provides(bundle: &catalog::Bundle, kind: &GroupVersionKind) -> bool {
-    // The plural is unknown to catalogs.
+    // Catalogs do not contain the plural.
     let wanted = GroupVersionKind {
         plural: String::new(),
         ..kind.clone()
@@ -237,7 +237,7 @@ fn provides(bundle: &catalog::Bundle, kind: &GroupVersionKind) -> bool {
     kinds(bundle, "olm.gvk").contains(&wanted)
 }
 
-/// Returns a bundle; one in an image has no objects, which OLM reads from the image.
+/// Returns a bundle. A bundle in an image has no objects, because OLM reads them from the image.
 fn short(found: Found<'_>) -> Result<Bundle, Status> {
     let mut bundle = full(found)?;
     if !bundle.bundle_path.is_empty() {

@@ -28,7 +28,7 @@ use crate::process::cluster::ClusterError;
 use crate::process::signal::Ends;
 use crate::report::Report;
 
-/// `operator-sdk catalog serve`.
+/// Runs `operator-sdk catalog serve`.
 pub(super) fn run(args: &CatalogServeArgs, report: &Report) -> Result<ExitCode, Failure> {
     let queries = Queries::new(load(&args.path)?).map_err(CatalogError::NotServed)?;
     let queries = Arc::new(queries);
@@ -55,7 +55,7 @@ pub(super) fn run(args: &CatalogServeArgs, report: &Report) -> Result<ExitCode, 
 
 async fn accept(listener: TcpListener, queries: Arc<Queries>) {
     loop {
-        // The server goes on after a connection that ended before it was accepted.
+        // The server continues after a connection that ended before it was accepted.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::task::yield_now().await;
             continue;
@@ -67,7 +67,7 @@ async fn accept(listener: TcpListener, queries: Arc<Queries>) {
         });
         tokio::spawn(async move {
             let connection = http2::Builder::new(TokioExecutor::new());
-            // Errors of a connection are those of its client.
+            // Errors of a connection only affect its client.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,4 +1,4 @@
-//! The exploration of a program of any language.
+//! Explores a program in any language.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -16,12 +16,12 @@ use crate::failure::Failure;
 use crate::process::signal::Ends;
 use crate::report::Report;
 
-/// The budget, unless the user sets one: a plan takes seconds.
+/// The default budget, because a plan takes seconds.
 const BUDGET: Duration = Duration::from_secs(300);
-/// The number of plans at the same time for each core: programs wait most of the time.
+/// The number of concurrent plans per core. Programs wait most of the time.
 const JOBS_PER_CORE: usize = 4;
 
-/// Explores the program, or replays a finding. Returns `None` if a second signal ended it at once.
+/// Explores the program, or replays a finding. Returns `None` if a second signal ended it immediately.
 pub(super) async fn run(
     campaign: &Campaign<'_>,
     program: &Program,
@@ -36,7 +36,7 @@ pub(super) async fn run(
     chaos = chaos.on_progress(move |progress| drop(sender.send(progress.clone())));
     let finding = campaign.finding.as_ref().map(|(_, finding)| finding.clone());
     let (done, mut result) = oneshot::channel();
-    // Each plan has a runtime of its own. A second signal does not wait for the thread.
+    // Each plan has its own runtime. After a second signal, the thread is not waited for.
     std::thread::spawn(move || {
         let found = match finding {
             Some(finding) => chaos.workload(finding.workload).replay(&finding.plan),
@@ -92,7 +92,7 @@ fn chaos(campaign: &Campaign<'_>, program: &Program) -> Result<Chaos, ChaosError
     Ok(chaos)
 }
 
-/// Returns an error if no executable file of this name exists, in the directories of `PATH` if it is not a path.
+/// Returns an error if no executable file with this name exists. A name that is not a path is searched in `PATH`.
 fn check_executable(name: &str) -> Result<(), ChaosError> {
     let failed = |reason: &str| {
         Err(ChaosError::Program {

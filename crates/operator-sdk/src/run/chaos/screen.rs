@@ -1,14 +1,14 @@
-//! The progress of an exploration: a bar on a terminal, a line from time to time elsewhere.
+//! [`Screen`] shows the progress of an exploration: a bar on a terminal, otherwise a line at intervals.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use operator_chaos::{Phase, Progress};
 
-/// The shortest time between two lines.
+/// Minimum time between two lines.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The place on standard error where the progress is shown.
+/// The display of the progress on standard error.
 pub(super) struct Screen {
     is_terminal: bool,
     printed: Option<Instant>,
@@ -51,7 +51,7 @@ impl Screen {
         }
     }
 
-    /// Nobody reads a progress that cannot be written.
+    /// Writes text. Errors are ignored, because the progress is only informative.
     fn write(&self, text: &str) {
         let mut error = std::io::stderr();
         let _ = error.write_all(text.as_bytes()).and_then(|()| error.flush());

@@ -1,4 +1,4 @@
-//! The exploration of the project's operator: its chaos test is built and run.
+//! Explores the project's operator by building and running its chaos test.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,16 +21,16 @@ use crate::project::{Project, layout};
 use crate::report::Report;
 use crate::run::scaffold::current_directory;
 
-/// The chaos test of a project.
+/// The file of the chaos test in a project.
 pub(super) const FILE: &str = layout::CHAOS_TEST;
 /// The test target, and the feature of the project that it needs.
 const NAME: &str = "chaos";
-/// The interval for reading the progress.
+/// The interval at which the progress is read.
 const LOOK: Duration = Duration::from_millis(100);
-/// The number of lines of the output that an error has.
+/// Maximum number of lines of the output in an error.
 const LINES: usize = 8;
 
-/// Builds and runs the chaos test. Returns `None` if a second signal ended it at once.
+/// Builds and runs the chaos test. Returns `None` if a second signal ended it immediately.
 pub(super) async fn run(
     campaign: &Campaign<'_>,
     subject: &SubjectArgs,
@@ -73,7 +73,7 @@ fn has_feature(manifest: &str) -> bool {
     features.is_some_and(|features| features.get(NAME).is_some())
 }
 
-/// Returns the name of the test: the one that the user chose, or the only one.
+/// Returns the name of the test: the one that the user selected, or the only one.
 async fn chosen(program: &Path, name: Option<&str>) -> Result<String, ChaosError> {
     let output = Command::new(program).args(["--list", "--format=terse"]).output();
     let output = output.await.map_err(|error| not_started(program, &error))?;
@@ -104,7 +104,7 @@ struct Test<'a> {
     program: &'a Path,
     name: &'a str,
     root: &'a Path,
-    /// Has the files with which the test and this process talk.
+    /// The directory of the files through which the test and this process communicate.
     directory: &'a Path,
 }
 
@@ -196,13 +196,13 @@ fn set(command: &mut Command, campaign: &Campaign<'_>) -> Result<(), ChaosError>
     Ok(())
 }
 
-/// Reads a JSON file that the test writes; `None` if it is not there yet.
+/// Reads a JSON file that the test writes. Returns `None` if it does not exist yet.
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     let text = std::fs::read(path).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// Returns the last lines of the output that say something.
+/// Returns the last relevant lines of the output.
 fn last_lines(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -26,11 +26,11 @@ struct Changed {
     changes: Vec<Change>,
 }
 
-/// `operator-sdk crd diff`.
+/// Runs `operator-sdk crd diff`.
 pub(crate) fn diff(args: &DiffArgs, report: &Report) -> Result<ExitCode, Failure> {
     let mut old = definitions(&args.old, &args.cluster)?;
     let mut new = definitions(&args.new, &args.cluster)?;
-    // A cluster also has CRDs of other projects: those that the other side does not have are ignored.
+    // A cluster also has CRDs of other projects. Those that the other side does not have are ignored.
     if args.old == "cluster" {
         old.retain(|name, _| new.contains_key(name));
     } else if args.new == "cluster" {

@@ -1,4 +1,4 @@
-//! Findings and their output: position, severity, message and fix.
+//! [`Finding`] and its output: position, severity, message and fix.
 
 use apimachinery::yaml::Place;
 use serde::Serialize;

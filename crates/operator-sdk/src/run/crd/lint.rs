@@ -10,7 +10,7 @@ use crate::args::LintArgs;
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// `operator-sdk crd lint`.
+/// Runs `operator-sdk crd lint`.
 pub(crate) fn lint(args: &LintArgs, report: &Report) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
     let mut definitions = 0;
@@ -66,7 +66,7 @@ fn findings_of(object: &Object) -> Vec<Finding> {
     findings
 }
 
-/// Reports duplicate keys, of which a server takes the last.
+/// Reports duplicate keys. A server uses the last one.
 pub(super) fn duplicate_keys(object: &Object) -> Vec<Finding> {
     let duplicates = object.duplicates().iter();
     let finding = |text: &String| {

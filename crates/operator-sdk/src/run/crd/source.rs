@@ -12,7 +12,7 @@ use crate::failure::Hinted;
 /// The extensions of files that are read in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Files that could not be read, or have no objects.
+/// An error of reading files with objects.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     #[error("cannot read {}: {source}", path.display())]
@@ -48,12 +48,12 @@ pub(crate) struct Object {
     pub(crate) file: String,
     pub(crate) value: Value,
     document: Rc<Document>,
-    /// The path of the object in its document: not the root if it is an item of a List.
+    /// The path of the object in its document. Not the root for an item of a List.
     base: String,
 }
 
 impl Object {
-    /// Returns the position of a field by its path, as the API server writes it.
+    /// Returns the position of a field by its path in the form of the API server.
     pub(crate) fn place(&self, path: &str) -> Place {
         let pointer = pointer(&self.value, path);
         self.document.place(&format!("{}{pointer}", self.base))
@@ -180,7 +180,7 @@ fn pointer(value: &Value, path: &str) -> String {
     pointer
 }
 
-/// Splits the first name off a path. Names may contain dots: the longest existing one wins.
+/// Splits off the first name of a path. Names may contain dots: the longest existing name is used.
 fn step<'p>(node: &Value, path: &'p str) -> Option<(String, &'p str)> {
     if let Value::Array(_) = node {
         let (index, tail) = path.strip_prefix('[')?.split_once(']')?;

@@ -24,11 +24,11 @@ struct Version {
 #[derive(Default)]
 struct Definitions {
     versions: BTreeMap<(String, String), Version>,
-    /// The groups of the CRDs: other kinds and versions in them are errors.
+    /// The groups of the CRDs. Other kinds and versions in these groups are errors.
     groups: Vec<String>,
 }
 
-/// `operator-sdk crd validate`.
+/// Runs `operator-sdk crd validate`.
 pub(crate) fn validate(args: &ValidateArgs, report: &Report) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
     let definitions = definitions(args, &mut findings)?;
@@ -95,7 +95,7 @@ fn definitions(args: &ValidateArgs, findings: &mut Vec<Finding>) -> Result<Defin
 }
 
 impl Definitions {
-    /// Adds a CRD; an invalid one is itself a finding.
+    /// Adds a CRD. An invalid CRD is itself a finding.
     fn add(&mut self, object: &Object, findings: &mut Vec<Finding>) {
         let (group, kind) = (object.text("/spec/group"), object.text("/spec/names/kind"));
         self.groups.push(group.to_owned());
@@ -138,7 +138,7 @@ impl Definitions {
         self.groups.iter().any(|known| known == group)
     }
 
-    /// Validates an object as a server does; returns the object to store if it is accepted.
+    /// Validates an object like a server. Returns the object to store if it is accepted.
     fn check(&self, object: &Object, strict: bool, findings: &mut Vec<Finding>) -> Option<Value> {
         let before = findings.len();
         let (api_version, kind) = (object.text("/apiVersion"), object.text("/kind"));

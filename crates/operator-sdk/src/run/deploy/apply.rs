@@ -43,7 +43,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Applies all objects; kinds that are not served are an error before anything is written.
+    /// Applies all objects. If a kind is not served, an error is returned before anything is written.
     pub(super) async fn apply(&mut self, objects: &[Value]) -> Result<(), Failure> {
         if let Some(error) = self.not_served(objects).await? {
             return Err(error.into());
@@ -81,7 +81,7 @@ impl<'a> Rollout<'a> {
             after: object.clone(),
         };
         match place {
-            // The server cannot validate more: the namespace or the kind would only be created in a real run.
+            // The server cannot validate more, because the namespace or the kind is created only in a real run.
             _ if self.how.dry_run && (in_new_namespace || place.is_none()) => Ok(unasked()),
             None => Err(not_served(object).into()),
             Some(place) => {
@@ -116,8 +116,8 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Returns the object with the label of the project. A namespace gets the label only if this deployment creates it:
-    /// it is then deleted with the deployment.
+    /// Returns the object with the label of the project. A namespace gets the label only if this deployment creates it.
+    /// It is then deleted with the deployment.
     async fn labelled(&mut self, object: &Value) -> Result<Value, Failure> {
         let mut object = object.clone();
         let is_ours = match (text(&object, "/kind"), self.objects.place(&object).await?) {

@@ -12,7 +12,8 @@ use crate::process::objects::{Objects, Place, name_of, text};
 use crate::report::Report;
 use crate::run::prompt;
 
-/// Kinds of deployed objects; objects of other kinds are found if the rendered tree has one of the kind.
+/// Kinds of deployed objects. Objects of other kinds are found only if the rendered tree contains an object of the
+/// kind.
 const KINDS: [(&str, &str); 22] = [
     ("v1", "Namespace"),
     ("v1", "ServiceAccount"),
@@ -49,7 +50,7 @@ fn served_version(definition: &Value) -> Option<String> {
     Some(format!("{group}/{}", text(version, "/name")))
 }
 
-/// Namespaces of the cluster itself.
+/// Namespaces of the cluster itself, which are never deleted.
 const KEPT_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 pub(super) struct Removal<'a> {
@@ -97,8 +98,8 @@ impl Removal<'_> {
         Ok(found)
     }
 
-    /// Returns the objects of an earlier deployment that are no longer in the tree; never objects whose deletion
-    /// deletes others.
+    /// Returns the objects of an earlier deployment that are no longer in the tree. Objects whose deletion also deletes
+    /// others are never included.
     pub(super) async fn left_over(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
         let there = identities(rendered);
         let mut left = self.labelled(rendered).await?;
@@ -118,8 +119,8 @@ impl Removal<'_> {
         Ok(self.objects.api().get(&place.path()).await?.is_some())
     }
 
-    /// Returns the objects of the tree and all objects with the label of the project, in deletion order. Only
-    /// namespaces that a deployment created are included.
+    /// Returns the objects of the tree and all objects with the label of the project, in deletion order. Namespaces are
+    /// included only if a deployment created them.
     pub(super) async fn everything(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
         let labelled = self.labelled(rendered).await?;
         let ours = identities(&labelled);

@@ -28,7 +28,7 @@ pub(super) struct LocalProcess {
 // === impl LocalProcess ===
 
 impl LocalProcess {
-    /// Builds the program; returns `None` if a signal ended the build.
+    /// Builds the program. Returns `None` if a signal ended the build.
     pub(super) fn build(
         project: &Project,
         args: &DeployArgs,
@@ -81,7 +81,7 @@ impl LocalProcess {
         Ok(())
     }
 
-    /// Prints where the operator runs, and the command that shows its log.
+    /// Prints the location of the operator, and the command that shows its log.
     pub(super) fn explain(&self, objects: &[Value], report: &Report) {
         if let Some(workload) = self.workload(objects) {
             report.progress(&format!(
@@ -109,7 +109,7 @@ pub(super) fn directory(cluster: &ClusterArgs) -> Result<PathBuf, Failure> {
     Ok(found.ok_or(DeployError::NotEmbedded)?)
 }
 
-/// Returns an image name with a hash of the program: a changed program causes a rollout.
+/// Returns an image name with a hash of the program, so that a changed program causes a rollout.
 fn image_of(project: &str, program: &Path) -> Result<String, BuildError> {
     let content = std::fs::read(program).map_err(|source| BuildError::Start {
         program: program.display().to_string(),

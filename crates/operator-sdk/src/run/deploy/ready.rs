@@ -8,7 +8,7 @@ use crate::process::objects::text;
 #[derive(Debug, PartialEq)]
 pub(super) enum Readiness {
     Ready,
-    /// The workload is progressing; the text is the reason.
+    /// The workload is progressing, for this reason.
     Waiting(String),
     /// The workload will not become ready without a change.
     Failed(String),

@@ -1,4 +1,4 @@
-//! Renders a page of the book as an HTML file that needs no other file.
+//! Renders a page of the book as a self-contained HTML file.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ fn markdown(text: &str, path: &str) -> String {
     out
 }
 
-/// Puts each table into a box of its own that scrolls, so that a wide table does not widen the page.
+/// Wraps each table in a scrollable box, so that a wide table does not widen the page.
 fn wrap_tables(events: Vec<Event<'_>>) -> Vec<Event<'_>> {
     let html = |text| Event::Html(CowStr::Borrowed(text));
     let wrap = |event| match event {
@@ -69,7 +69,7 @@ fn wrap_tables(events: Vec<Event<'_>>) -> Vec<Event<'_>> {
     events.into_iter().flat_map(wrap).collect()
 }
 
-/// Returns the anchor of a heading, as mdBook and GitHub form it.
+/// Returns the anchor of a heading, in the form of mdBook and GitHub.
 fn anchor(title: &str, used: &mut HashMap<String, usize>) -> String {
     let letters = title.chars().filter_map(|c| match c {
         ' ' => Some('-'),

@@ -11,7 +11,7 @@ use crate::args::AssetsArgs;
 use crate::failure::{Failure, Hinted};
 use crate::report::Report;
 
-/// Marks a directory with programs that may be replaced.
+/// The file that marks a directory with programs that may be replaced.
 const MARKER: &str = ".operator-sdk";
 
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ fn put(directory: &Path) -> Result<PathBuf, AssetsError> {
         move |source| AssetsError::Write { path, source }
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
-    // Tests run in other directories.
+    // Made absolute, because tests run in other directories.
     let directory = directory.canonicalize().map_err(failed(directory))?;
     let marker = directory.join(MARKER);
     if !marker.exists() {
@@ -68,7 +68,7 @@ fn put(directory: &Path) -> Result<PathBuf, AssetsError> {
     Ok(directory)
 }
 
-/// Creates a file under a temporary name and renames it, so that readers see the old or the new one.
+/// Creates a file with a temporary name and renames it, so that readers see either the old or the new file.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -78,7 +78,7 @@ fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Resul
     made
 }
 
-/// Links the kubectl of the PATH; an existing one of the user is kept.
+/// Links the kubectl in the PATH. An existing file of the user is kept.
 fn link_kubectl(directory: &Path) -> io::Result<()> {
     let path = directory.join("kubectl");
     let theirs = path.symlink_metadata().is_ok_and(|found| !found.is_symlink());

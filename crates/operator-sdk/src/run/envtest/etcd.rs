@@ -112,7 +112,7 @@ async fn serve(stream: TcpStream) {
     let service = service_fn(|request: http::Request<hyper::body::Incoming>| async move {
         Ok::<_, Infallible>(answer(request.uri().path()))
     });
-    // A connection error is the client's problem.
+    // An error of a connection only affects its client.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)

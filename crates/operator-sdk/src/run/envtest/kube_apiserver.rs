@@ -1,4 +1,4 @@
-//! The embedded API server with the flags of kube-apiserver. As with a real one, no controllers run.
+//! The embedded API server with the flags of kube-apiserver. Like kube-apiserver, it runs no controllers.
 
 mod access;
 mod audit;
@@ -60,7 +60,7 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     })
 }
 
-/// Returns the value of a flag as `/flagz` shows it: lists are in brackets.
+/// Returns the value of a flag in the format of `/flagz`: lists are in brackets.
 fn flag_text(given: &GoFlags, name: &str) -> String {
     let is_list = FLAGS
         .iter()
@@ -89,7 +89,7 @@ fn parsed<'g, T>(
     parse(parts).map_err(|why| bad_value(flag, given.value(flag).unwrap_or_default(), why))
 }
 
-/// Rejects flags that would be unsafe to ignore, and warns of ignored ones.
+/// Rejects flags that would be unsafe to ignore, and prints a warning for ignored ones.
 fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     for flag in given.names() {
         let reason = |table: &[(&str, &'static str)]| {
@@ -118,7 +118,8 @@ fn service_network(given: &GoFlags) -> Result<ServiceNetwork, Failure> {
     }
 }
 
-/// Returns the plug-ins to disable. Plug-ins that are enabled by default need not be enabled; others are not supported.
+/// Returns the plug-ins to disable. Plug-ins that are enabled by default need not be enabled; other plug-ins are not
+/// supported.
 fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Failure> {
     const ENABLE: &str = "enable-admission-plugins";
     const DISABLE: &str = "disable-admission-plugins";
@@ -232,7 +233,7 @@ fn address(given: &GoFlags) -> Result<SocketAddr, Failure> {
     Ok(SocketAddr::new(ip, port))
 }
 
-/// Returns the certificate of the flags; without one the server creates its own.
+/// Returns the certificate of the flags. Without one the server creates its own.
 fn identity(given: &GoFlags) -> Result<Option<ServerIdentity>, Failure> {
     let Some((flag, certificate, key)) = certificate_files(given) else {
         return match given.value("client-ca-file") {

@@ -1,4 +1,4 @@
-//! The certificate of the webhook server of a bundle, which Operator Lifecycle Manager makes and mounts.
+//! The certificate of the webhook server of a bundle, which Operator Lifecycle Manager creates and mounts.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,9 @@ use crate::process::objects::text;
 const DIRECTORY: &str = "/tmp/k8s-webhook-server/serving-certs";
 const FLAG: &str = "--webhook-cert-path";
 
-/// Adds the directory of the certificate to the arguments of the operator, if OLM will mount one and the arguments name
-/// no other. Without the flag, the operator would issue a certificate that the configurations of OLM do not trust.
+/// Adds the directory of the certificate to the arguments of the operator, if OLM will mount one and the arguments
+/// contain no other directory. Without the flag, the operator would issue a certificate that OLM's webhook
+/// configurations do not trust.
 pub(super) fn use_those_of_olm(objects: &mut [Value]) {
     if !objects.iter().any(calls_webhooks) {
         return;

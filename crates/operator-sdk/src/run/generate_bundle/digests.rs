@@ -36,7 +36,7 @@ pub(super) fn pin(csv: &mut Value, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the image with the digest in place of its tag.
+/// Returns the image with a digest instead of its tag.
 async fn resolve(image: &str) -> Result<String, Failure> {
     if image.contains('@') || image.is_empty() {
         return Ok(image.to_owned());
@@ -93,7 +93,8 @@ fn containers(csv: &mut Value) -> Vec<&mut Value> {
     found
 }
 
-/// Adds the images of containers that are not related images yet, with the names of the containers.
+/// Adds the images of containers to the related images, unless they are already there, with the names of the
+/// containers.
 fn relate(csv: &mut Value) {
     let images: Vec<Value> = containers(csv)
         .into_iter()

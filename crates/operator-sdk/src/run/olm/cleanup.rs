@@ -15,7 +15,7 @@ use crate::process::objects::text;
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
-/// `operator-sdk cleanup`.
+/// Runs `operator-sdk cleanup`.
 pub(crate) fn cleanup(args: &CleanupArgs, report: &Report) -> Result<ExitCode, Failure> {
     crate::run::block_on(async {
         let api = api(&args.olm.cluster).await?;

@@ -69,7 +69,7 @@ impl Source {
             .collect()
     }
 
-    /// Returns the catalog with the bundle alone.
+    /// Returns the catalog with only this bundle.
     pub(super) fn catalog(&self) -> Catalog {
         let package = self.rendered.package.clone();
         Catalog {
@@ -93,7 +93,7 @@ impl Source {
     }
 }
 
-/// `operator-sdk run bundle`.
+/// Runs `operator-sdk run bundle`.
 pub(crate) fn run_bundle(args: &RunBundleArgs, report: &Report) -> Result<ExitCode, Failure> {
     let source = Source::read(&args.bundle, args.insecure)?;
     let project = LocalProject::find(&args.program, &source)?;
@@ -210,7 +210,7 @@ async fn embedded(
     outcome
 }
 
-/// Installs a bundle in the namespace of the session. An existing OperatorGroup must have a chosen install mode.
+/// Installs a bundle in the namespace of the session. An existing OperatorGroup must match a given install mode.
 pub(super) async fn install(
     session: &mut Session<'_>,
     source: &Source,
@@ -501,7 +501,7 @@ pub(super) async fn succeeded(session: &Session<'_>, subscription: &str, csv: &s
     }
 }
 
-/// Waits until the InstallPlan of a Subscription fails; otherwise does not return.
+/// Waits until the InstallPlan of a Subscription fails. Otherwise it never returns.
 async fn failed_plan(session: &Session<'_>, subscription: &str) -> Result<OlmError, Failure> {
     let found = session.get(SUBSCRIPTION, subscription).await?.unwrap_or_default();
     let name = text(&found, "/status/installPlanRef/name").to_owned();

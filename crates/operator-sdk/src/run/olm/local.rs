@@ -1,4 +1,4 @@
-//! The operator of a bundle on a control plane of its own, with the program of the project as its pods.
+//! Installs the operator of a bundle on a separate control plane, and runs the program of the project as its pods.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct LocalOperator {
     pub(crate) api: Api,
     /// The namespace of the operator's pods.
     pub(crate) namespace: String,
-    /// The namespace that the operator watches, or one of them.
+    /// The namespace that the operator watches, or one of several.
     pub(crate) target: String,
     /// The name of the Deployment with the operator.
     pub(crate) deployment: String,

@@ -17,7 +17,7 @@ use crate::process::objects::{Objects, text};
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
-/// `operator-sdk olm`.
+/// Runs `operator-sdk olm`.
 pub(crate) fn manage(command: &OlmCommand, report: &Report) -> Result<ExitCode, Failure> {
     crate::run::block_on(async {
         let mut ends = signals()?;
@@ -246,13 +246,13 @@ async fn create(objects: &mut Objects, object: &Value, report: &Report) -> Resul
             "install the CRDs of the release with crds.yaml in the directory of `--manifests`",
         ));
     };
-    // CRDs exceed the size limit of the annotation of client-side apply; here, server-side apply creates them.
+    // CRDs exceed the size limit of the annotation of client-side apply, so they are created with server-side apply.
     objects.apply(&place, object, ApplyOptions::default()).await?;
     report.progress(&format!("  {kind} {name:?} created"));
     Ok(())
 }
 
-/// Waits until `check` accepts an object; the error has the last reason for a rejection.
+/// Waits until `check` accepts an object. The error contains the last reason for a rejection.
 async fn wait(
     objects: &mut Objects,
     object: &Value,
@@ -381,7 +381,7 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
     let version = match checked_version(&mut objects, &all, args.status.version.as_deref()).await {
         Ok(version) => version,
         Err(failure) => {
-            // A partially deleted installation has no package server; the remaining objects are deleted anyway.
+            // A partially deleted installation has no package server. The remaining objects are deleted anyway.
             let mut left = false;
             for object in &all {
                 left |= found(&mut objects, object).await?.is_some();
@@ -393,7 +393,7 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
         }
     };
     report.progress(&format!("Uninstalling resources for version {version:?}"));
-    // Custom resources and CRDs are deleted first, while the controllers of OLM still run; namespaces are deleted last.
+    // Custom resources and CRDs are deleted first, while the controllers of OLM still run. Namespaces are deleted last.
     let mut order: Vec<&Value> = all.iter().collect();
     order.sort_by_key(|object| match text(object, "/kind") {
         "ClusterServiceVersion" | "CatalogSource" | "Subscription" | "OperatorGroup" | "OLMConfig" => 0,

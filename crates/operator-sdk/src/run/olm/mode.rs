@@ -12,7 +12,7 @@ const MODES: [&str; 4] = [
     "MultiNamespace",
 ];
 
-/// An install mode with its target namespaces; an empty list means all namespaces.
+/// An install mode with its target namespaces. An empty list means all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InstallMode {
     pub(super) name: String,

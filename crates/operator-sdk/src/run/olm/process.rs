@@ -1,4 +1,4 @@
-//! Runs the program of the project in place of the image of its bundle, on an embedded control plane.
+//! Runs the program of the project instead of the image of its bundle, on an embedded control plane.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::run::deploy::DeployError;
 use crate::run::scaffold::current_directory;
 
-/// The project in the current directory, if the bundle is its bundle.
+/// The project in the current directory, if the bundle belongs to it.
 pub(super) struct LocalProject {
     project: Project,
     release: bool,
@@ -43,8 +43,8 @@ pub(super) enum Built {
 // === impl LocalProject ===
 
 impl LocalProject {
-    /// Finds the project of a bundle. Returns `None` if the current directory has none, if it is another operator, or if
-    /// the pods are to be simulated.
+    /// Returns the project of a bundle. Returns `None` if the current directory has no project or that of another
+    /// operator, or if the pods must be simulated.
     pub(super) fn find(args: &ProgramArgs, source: &Source) -> Result<Option<Self>, Failure> {
         if args.simulate {
             return Ok(None);
@@ -53,7 +53,7 @@ impl LocalProject {
         let is_project = match std::fs::metadata(root.join(crate::project::layout::PROJECT)) {
             Ok(file) => file.is_file(),
             Err(error) if is_absent(&error) => false,
-            // The error of the reader names the file.
+            // The error of reading it contains the name of the file.
             Err(_) => true,
         };
         if !is_project {
@@ -67,7 +67,7 @@ impl LocalProject {
         }))
     }
 
-    /// Builds the program until a signal.
+    /// Builds the program, unless a signal ends the build.
     pub(super) async fn build(&self, source: &Source, ends: &mut Ends) -> Result<Built, Failure> {
         let (deployment, image) = workload(source.csv()).ok_or_else(|| DeployError::NoImage {
             directory: "the bundle".to_owned(),
@@ -112,7 +112,7 @@ impl LocalProgram {
         &self.deployment
     }
 
-    /// Prints where the operator runs, and the command that shows its log.
+    /// Prints the location of the operator, and the command that shows its log.
     pub(super) fn explain(&self, namespace: &str, report: &Report) {
         report.progress(&format!(
             "The pods run {} on this machine. Their log: kubectl logs -n {namespace} deployment/{}",
@@ -126,7 +126,8 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Returns the Deployment with the operator, and the image of its container: the one named `manager`, else the first.
+/// Returns the Deployment with the operator, and the image of its container: the one named `manager`, otherwise the
+/// first.
 fn workload(csv: &Value) -> Option<(String, String)> {
     let deployments = csv.pointer("/spec/install/spec/deployments")?.as_array()?;
     let containers = deployments.iter().flat_map(|deployment| {

@@ -75,7 +75,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Opens a session with a cluster that serves one of some APIs.
+    /// Opens a session with a cluster that serves at least one of the given APIs.
     pub(super) async fn open(
         api: Api,
         roots: &[&str],
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Creates an object that must not exist; the rollback deletes it.
+    /// Creates an object that must not exist. The rollback deletes it.
     pub(super) async fn create(&mut self, resource: Resource, object: &Value) -> Result<Value, Failure> {
         let name = text(object, "/metadata/name").to_owned();
         if self.get(resource, &name).await?.is_some() {
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
             }
             .into());
         }
-        // Recorded first: an interrupted request may have been executed.
+        // Recorded first, because an interrupted request may have been processed.
         self.undo.push(Undo::Delete(resource, name));
         Ok(self.api.create(&self.collection(resource), object).await?)
     }
@@ -153,7 +153,7 @@ impl<'a> Session<'a> {
         self.undo.push(Undo::Delete(resource, name.to_owned()));
     }
 
-    /// Patches an object; the rollback patches it with `before`.
+    /// Patches an object. The rollback patches it with `before`.
     pub(super) async fn patch(
         &mut self,
         resource: Resource,
@@ -166,12 +166,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Discards the rollback: the command has succeeded, or can no longer be undone.
+    /// Discards the rollback, because the command has succeeded or can no longer be undone.
     pub(super) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// Runs the rollback, last step first.
+    /// Runs the rollback in reverse order.
     pub(super) async fn undo(&mut self) {
         let steps: Vec<Undo> = self.undo.drain(..).rev().collect();
         if steps.is_empty() {
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Deletes an object; returns false if it did not exist.
+    /// Deletes an object. Returns false if it did not exist.
     pub(super) async fn delete(&self, resource: Resource, name: &str) -> Result<bool, ApiError> {
         self.api.remove(&self.path(resource, name)).await
     }

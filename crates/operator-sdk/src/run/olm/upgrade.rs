@@ -25,7 +25,7 @@ use crate::report::Report;
 /// The maximum decompressed size of a part of a catalog, in bytes.
 const PART_MAX: u64 = 64 << 20;
 
-/// `operator-sdk run bundle-upgrade`.
+/// Runs `operator-sdk run bundle-upgrade`.
 pub(crate) fn run_bundle_upgrade(args: &RunBundleUpgradeArgs, report: &Report) -> Result<ExitCode, Failure> {
     let source = Source::read(&args.bundle, args.insecure)?;
     let project = LocalProject::find(&args.program, &source)?;
@@ -114,7 +114,7 @@ async fn upgrade(
     session.patch(SUBSCRIPTION, name, &patch, before).await?;
     let plan = text(subscription, "/status/installPlanRef/name");
     approve(session, name, plan).await?;
-    // From here on the cluster upgrades the operator; the catalog must be kept.
+    // From here on, the cluster upgrades the operator, so the catalog must be kept.
     session.keep();
     let old = session.delete(POD, &old_pod).await;
     match old {

@@ -1,4 +1,4 @@
-//! OLM v1: `run bundle --olm-version v1` and the cleanup of what it created.
+//! OLM v1: `run bundle --olm-version v1`, and the cleanup of the objects that it created.
 
 use operator_olm::catalog::Catalog;
 use serde_json::{Value, json};
@@ -26,10 +26,10 @@ const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
 const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
 /// The label of a catalog image with the directory of its content.
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
-/// The registry in the names of images that no registry has.
+/// The registry in the names of images that do not exist in any registry.
 const NO_REGISTRY: &str = "operator-sdk.invalid";
 
-/// Installs a bundle by a ClusterCatalog and a ClusterExtension.
+/// Installs a bundle with a ClusterCatalog and a ClusterExtension.
 pub(super) async fn install(
     session: &mut Session<'_>,
     source: &Source,
@@ -110,7 +110,7 @@ fn tag(csv: &str) -> String {
     csv.replace('+', "-")
 }
 
-/// Pushes the image of the bundle and that of its catalog; returns the catalog and the name of its image.
+/// Pushes the images of the bundle and of its catalog. Returns the catalog and the name of its image.
 async fn push(
     source: &Source,
     repository: &str,
@@ -156,7 +156,7 @@ async fn upload(name: &str, image: &Image, insecure: bool, report: &Report) -> R
     Ok(format!("{}@{}", reference.name, image.manifest.digest))
 }
 
-/// Returns true if the extensions of the cluster need a service account, as those of early releases of OLM v1 do.
+/// Returns true if ClusterExtensions in the cluster need a service account, as in early releases of OLM v1.
 async fn needs_account(session: &Session<'_>) -> Result<bool, Failure> {
     let definition = session
         .get(DEFINITION, "clusterextensions.olm.operatorframework.io")
@@ -281,14 +281,14 @@ fn is_of(object: &Value, extension: &str) -> bool {
     labels[OWNER_KIND] == "ClusterExtension" && labels[OWNER_NAME] == extension
 }
 
-/// Returns the extension of a package. Clusters without OLM v1 have none.
+/// Returns the ClusterExtension of a package. Clusters without OLM v1 have none.
 pub(super) async fn find(session: &Session<'_>, package: &str) -> Result<Option<Value>, Failure> {
     let extensions = session.list(EXTENSION).await?;
     let mut extensions = extensions.into_iter();
     Ok(extensions.find(|known| text(known, "/spec/source/catalog/packageName") == package))
 }
 
-/// Deletes an extension with its definitions and their objects, and the catalog of `run bundle`.
+/// Deletes a ClusterExtension with its CRDs and their objects, and the catalog of `run bundle`.
 pub(super) async fn clean(
     session: &Session<'_>,
     args: &CleanupArgs,
@@ -342,7 +342,7 @@ pub(super) async fn clean(
     Ok(())
 }
 
-/// Deletes all objects of a definition, and waits until they are gone.
+/// Deletes all objects of a CRD, and waits until they are gone.
 async fn objects(session: &Session<'_>, args: &CleanupArgs, definition: &Value) -> Result<(), Failure> {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
     let served = versions

@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Waits until the API shows the condition; fails if the operator stops.
+    /// Waits until the condition is true in the API. Fails if the operator stops.
     async fn sees(&mut self, sight: Sight<'_>) -> Result<(), Failure> {
         let api = self.api.clone();
         let look = async {
@@ -247,7 +247,7 @@ fn patch_command(patch: &Value) -> String {
     format!("kubectl patch memcached memcached-sample --type merge -p '{patch}'")
 }
 
-/// Returns the status of a condition; empty if it does not exist.
+/// Returns the status of a condition. Empty if the condition does not exist.
 fn condition<'v>(object: &'v Value, type_: &str) -> &'v str {
     let conditions = object["status"]["conditions"]
         .as_array()

@@ -32,28 +32,28 @@ const SPEC: &str = "behaviour-spec";
 const IDEMPOTENT: &str = "behaviour-idempotent";
 const CLEANUP: &str = "behaviour-cleanup";
 
-/// The conditions of which one states that an object is ready.
+/// The conditions that may state that an object is ready.
 const CONDITIONS: [&str; 5] = ["Ready", "Available", "Succeeded", "Complete", "Completed"];
 
-/// The time without writes after which an operator is at rest.
+/// The time without writes after which an operator counts as idle.
 const REST: Duration = Duration::from_millis(500);
 
-/// The time in which an operator at rest must not write.
+/// The time in which an idle operator must not write.
 const OBSERVED: Duration = Duration::from_secs(1);
 
-/// The pause between two reads of the audit log or of an object.
+/// The delay between two reads of the audit log or of an object.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The time limit of the installation.
 const INSTALLATION: Duration = Duration::from_secs(120);
 
-/// The last lines of the operator's log that a failed test shows.
+/// The number of lines of the operator's log that a failed test shows.
 const LOG_LINES: usize = 20;
 
 /// The outcomes of the tests, by their names.
 type Outcomes = BTreeMap<&'static str, Outcome>;
 
-/// The audit log of the control plane cannot be read.
+/// An error of reading the audit log of the control plane.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the audit log of the control plane: {0}")]
 struct AuditError(#[from] io::Error);
@@ -64,7 +64,7 @@ impl Hinted for AuditError {
     }
 }
 
-/// Returns the entries of the tests, as in a configuration.
+/// Returns the entries of the tests, in the form of a configuration.
 pub(super) fn entries() -> impl Iterator<Item = (&'static str, Value)> {
     TESTS.into_iter().map(|name| {
         let entry = json!({
@@ -75,7 +75,7 @@ pub(super) fn entries() -> impl Iterator<Item = (&'static str, Value)> {
     })
 }
 
-/// Runs the tests; returns `None` after a signal.
+/// Runs the tests. Returns `None` after a signal.
 pub(super) fn run(
     args: &ScorecardArgs,
     bundle: &Bundle,
@@ -149,7 +149,7 @@ struct Session<'a> {
 
 /// An example in the cluster.
 struct Example {
-    /// `Memcached memcached-sample`.
+    /// The kind and the name, such as `Memcached memcached-sample`.
     name: String,
     object: Value,
     place: Place,
@@ -255,7 +255,7 @@ impl Session<'_> {
         }
     }
 
-    /// Waits until the operator writes no longer. Returns false if it does not come to rest.
+    /// Waits until the operator stops writing. Returns false if it does not stop in time.
     async fn rest(&mut self, example: &Example) -> Result<bool, Failure> {
         let begin = self.mark()?;
         let deadline = Instant::now() + self.limit.max(REST * 2);
@@ -305,7 +305,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Changes each field of the spec, and expects a reaction.
+    /// Changes each field of the spec, and checks that the operator reacts.
     async fn spec(&mut self, example: &Example) -> Result<(), Failure> {
         let spec = &example.object["spec"];
         let schema = self.schema(example);
@@ -352,7 +352,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits for an effect of a change: a write to another object, or another status.
+    /// Waits for an effect of a change: a write to another object, or a changed status.
     async fn reaction(
         &mut self,
         example: &Example,
@@ -416,7 +416,7 @@ impl Session<'_> {
         schema.cloned().unwrap_or_default()
     }
 
-    /// Deletes the example, and checks that it and the objects created for it are deleted.
+    /// Deletes the example, and checks that the objects that were created for it are also deleted.
     async fn clean_up(&mut self, example: &Example, begin: usize) -> Result<(), Failure> {
         self.mark()?;
         let created: BTreeSet<Write> = self.writes.since(begin).iter().cloned().collect();
@@ -559,7 +559,7 @@ fn readiness(object: &Value) -> (Option<String>, String) {
     (None, state)
 }
 
-/// Returns a status without generations and times, which change with each reconciliation.
+/// Returns a status without generations and times, which change with each reconcile.
 fn settled(status: &Value) -> Value {
     match status {
         Value::Object(members) => members

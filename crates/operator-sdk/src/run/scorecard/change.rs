@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 pub(super) struct Field {
     /// The JSON pointer from the spec.
     pub(super) pointer: String,
-    /// The field as messages name it, such as `spec.ports[0].name`.
+    /// The field in the form of messages, such as `spec.ports[0].name`.
     pub(super) name: String,
     pub(super) value: Value,
 }
 
-/// Returns the fields of a spec that are no objects or lists. Of a list, the first item is taken.
+/// Returns the fields of a spec that are not objects or lists. For a list, those of the first item are returned.
 pub(super) fn fields(spec: &Value) -> Vec<Field> {
     let mut found = Vec::new();
     collect(spec, String::new(), "spec".to_owned(), &mut found);
@@ -60,7 +60,7 @@ pub(super) fn schema_of<'a>(mut schema: &'a Value, pointer: &str) -> &'a Value {
     schema
 }
 
-/// Returns other values for a field, the most probable first. Few of them have to be valid.
+/// Returns other values for a field, the most promising first. Only few of them need to be valid.
 pub(super) fn others(value: &Value, schema: &Value) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().filter(|other| *other != value).cloned().collect();
@@ -87,7 +87,7 @@ pub(super) fn others(value: &Value, schema: &Value) -> Vec<Value> {
     }
 }
 
-/// Returns a text with its last number incremented, such as `101Mi` for `100Mi`.
+/// Increments the last number in a text: `100Mi` becomes `101Mi`.
 fn incremented(text: &str) -> Option<String> {
     let end = text.rfind(|character: char| character.is_ascii_digit())? + 1;
     let digits = text[..end].bytes().rev().take_while(u8::is_ascii_digit).count();
@@ -101,7 +101,7 @@ fn incremented(text: &str) -> Option<String> {
     ))
 }
 
-/// Returns a copy of the top-level members of a spec with one field replaced: the merge patch for the change.
+/// Returns the top-level members of a spec with one field replaced: the merge patch for the change.
 pub(super) fn changed(spec: &Value, pointer: &str, value: &Value) -> Value {
     let mut spec = spec.clone();
     if let Some(field) = spec.pointer_mut(pointer) {

@@ -1,4 +1,4 @@
-//! Tests with images of their own: each is a pod that gets the bundle, and prints its results.
+//! Tests with their own images: each runs as a pod that gets the bundle, and prints its results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use crate::report::Report;
 use crate::run::deploy::DeployError;
 use crate::run::olm::pod_fault;
 
-/// The directories of a bundle that tests get.
+/// The directories of a bundle that are passed to tests.
 const PARTS: [&str; 3] = ["manifests/", "metadata/", "tests/"];
 /// The directory of the bundle in a pod.
 const BUNDLE: &str = "/bundle";
-/// The largest content of a ConfigMap, in bytes.
+/// Maximum content of a ConfigMap, in bytes.
 const PART_MAX: usize = 900_000;
 /// The container of a test.
 const TEST: &str = "scorecard-test";
@@ -37,7 +37,7 @@ const GATHER: &str = "scorecard-gather";
 /// The outcomes of tests, by their index.
 type Outcomes = BTreeMap<usize, Vec<Outcome>>;
 
-/// Runs the tests that are no built-in ones; returns `None` after a signal.
+/// Runs the tests that are not built in. Returns `None` after a signal.
 pub(super) fn run(
     args: &ScorecardArgs,
     files: &Files,
@@ -112,7 +112,7 @@ async fn embedded() -> Result<Cluster, ClusterError> {
     .await
 }
 
-/// Returns the programs of this machine that run in place of images.
+/// Returns the programs on this machine that run instead of images.
 fn programs(args: &ScorecardArgs) -> Result<Vec<(String, PathBuf)>, ScorecardError> {
     let parse = |text: &String| {
         let (image, path) = text
@@ -130,7 +130,7 @@ struct Scene<'a> {
     args: &'a ScorecardArgs,
     report: &'a Report,
     core: String,
-    /// The name of the first ConfigMap, which labels all objects.
+    /// The name of the first ConfigMap, which is also the label of all objects.
     name: String,
     volume: Value,
 }
@@ -192,7 +192,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Runs the stages one after the other; the tests of a parallel stage at the same time.
+    /// Runs the stages in order. The tests of a parallel stage run at the same time.
     async fn run(&self, tests: &[Test]) -> Outcomes {
         let mut stages: BTreeMap<usize, Vec<(usize, &Test)>> = BTreeMap::new();
         for (index, test) in tests
@@ -321,7 +321,8 @@ fn storage(test: &Test) -> Option<&str> {
     test.value.pointer("/storage/spec/mountPath/path")?.as_str()
 }
 
-/// Returns the pod of a test. With storage, the test is an init container, and the container after it prints the files.
+/// Returns the pod of a test. With storage, the test is an init container, and the container prints the files
+/// afterwards.
 fn pod(args: &ScorecardArgs, run: &str, bundle: &Value, test: &Test) -> Value {
     let mut container = json!({
         "name": TEST,
@@ -389,7 +390,7 @@ fn error(test: &Test, message: String, log: String) -> Outcome {
     }
 }
 
-/// Reads the results that a test has printed.
+/// Parses the results that a test has printed.
 fn results(test: &Test, log: &str) -> Vec<Outcome> {
     let parsed = serde_json::from_str::<Value>(log.trim()).ok();
     let last = || serde_json::from_str::<Value>(log.trim().lines().last()?).ok();
@@ -433,7 +434,7 @@ fn results(test: &Test, log: &str) -> Vec<Outcome> {
         .collect()
 }
 
-/// Writes the files of an archive that was printed as base64.
+/// Writes the files of an archive that was printed in base64.
 fn unpack(text: &str, directory: &Path) -> Result<(), String> {
     let text: String = text.split_whitespace().collect();
     let bytes = BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The writes of an operator, as the audit log of its control plane records them.
+//! [`Writes`] of an operator, which the audit log of its control plane records.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,7 +13,7 @@ use crate::process::objects::text;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Write {
     pub(super) verb: String,
-    /// `memcacheds/status` of `apis/cache.example.com/v1`.
+    /// The API root, such as `apis/cache.example.com/v1` for `memcacheds/status`.
     root: String,
     pub(super) resource: String,
     subresource: String,
@@ -48,7 +48,7 @@ impl Write {
         })
     }
 
-    /// Returns the path of the object; `None` if the request had no name.
+    /// Returns the path of the object, or `None` if the request had no name.
     pub(super) fn path(&self) -> Option<String> {
         let Self {
             root,
@@ -66,7 +66,7 @@ impl Write {
         })
     }
 
-    /// Returns the object as messages name it.
+    /// Returns the object in the form of messages.
     pub(super) fn object(&self) -> String {
         format!("{}/{}", self.resource, self.name)
     }
@@ -86,7 +86,7 @@ impl Write {
 pub(super) struct Writes {
     path: PathBuf,
     offset: u64,
-    /// The begin of a line whose end is not written yet.
+    /// The beginning of a line whose end has not been written yet.
     rest: String,
     found: Vec<Write>,
 }
@@ -102,7 +102,7 @@ impl Writes {
     }
 
     /// Returns the audit options for the writes of the service accounts of a namespace. Leases, Events and reviews are
-    /// no part of the state of an operator.
+    /// excluded, because they do not belong to the state of an operator.
     pub(super) fn audit(path: &Path, namespace: &str) -> AuditOptions {
         let policy = format!(
             "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// The desired state of CronJob.
 ///
-/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+/// Run `operator-sdk generate manifests` after a change, to update the CRD.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "batch.example.com",
@@ -32,7 +32,7 @@ pub struct CronJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting_deadline_seconds: Option<i64>,
 
-    /// The treatment of a Job that is due while another one runs; `Allow` by default.
+    /// The policy for a Job that is due while another one runs; `Allow` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency_policy: Option<ConcurrencyPolicy>,
 
@@ -54,7 +54,7 @@ pub struct CronJobSpec {
     pub failed_jobs_history_limit: Option<i32>,
 }
 
-/// The treatment of a Job that is due while another one runs.
+/// The policy for a Job that is due while another one runs.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConcurrencyPolicy {
     /// Both Jobs run.
@@ -78,7 +78,7 @@ pub struct CronJobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_schedule_time: Option<Time>,
 
-    /// The latest observations, by type: Available or Degraded.
+    /// The current conditions, by type: Available or Degraded.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The desired state of Database.
 ///
-/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+/// Run `operator-sdk generate manifests` after a change, to update the CRD.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "db.example.com",
@@ -57,7 +57,7 @@ pub struct DatabaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
 
-    /// The latest observations, by type: Available, Progressing, Degraded or BackupScheduled.
+    /// The current conditions, by type: Available, Progressing, Degraded or BackupScheduled.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The desired state of Website.
 ///
-/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+/// Run `operator-sdk generate manifests` after a change, to update the CRD.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "web.example.com",
@@ -49,7 +49,7 @@ pub struct WebsiteStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 
-    /// The latest observations, by type: Available, Progressing or Degraded.
+    /// The current conditions, by type: Available, Progressing or Degraded.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }

@@ -65,7 +65,7 @@ impl Validator<Website> for WebsiteWebhook {
     }
 }
 
-/// Returns true for lower-case labels of letters, digits and dashes with dots between.
+/// Returns true for DNS names: lower-case labels of letters, digits and dashes, separated by dots.
 fn is_host(host: &str) -> bool {
     let is_label = |label: &str| {
         let is_character = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -26,10 +26,10 @@ const WEBHOOK_FLAGS: [&str; 4] = [
     "authorization-webhook-cache-unauthorized-ttl",
 ];
 
-/// The time between two looks at the files.
+/// The interval at which the files are checked.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
-/// The configuration files, which the server reads again when they change.
+/// The configuration files, which are read again when they change.
 pub(super) struct Files {
     authorization: Option<Watched>,
     authentication: Option<Watched>,
@@ -55,7 +55,7 @@ impl Watched {
     }
 }
 
-/// Configures everything that decides who a user is and what the user may do.
+/// Configures authentication and authorization.
 pub(super) fn configure(builder: Builder, given: &GoFlags) -> Result<(Builder, Files), Failure> {
     let mut files = Files {
         authorization: None,
@@ -84,7 +84,7 @@ fn policies(given: &GoFlags) -> Result<Option<AbacPolicies>, Failure> {
     policies.map(Some).map_err(|why| bad_value(POLICIES, path, why))
 }
 
-/// Returns the authorizers in the order of their modes, or of the file; without either all requests are allowed.
+/// Returns the authorizers in the order of their modes, or of the file. Without either, all requests are allowed.
 fn authorizers(given: &GoFlags, files: &mut Files) -> Result<Vec<Authorization>, Failure> {
     if let Some(path) = given.value(AUTHORIZATION) {
         let other = given
@@ -259,7 +259,7 @@ fn certificates(pem: &str) -> impl Iterator<Item = String> {
 }
 
 impl Files {
-    /// Applies changes of the files to a running server, without end. A file that is not valid changes nothing.
+    /// Applies changes of the files to a running server. Never completes. An invalid file has no effect.
     pub(super) async fn follow(mut self, server: ApiServer, report: &Report) {
         if self.authorization.is_none() && self.authentication.is_none() {
             return std::future::pending().await;

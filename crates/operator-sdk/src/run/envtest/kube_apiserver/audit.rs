@@ -77,7 +77,7 @@ fn mode(given: &GoFlags, flag: &'static str, default: AuditMode) -> Result<Audit
     }
 }
 
-/// The flags of a truncation: enabled, batch size, event size.
+/// The flags of truncation: enabled, batch size, event size.
 type TruncationFlags = [&'static str; 3];
 
 const LOG_TRUNCATION: TruncationFlags = [

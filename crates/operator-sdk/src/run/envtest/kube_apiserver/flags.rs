@@ -1,7 +1,7 @@
-//! The flags of kube-apiserver 1.36 and their effect.
+//! The flags of kube-apiserver 1.36 and their effects.
 //!
-//! All of them are accepted, because test suites add their own flags to those of the test environment. Unknown flags
-//! are rejected, as by kube-apiserver.
+//! All flags are accepted, because test suites add their own flags to those of the test environment. Unknown flags are
+//! rejected, as by kube-apiserver.
 
 use crate::args::go_flags::Flag;
 
@@ -9,7 +9,7 @@ const fn flag(name: &'static str, type_: &'static str, help: &'static str) -> Fl
     Flag { name, type_, help }
 }
 
-/// Returns a flag for a feature that does not exist here, or has no visible effect.
+/// Returns a flag for a feature that is not implemented, or that has no visible effect.
 const fn idle(name: &'static str, type_: &'static str) -> Flag {
     flag(name, type_, "Accepted without effect.")
 }
@@ -209,7 +209,7 @@ pub(super) const WARNED: &[(&str, &str)] = &[
     ("tracing-config-file", "tracing is not supported"),
 ];
 
-/// The admission plug-ins of kube-apiserver, and whether they are enabled by default.
+/// The admission plug-ins of kube-apiserver, with true for those that are enabled by default.
 #[rustfmt::skip]
 pub(super) const PLUGINS: &[(&str, bool)] = &[
     ("AlwaysAdmit", false),
