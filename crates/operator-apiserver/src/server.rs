@@ -302,9 +302,8 @@ impl Builder {
     }
 
     /// Sets whether each commit waits until it is on disk. Default: false; an acknowledged write survives the end of
-    /// the
-    /// process, but a power failure or a crash of the operating system can lose the writes of the last seconds. Has no
-    /// effect without a data directory.
+    /// the process, but a power failure or a crash of the operating system can lose the writes of the last seconds. Has
+    /// no effect without a data directory.
     #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.fsync = fsync;
@@ -532,8 +531,7 @@ impl Builder {
     ///
     /// # Errors
     /// Returns an error if the data directory is in use, damaged, or cannot be read or written, or if a given key
-    /// cannot
-    /// be used.
+    /// cannot be used.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
         let snapshot = self.snapshot.filter(|_| self.data_directory.is_none());

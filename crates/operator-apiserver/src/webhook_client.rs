@@ -216,8 +216,7 @@ impl WebhookClient {
     }
 
     /// Sends the review, and follows redirects as Go's client does: 307 and 308 repeat the request, others change it to
-    /// a
-    /// GET.
+    /// a GET.
     async fn follow(
         &self,
         services: &Services,

@@ -1,6 +1,5 @@
 //! Runs the claims of the fuzz targets on inputs that are derived from samples of client requests: unchanged,
-//! truncated,
-//! with changed bytes, or combined.
+//! truncated, with changed bytes, or combined.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

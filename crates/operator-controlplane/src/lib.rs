@@ -67,8 +67,7 @@ pub enum Controllers {
     #[default]
     All,
     /// Only ClusterRole aggregation, without which the default roles would be empty. Otherwise only the API server
-    /// runs,
-    /// as in controller-runtime's envtest.
+    /// runs, as in controller-runtime's envtest.
     None,
 }
 

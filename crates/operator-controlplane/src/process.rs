@@ -1,9 +1,8 @@
 //! Pods that run as local processes: [`Processes`], [`Program`].
 //!
 //! A registry maps image names to local programs. A pod with such an image on a simulated node runs the program with
-//! the
-//! arguments, the environment, the service account and the probes of its container. Containers with other images stay
-//! simulated. Nothing runs while the registry is empty, and no request to the API server can add an entry.
+//! the arguments, the environment, the service account and the probes of its container. Containers with other images
+//! stay simulated. Nothing runs while the registry is empty, and no request to the API server can add an entry.
 
 mod agent;
 mod container;
@@ -61,8 +60,7 @@ impl Program {
     }
 
     /// Creates a program that uses operator-runtime: its servers listen on the address of the pod, and its leader
-    /// election
-    /// lease is in the pod's namespace.
+    /// election lease is in the pod's namespace.
     pub fn operator(path: impl Into<PathBuf>) -> Self {
         Self::new(path)
             .argument("--health-probe-bind-address=$(POD_IP):8081")
@@ -138,8 +136,7 @@ struct Inner {
 
 impl Processes {
     /// Creates a registry. Processes reach the API server at the address of a listener. `directory` is private to the
-    /// user;
-    /// it contains the registry file, and the credentials of running pods.
+    /// user; it contains the registry file, and the credentials of running pods.
     pub fn new(server: &ApiServer, listener: &Listener, directory: impl Into<PathBuf>) -> Self {
         Self(Arc::new(Inner {
             server: server.clone(),

@@ -1,6 +1,5 @@
 //! Evaluates policies repeatedly until all decisions of authorization webhooks that their expressions request are
-//! known,
-//! because an expression cannot wait for a webhook.
+//! known, because an expression cannot wait for a webhook.
 
 use super::attributes::Attributes;
 use super::mutation::{MutatedObject, Reinvocation};

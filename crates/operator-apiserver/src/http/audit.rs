@@ -278,8 +278,7 @@ impl Record {
     }
 
     /// Returns true if the audit policy records the object of the response. Errors are recorded with their Status at
-    /// each
-    /// level.
+    /// each level.
     fn wants_response(&self, code: u16) -> bool {
         self.verdict.level == Level::RequestResponse || code >= 400 || code == 200
     }

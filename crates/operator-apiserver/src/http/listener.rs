@@ -57,8 +57,7 @@ pub struct ServerIdentity {
 
 impl ServerIdentity {
     /// Creates a certificate for the usual names of an API server and for additional names and addresses. It is signed
-    /// by
-    /// its own authority, whose certificate follows it.
+    /// by its own authority, whose certificate follows it.
     ///
     /// # Errors
     /// Returns an error if a name is not allowed in a certificate.
@@ -80,8 +79,7 @@ pub struct Timeouts {
     /// For the TLS handshake. Default: 10 seconds.
     pub handshake: Duration,
     /// For the head of a request over HTTP/1.1, from its first byte or the start of the connection. Default: 32
-    /// seconds,
-    /// as in kube-apiserver.
+    /// seconds, as in kube-apiserver.
     pub header: Duration,
     /// For a request, from its head to its response; the response is then 504. Default: 60 seconds. Clients can set a
     /// shorter `timeout`. Writes have at most 34 seconds. Watches have no limit.

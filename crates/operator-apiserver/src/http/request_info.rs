@@ -92,8 +92,7 @@ impl RequestInfo {
     }
 
     /// Returns the object name for authorization: the name in the path, or the name in the field selector of a list or
-    /// a
-    /// watch.
+    /// a watch.
     pub fn authorized_name(&self) -> &str {
         if self.name.is_empty() {
             &self.selected_name

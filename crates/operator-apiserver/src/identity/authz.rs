@@ -230,8 +230,7 @@ impl Authorizer {
     }
 
     /// Decides like [`authorize`](Self::authorize), for expressions, which cannot wait. A webhook's decision that is
-    /// not in
-    /// `memo` is recorded there as missing, and the request is not allowed.
+    /// not in `memo` is recorded there as missing, and the request is not allowed.
     pub(crate) fn authorize_with(&self, memo: &DecisionMemo, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
             return Decision::allow("");

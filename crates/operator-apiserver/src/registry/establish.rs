@@ -105,8 +105,7 @@ impl Established {
     }
 
     /// Returns the names of the CRDs that were written since the last round, and of the CRDs that wait for names that
-    /// may
-    /// have become free.
+    /// may have become free.
     fn changed(&mut self, registry: &Registry) -> Vec<Arc<str>> {
         let revision = registry.store.revision();
         let mut changed: BTreeSet<Arc<str>> = match registry.store.events(TABLE, self.revision, usize::MAX) {

@@ -39,8 +39,7 @@ const CONVERSION_ROUNDS_MAX: usize = 256;
 
 impl Registry {
     /// Changes an object. After a concurrent write, the change is retried on the newer version, unless the new object
-    /// has
-    /// a resourceVersion.
+    /// has a resourceVersion.
     pub(crate) async fn update(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
         for _ in 0..CHANGE_TRIES {
             let live = self.load(write)?;
@@ -52,8 +51,7 @@ impl Registry {
     }
 
     /// Changes a stored object without admission, validation or field managers, for changes that the server itself
-    /// makes
-    /// during another request.
+    /// makes during another request.
     pub(crate) fn rewrite(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
         for _ in 0..CHANGE_TRIES {
             let live = self.load(write)?;
@@ -152,8 +150,7 @@ impl Registry {
     }
 
     /// Stores a changed object, or removes it if it is terminating without finalizers. Returns the stored form, or
-    /// `None`
-    /// if the live object, or a quota that is charged, has changed.
+    /// `None` if the live object, or a quota that is charged, has changed.
     fn replace(
         &self,
         write: &Write,

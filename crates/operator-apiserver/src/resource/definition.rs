@@ -73,8 +73,7 @@ impl Definition {
     }
 
     /// Returns the kind in storage errors: both groups of events share the storage of the core group. Errors that name
-    /// the
-    /// resource instead of the kind have the group of the request.
+    /// the resource instead of the kind have the group of the request.
     pub(crate) fn stored_subject(&self) -> &NamedResource {
         static CORE_EVENTS: LazyLock<NamedResource> = LazyLock::new(|| NamedResource {
             group: String::new(),

@@ -52,8 +52,7 @@ impl ScalePaths {
     }
 
     /// Checks that the replicas are not negative. For built-in kinds the error is about the Scale, for custom ones
-    /// about
-    /// the object.
+    /// about the object.
     pub(crate) fn check(&self, definition: &Definition, name: &str, replicas: &Value) -> Result<(), Status> {
         if definition.is_custom() || replicas.as_i64().is_none_or(|replicas| replicas >= 0) {
             return Ok(());

@@ -148,8 +148,7 @@ impl Journal {
     /// Appends the records of a commit, all or none. When this returns, they survive the end of the process.
     ///
     /// After an error the log is unchanged, and more records can be appended. The exception is a failed sync: the disk
-    /// may
-    /// have lost records, so the journal accepts no more of them until it is opened again.
+    /// may have lost records, so the journal accepts no more of them until it is opened again.
     pub(crate) fn append<R: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = R>,

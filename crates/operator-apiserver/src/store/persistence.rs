@@ -60,8 +60,7 @@ pub(super) fn append(journal: &mut Journal, events: &[(TableId, Arc<Event>)]) ->
 
 impl Store {
     /// Opens a data directory, and returns a store with its content that persists its commits there. The history is
-    /// empty:
-    /// a watch from before the restart gets `Expired`.
+    /// empty: a watch from before the restart gets `Expired`.
     ///
     /// # Errors
     /// Returns an error if the directory is in use, damaged, or cannot be read or written.

@@ -1,6 +1,5 @@
 //! Tests of external authentication and authorization: webhooks, OpenID Connect issuers, and front proxies. The
-//! expected
-//! texts are those of kube-apiserver 1.36 for the same requests.
+//! expected texts are those of kube-apiserver 1.36 for the same requests.
 #![expect(
     clippy::unwrap_used,
     clippy::needless_pass_by_value,

@@ -1,8 +1,7 @@
 //! DaemonSet: one pod on each matching node.
 //!
 //! Rolling updates replace old pods within `maxUnavailable`. `maxSurge` is added to `maxUnavailable`, because a surge
-//! pod
-//! has no visible effect on simulated nodes.
+//! pod has no visible effect on simulated nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -423,8 +423,7 @@ impl Search<'_> {
     }
 
     /// Returns the bundles that meet a requirement: the requesting bundle's catalog first, default channels first,
-    /// heads
-    /// first.
+    /// heads first.
     fn providers(&self, from: &Candidate, requirement: &Property) -> Vec<Candidate> {
         let mut sources: Vec<&Source> = self.sources.iter().collect();
         let own = |source: &Source| {

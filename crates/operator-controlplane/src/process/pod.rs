@@ -292,8 +292,7 @@ impl Pod {
     }
 
     /// Allocates the address and the credentials, with retries. Returns `None` if the pod is being deleted, or the
-    /// control
-    /// plane stops.
+    /// control plane stops.
     async fn sandbox(&mut self, pod: &Value) -> Option<(Sandbox, Option<PathBuf>)> {
         loop {
             let address = |number| node::pod_address(self.node, number);

@@ -17,8 +17,7 @@ use super::Processes;
 use crate::object::Object;
 
 /// The port of the pod's address that the control plane keeps bound, so that no other control plane on this machine
-/// uses
-/// the address.
+/// uses the address.
 const ANCHOR_PORT: u16 = 64_999;
 /// The maximum number of addresses to try.
 const ADDRESSES_MAX: u32 = 64;

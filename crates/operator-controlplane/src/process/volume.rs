@@ -90,8 +90,7 @@ impl Mount<'_> {
     }
 
     /// Replaces the path in the container by the local directory, in an argument such as `--flag=/path/file` or the
-    /// value
-    /// of a variable.
+    /// value of a variable.
     pub(super) fn translate(&self, sandbox: &Path, text: &str) -> String {
         let (flag, value) = match text.split_once('=') {
             Some((flag, value)) if !text.starts_with('/') => (Some(flag), value),

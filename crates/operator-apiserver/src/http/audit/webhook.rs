@@ -78,8 +78,7 @@ impl Sender {
     }
 
     /// Queues an event, or drops it if the queue is full. In a blocking mode, the event is sent at once, and the
-    /// receiver
-    /// gets true if it has arrived.
+    /// receiver gets true if it has arrived.
     pub(super) fn send(&self, services: &Weak<Services>, event: Value) -> Option<oneshot::Receiver<bool>> {
         let event = match self.options.truncation {
             Some(truncation) => truncation.apply(event)?,

@@ -71,8 +71,7 @@ impl Certificates {
     }
 
     /// Returns the TLS configuration, with optional client certificates and HTTP/2 before HTTP/1.1, and the authorities
-    /// of
-    /// the clients. A given certificate replaces the generated one.
+    /// of the clients. A given certificate replaces the generated one.
     pub(super) fn server_config(
         &self,
         given: Option<&ServerIdentity>,

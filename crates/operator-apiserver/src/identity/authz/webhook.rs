@@ -154,8 +154,7 @@ impl WebhookAuthorizer {
     }
 
     /// Returns true if all conditions of the webhook are true. A condition that is false takes precedence over errors
-    /// of
-    /// other conditions.
+    /// of other conditions.
     fn matches(&self, spec: &Value) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);

@@ -37,8 +37,7 @@ struct Key([UBig; 8]);
 
 impl Key {
     /// Returns the key of two primes, the greater one first. Returns `None` if the primes are equal or incompatible
-    /// with
-    /// the exponent.
+    /// with the exponent.
     fn of(p: UBig, q: UBig) -> Option<Self> {
         let exponent = UBig::from(PUBLIC_EXPONENT);
         let (below_p, below_q) = (&p - UBig::ONE, &q - UBig::ONE);

@@ -42,8 +42,7 @@ pub(crate) struct CustomVersion {
     /// True if the CRD is terminating, so that creates are rejected.
     pub(crate) terminating: bool,
     /// Cancelled when the CRD changes or is deleted. Watches then end, as in the API server when the storage of a
-    /// custom
-    /// resource is replaced.
+    /// custom resource is replaced.
     pub(crate) retired: CancellationToken,
     /// The conversion webhook; without it, a conversion only changes the apiVersion.
     pub(crate) conversion: Option<Arc<Conversion>>,

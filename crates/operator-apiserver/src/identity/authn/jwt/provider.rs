@@ -1,6 +1,5 @@
 //! The discovery document and the keys of an issuer ([`Provider`]). They are fetched when a token of the issuer is
-//! first
-//! received.
+//! first received.
 //!
 //! Only requests with a token of the issuer wait for it.
 
