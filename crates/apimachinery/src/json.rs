@@ -100,7 +100,7 @@ pub fn write(bytes: &mut Vec<u8>, value: &Value) {
     debug_assert!(written.is_ok());
 }
 
-/// A formatter of numbers like Go's: integral floats have no fraction, and there is no exponent from 1e-6 up to 1e21.
+/// A formatter of numbers like Go's: integral floats have no fraction, and numbers from 1e-6 up to 1e21 no exponent.
 struct GoNumbers;
 
 impl Formatter for GoNumbers {

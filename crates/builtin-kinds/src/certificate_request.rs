@@ -84,7 +84,7 @@ pub fn signed(request: &str) -> Option<Signed> {
 /// it may have headers. The signature is not checked.
 ///
 /// # Errors
-/// Returns an error if there is no such block, or its content is malformed.
+/// Returns an error if the block is missing, or its content is malformed.
 pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
     let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
     let text = String::from_utf8_lossy(&bytes);

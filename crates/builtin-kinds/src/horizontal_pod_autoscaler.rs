@@ -228,7 +228,7 @@ pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
 }
 
 /// Normalizes a v1 object as the server does when it reads it: the annotations are written again, and the utilization
-/// gets its default if there is no other metric.
+/// gets its default if other metrics are missing.
 pub fn settle(object: &mut Value) {
     if at(object, &["spec"]).is_object() {
         *object = to_v1(&to_v2(object));

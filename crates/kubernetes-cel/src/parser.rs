@@ -422,7 +422,7 @@ impl Parser {
         }
     }
 
-    /// Parses a field or method after a dot. The error contains the target if there is no name.
+    /// Parses a field or method after a dot. The error contains the target if the name is missing.
     fn selection(&mut self, target: Expr) -> Result<Expr, Expr> {
         let dot = self.advance();
         let optional = self.take("?");

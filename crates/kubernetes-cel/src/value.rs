@@ -266,7 +266,7 @@ const ESCAPES: [(&str, &str); 4] = [
     ("__underscores__", "__"),
 ];
 
-/// Returns the name by which an expression selects a property; `None` if there is none.
+/// Returns the name by which an expression selects a property; `None` if that is not possible.
 pub fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));

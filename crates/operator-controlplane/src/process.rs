@@ -199,7 +199,7 @@ pub fn register(directory: &Path, image: &str, program: &Program) -> Result<(), 
     })
 }
 
-/// Reads the registry of a directory; it is empty if there is no file.
+/// Reads the registry of a directory. A missing file is an empty registry.
 fn read(directory: &Path) -> BTreeMap<String, Program> {
     let text = std::fs::read_to_string(directory.join(FILE)).unwrap_or_default();
     let programs: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();

@@ -166,7 +166,7 @@ fn split_documents(text: &str) -> Vec<String> {
 /// The base is a ClusterServiceVersion in `objects`, or else `base`. Its name must start with `<package>.`.
 ///
 /// # Errors
-/// Returns a [`GenerateError`] if an input object or the base is invalid, or there is no base.
+/// Returns a [`GenerateError`] if an input object or the base is invalid, or the base is missing.
 pub fn generate(
     objects: &[Value],
     base: Option<&Value>,

@@ -99,7 +99,7 @@ fn service(service: &mut Object) {
     }
 }
 
-/// Sets the timeout of client affinity to three hours, or removes the configuration if there is no affinity.
+/// Sets the timeout of client affinity to three hours, or removes the configuration of the affinity None.
 fn session_affinity(spec: &mut Object) {
     match spec.get("sessionAffinity").and_then(Value::as_str) {
         Some("None") => {

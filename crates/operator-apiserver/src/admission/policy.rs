@@ -299,7 +299,7 @@ fn configuration_fault<'b>(binding: Option<&'b Binding>, why: &str) -> Invocatio
     }
 }
 
-/// Returns the parameters that a binding refers to; a single null if there is no kind or no reference.
+/// Returns the parameters that a binding refers to; a single null if the kind or the reference is missing.
 fn params(
     attributes: &Attributes<'_>,
     kind: Option<&Definition>,

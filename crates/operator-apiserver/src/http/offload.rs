@@ -62,7 +62,7 @@ impl Drop for Slot<'_> {
 }
 
 impl Offload {
-    /// Runs work on a blocking thread, or in place if there is no runtime. Returns `None` if it panicked.
+    /// Runs work on a blocking thread, or in place outside a runtime. Returns `None` if it panicked.
     ///
     /// When the returned future is dropped, the work is dropped at its next await.
     pub(crate) async fn run<T: Send + 'static>(

@@ -1,6 +1,6 @@
 //! Deletes events some time after their last write: `--event-ttl` of kube-apiserver ([`Expiry`]).
 //!
-//! There is no background task: each request for events first deletes expired ones.
+//! Expiry needs no background task: each request for events first deletes expired ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

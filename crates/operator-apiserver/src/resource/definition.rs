@@ -120,7 +120,7 @@ impl Definition {
         }
     }
 
-    /// Waits until the resource is no longer served in this form, because its CRD has changed or was deleted.
+    /// Waits until the resource is not served in this form any more, because its CRD has changed or was deleted.
     pub(crate) async fn retired(&self) {
         match &self.source {
             Source::Custom(version) => version.retired.cancelled().await,

@@ -1,4 +1,4 @@
-//! CatalogSource: reports the connection to its registry, or the reason why there is none.
+//! CatalogSource: reports the connection to its registry, or the reason why it is missing.
 
 use apimachinery::time::parse_timeout;
 use operator_apiserver::client::Event;

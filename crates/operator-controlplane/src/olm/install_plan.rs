@@ -284,7 +284,7 @@ fn own(object: &mut Value, owner: &Value, namespaced: bool, known: Option<&Value
     }
 }
 
-/// Returns the live object with the content of a manifest, or `None` if there is no difference.
+/// Returns the live object with the content of a manifest, or `None` if they do not differ.
 pub(super) fn merged(known: &Value, wanted: &Value) -> Option<Value> {
     let mut changed = known.clone();
     let Value::Object(fields) = wanted else {

@@ -172,7 +172,7 @@ impl Sources<'_> {
     }
 }
 
-/// Returns a limit or a request of a container in its unit; empty if there is no limit.
+/// Returns a limit or a request of a container in its unit; empty if it is not set.
 fn resource(container: &Value, reference: &Value) -> String {
     let path = reference.text("/resource").replace('.', "/");
     let quantity = container.text(&format!("/resources/{path}"));

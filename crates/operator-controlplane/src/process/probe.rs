@@ -63,7 +63,7 @@ impl Probe {
         let _ = tokio::time::timeout(self.delay.max(FIRST_MIN), succeeds).await;
     }
 
-    /// Probes once. Probes by `exec` and `grpc` succeed, because there is no container. A probe over HTTPS only
+    /// Probes once. Probes by `exec` and `grpc` succeed, because they have no container. A probe over HTTPS only
     /// connects.
     ///
     /// # Errors

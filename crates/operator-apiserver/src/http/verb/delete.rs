@@ -84,7 +84,7 @@ pub(super) async fn serve_collection(
 
 const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// Returns the options in the body, or those in the query if there is no body.
+/// Returns the options in the body, or those in the query if the body is empty.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
         query_options(call)?

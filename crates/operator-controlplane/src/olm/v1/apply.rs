@@ -84,7 +84,7 @@ fn managed(object: &Value, extension: &Value, number: &str) -> Value {
     object
 }
 
-/// Returns the live object with the desired content, or `None` if there is no difference. Within a revision, fields
+/// Returns the live object with the desired content, or `None` if they do not differ. Within a revision, fields
 /// that the bundle does not set are kept; a new revision replaces all fields, except allocated ones of a Service.
 fn changed(known: &Value, wanted: &Value, keeps: bool, number: &str) -> Option<Value> {
     if keeps || known.annotation(REVISION) == Some(number) {

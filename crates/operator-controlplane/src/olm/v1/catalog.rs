@@ -1,4 +1,4 @@
-//! ClusterCatalog: reports the content that it serves, or the reason why there is none.
+//! ClusterCatalog: reports the content that it serves, or the reason why it serves nothing.
 
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};

@@ -214,7 +214,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Reports the installed bundle, or the reason why there is none.
+    /// Reports the installed bundle, or the reason why nothing is installed.
     fn installed_condition(&mut self, reason: &str) {
         let Some(installed) = self.installed.clone() else {
             if let Value::Object(fields) = &mut self.status {
