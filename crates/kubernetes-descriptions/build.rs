@@ -1,7 +1,8 @@
-//! Writes the table of descriptions, from the schemas in the source text of the crate `k8s-openapi`.
+//! Writes the table of descriptions, from the schemas in the source of the crate `k8s-openapi`.
 //!
-//! The text is read rather than compiled: a build of that crate for the build script takes ten times as long as the rest
-//! of this crate, and the version of Kubernetes is that of the server, not that of the types which an operator uses.
+//! The source is parsed and not compiled. Compiling that crate for the build script would take ten times as long as the
+//! rest of this crate. In addition, the Kubernetes version must be that of the server, which may differ from that of
+//! the types in an operator.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,9 +14,9 @@ use std::{env, fs};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-/// The folder of the version of Kubernetes whose API the server has.
+/// The folder of the Kubernetes version that the server implements.
 const VERSION: &str = "src/v1_36";
-/// A table with fewer entries was not read in full.
+/// The minimum number of entries of a complete table.
 const ENTRIES_MIN: usize = 2500;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,13 +39,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 // === the place of the source text ===
 
-/// Returns the folder of the crate `k8s-openapi`. Cargo has unpacked it, because it is a dependency.
+/// Returns the folder of the crate `k8s-openapi`. Cargo has already unpacked it, because it is a dependency.
 fn source() -> Option<PathBuf> {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?);
     beside(&package).or_else(|| of_cargo(&package)).or_else(in_cache)
 }
 
-/// Looks beside this package: in the sources of a registry, and in a vendored folder.
+/// Searches beside this package: in the sources of a registry, and in a vendored folder.
 fn beside(package: &Path) -> Option<PathBuf> {
     crate_in(package.parent()?)
 }
@@ -66,7 +67,7 @@ fn crate_in(folder: &Path) -> Option<PathBuf> {
     found.pop()
 }
 
-/// Asks Cargo, which knows replaced sources.
+/// Asks Cargo for the folder, which also works for replaced sources.
 fn of_cargo(package: &Path) -> Option<PathBuf> {
     let output = Command::new(env::var_os("CARGO")?)
         .args([
@@ -93,7 +94,7 @@ fn of_cargo(package: &Path) -> Option<PathBuf> {
         })
 }
 
-/// Looks in the registries of Cargo's home folder.
+/// Searches the registries in Cargo's home folder.
 fn in_cache() -> Option<PathBuf> {
     let home = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -106,7 +107,8 @@ fn in_cache() -> Option<PathBuf> {
 
 // === the schemas ===
 
-/// Reads all files of a folder and of those in it. The folders are those of the packages of Kubernetes, a few deep.
+/// Reads all files of a folder and its subfolders. They correspond to the packages of Kubernetes and are not deeply
+/// nested.
 fn read_folder(folder: &Path, table: &mut BTreeMap<String, String>) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -119,8 +121,8 @@ fn read_folder(folder: &Path, table: &mut BTreeMap<String, String>) -> Result<()
     Ok(())
 }
 
-/// Reads the descriptions of a file's type and of its fields: the code is generated, so that the indentation of a line
-/// says what it belongs to.
+/// Reads the descriptions of a file's type and its fields. The code is generated, so the indentation of a line
+/// determines the item that it belongs to.
 fn read_schema(text: &str, table: &mut BTreeMap<String, String>) {
     let Some((_, text)) = text.split_once("crate::schemars::JsonSchema for ") else {
         return;
@@ -168,7 +170,7 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     Some(rest.split_once(end)?.0)
 }
 
-/// Returns the text of a literal of Rust or JSON.
+/// Returns the content of a Rust or JSON string literal.
 fn unescape(literal: &str) -> String {
     let mut text = String::with_capacity(literal.len());
     let mut rest = literal.chars();

@@ -1,4 +1,4 @@
-//! Field paths and field errors, worded as Kubernetes words them
+//! Field paths ([`Path`]) and field errors ([`Error`]) with the texts of Kubernetes
 //! (`k8s.io/apimachinery/pkg/util/validation/field`).
 
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::go;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(String);
 
-/// The maximum displayed length of a path. A key can be as long as a request, and each field below it repeats it.
+/// The maximum length of a path. A key can be as long as a request, and each field below it repeats the key.
 const MAX_PATH: usize = 1024;
 
 /// Appends to a path up to the length limit.
@@ -36,8 +36,8 @@ impl Path {
         Self(path)
     }
 
-    /// Returns a path that starts at the field `name`; the empty name is the object itself. Paths are cut at 1,024
-    /// bytes.
+    /// Returns a path that starts with the field `name`; the empty name is the object itself. Paths are truncated at
+    /// 1,024 bytes.
     pub fn new(name: &str) -> Self {
         Self::default().with(&[name])
     }
@@ -61,7 +61,7 @@ impl Path {
         self.with(&["[", key, "]"])
     }
 
-    /// Returns the path that the real server's messages show for an object as a whole: `<nil>`.
+    /// Returns the path `<nil>`, which the real server's messages show for a whole object.
     pub fn nil() -> Self {
         Self("<nil>".to_owned())
     }
@@ -92,7 +92,7 @@ pub enum ErrorType {
     Duplicate,
     /// A value is malformed or out of range: `FieldValueInvalid`.
     Invalid,
-    /// A value is not one of the allowed ones: `FieldValueNotSupported`.
+    /// A value is not one of the supported values: `FieldValueNotSupported`.
     NotSupported,
     /// A value is not allowed here: `FieldValueForbidden`.
     Forbidden,
@@ -100,11 +100,11 @@ pub enum ErrorType {
     TooLong,
     /// A list has too many items: `FieldValueTooMany`.
     TooMany,
-    /// A value refers to something that does not exist: `FieldValueNotFound`.
+    /// A value refers to an object that does not exist: `FieldValueNotFound`.
     NotFound,
     /// A value has the wrong type: `FieldValueTypeInvalid`.
     TypeInvalid,
-    /// The server failed while it checked: `InternalError`.
+    /// The server failed while it checked the value: `InternalError`.
     Internal,
 }
 
@@ -125,7 +125,7 @@ impl ErrorType {
         }
     }
 
-    /// Returns the words that begin the message, such as `Invalid value`.
+    /// Returns the start of the message, such as `Invalid value`.
     pub fn text(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -160,7 +160,7 @@ pub struct Error {
     pub detail: String,
 }
 
-/// Renders a value as Go's `field.Error` does: strings quoted, the rest as JSON.
+/// Formats a value as Go's `field.Error` does: strings are quoted, other values are JSON.
 pub fn render(value: &Value) -> String {
     match value {
         Value::String(text) => go::quote(text),
@@ -209,7 +209,7 @@ impl Error {
         Self::new(ErrorType::Required, field, detail)
     }
 
-    /// `Forbidden: DETAIL`.
+    /// Returns the error `Forbidden: DETAIL`.
     pub fn forbidden(field: Path, detail: impl Into<String>) -> Self {
         Self::new(ErrorType::Forbidden, field, detail)
     }

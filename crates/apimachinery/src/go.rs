@@ -1,4 +1,4 @@
-//! Go's text forms of values, for the API server's messages: quoted strings, numbers and JSON.
+//! Go's text formats of values, for the API server's messages: quoted strings, numbers and JSON.
 
 pub mod ip;
 pub mod netip;
@@ -6,7 +6,7 @@ pub mod url;
 
 use serde_json::{Number, Value};
 
-/// `strconv.Quote`: returns the string in double quotes, with unprintable characters escaped.
+/// Quotes a string as `strconv.Quote` does: in double quotes, with unprintable characters escaped.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -41,7 +41,7 @@ fn push_quoted(out: &mut String, c: char) {
     }
 }
 
-/// Returns the quoting of Go's package `time`: bytes of control and non-ASCII characters are escaped.
+/// Quotes a string as Go's package `time` does: control characters and the bytes of non-ASCII characters are escaped.
 pub fn quote_bytes(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -59,14 +59,14 @@ pub fn quote_bytes(text: &str) -> String {
     out
 }
 
-/// Returns true if Go prints the non-ASCII character as it is.
+/// Returns true if Go prints a non-ASCII character without escaping it.
 fn is_printable(c: char) -> bool {
-    // Rust escapes the same classes in its own debug form; the leading letter keeps combining marks unescaped.
+    // Rust's debug format escapes the same classes; the leading letter keeps combining marks unescaped.
     let shown = format!("{:?}", ['a', c].iter().collect::<String>());
     !c.is_ascii() && !c.is_whitespace() && shown.chars().nth(2) == Some(c)
 }
 
-/// `%v` of a `float64`: the shortest digits, with an exponent below 1e-4 and from 1e21 on.
+/// Formats a `float64` as `%v` does: the shortest digits, with an exponent below 1e-4 and from 1e21 on.
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -81,7 +81,7 @@ pub fn float(value: f64) -> String {
     format!("{value}")
 }
 
-/// Returns a number as Go's `encoding/json` writes a `float64`.
+/// Formats a `float64` as Go's `encoding/json` does.
 pub fn json_float(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -102,7 +102,7 @@ fn exponent(value: f64, digits: usize) -> String {
     format!("{mantissa}e{sign}{size:0>digits$}")
 }
 
-/// `%v` of a JSON number.
+/// Formats a JSON number as `%v` does.
 pub fn number(number: &Number) -> String {
     match (number.as_i64(), number.as_f64()) {
         (Some(integer), _) => integer.to_string(),
@@ -111,7 +111,7 @@ pub fn number(number: &Number) -> String {
     }
 }
 
-/// Returns the float as an integer, within the range in which floats represent all integers.
+/// Converts a float to an integer, within the range in which floats represent all integers.
 pub fn whole(value: f64) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(
@@ -121,8 +121,8 @@ pub fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i64)
 }
 
-/// Returns the word of Go's JSON decoder for the type of a value, as in `json: cannot unmarshal array into Go value of
-/// type string`.
+/// Returns the name of a value's type in errors of Go's JSON decoder, as in `json: cannot unmarshal array into Go value
+/// of type string`.
 pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -134,7 +134,7 @@ pub fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Compact JSON as Go writes it: keys sorted, `<`, `>` and `&` escaped.
+/// Formats a value as compact JSON like Go: keys are sorted; `<`, `>` and `&` are escaped.
 pub fn json(value: &Value) -> String {
     let mut out = String::new();
     push_json(&mut out, value);

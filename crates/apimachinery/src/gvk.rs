@@ -1,6 +1,6 @@
-//! Names of kinds and of resources: a group, a version, and a kind or a plural.
+//! Identifiers of kinds ([`Gvk`]) and of resources ([`Gvr`]): a group, a version, and a kind or a plural.
 
-/// The type of a built-in object.
+/// The group, version and kind of a built-in object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gvk {
     /// The API group; empty for the core group.
@@ -11,7 +11,7 @@ pub struct Gvk {
     pub kind: &'static str,
 }
 
-/// Names a resource: group (empty for core), version, plural.
+/// The group, version and plural of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gvr {
     /// The API group; empty for the core group.
@@ -23,7 +23,7 @@ pub struct Gvr {
 }
 
 impl Gvr {
-    /// Returns a resource by group, version and plural.
+    /// Creates the identifier of a resource.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self {
             group: group.to_owned(),

@@ -1,7 +1,7 @@
 //! Parses JSON to trees, with the errors of Go's decoder and the duplicate fields of a body.
 //!
-//! Numbers are those of `sigs.k8s.io/json`: an integer that fits 64 bits is kept, any other number is a float. The last
-//! value of a duplicate field counts; strict field validation reports duplicates.
+//! Numbers are parsed as in `sigs.k8s.io/json`: an integer that fits in 64 bits is kept, any other number is a float.
+//! If a field is duplicated, its last value is used; strict field validation reports the duplicate.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,17 +10,16 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Number, Value};
 
-/// The maximum nesting of values. Go's decoder stops at 10,000; no API object has nearly as much, and recursive
-/// functions rely on a bound: a level takes up to 5 KB of stack in a build without optimizations, of the 2 MB that a
-/// thread has.
+/// The maximum nesting of values. Go's decoder stops at 10,000. No API object is nearly that deep, and recursive
+/// functions need a bound: without optimizations, a level takes up to 5 KB of a thread's 2 MB stack.
 pub const DEPTH_MAX: usize = 256;
-/// Earlier versions stored objects that were nested deeper.
+/// The maximum nesting of stored objects, which earlier versions did not limit as much.
 const STORED_DEPTH_MAX: usize = 1024;
 
 /// The maximum number of strict decoding errors of one body; the API server has the same limit.
 pub const FAULTS_MAX: usize = 100;
-/// The maximum size of the paths of strict decoding errors. A long key above many faulty fields would otherwise be
-/// repeated for each of them.
+/// The maximum total size of the paths in strict decoding errors. A long key above many invalid fields would otherwise
+/// be repeated for each of them.
 pub const FAULT_BYTES_MAX: usize = 4 << 20;
 
 /// A parsed body.
@@ -29,11 +28,11 @@ pub struct Parsed {
     /// The tree.
     pub value: Value,
     /// The duplicate fields, in the order of the document: `duplicate field "spec.replicas"` in JSON, `line 8: key "k"
-    /// already set in map` in YAML. At most [`FAULTS_MAX`] in JSON.
+    /// already set in map` in YAML. In JSON at most [`FAULTS_MAX`].
     pub duplicates: Vec<String>,
 }
 
-/// Returns an estimate of the memory that a value takes, in bytes. The value must not be nested deeper than a parsed one.
+/// Returns an estimate of the memory of a value, in bytes. The value must not be nested deeper than a parsed one.
 pub fn memory(value: &Value) -> usize {
     const NODE: usize = 64;
     NODE + match value {
@@ -47,7 +46,7 @@ pub fn memory(value: &Value) -> usize {
     }
 }
 
-/// Parses a whole body.
+/// Parses a body.
 ///
 /// # Errors
 /// Returns an error with the text of Go's `encoding/json`.
@@ -55,8 +54,8 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     parse_with(Parser::new(bytes))
 }
 
-/// Parses a body that is decoded into a struct: a duplicate field is decoded twice into the same place, so that the
-/// members of both values count.
+/// Parses a body that is decoded into a struct. A duplicate field is decoded twice into the same place, so that the
+/// members of both values are merged.
 ///
 /// # Errors
 /// Returns an error with the text of Go's `encoding/json`.
@@ -66,7 +65,7 @@ pub fn parse_typed(bytes: &[u8]) -> Result<Parsed, String> {
     parse_with(parser)
 }
 
-/// Parses an object that was stored. Its nesting was checked when it was stored.
+/// Parses a stored object. Its nesting was checked when it was stored.
 ///
 /// # Errors
 /// Returns an error with the text of Go's `encoding/json`.
@@ -86,14 +85,14 @@ fn parse_with(mut parser: Parser<'_>) -> Result<Parsed, String> {
     Ok(Parsed { value, duplicates })
 }
 
-/// Returns the text of a tree, with numbers as Go writes them.
+/// Formats a value as JSON, with numbers as Go writes them.
 pub fn to_string(value: &Value) -> String {
     let mut bytes = Vec::new();
     write(&mut bytes, value);
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Appends the text of a tree.
+/// Appends a value as JSON, with numbers as Go writes them.
 pub fn write(bytes: &mut Vec<u8>, value: &Value) {
     let mut serializer = Serializer::with_formatter(bytes, GoNumbers);
     // Writing a tree to a vector cannot fail.
@@ -101,7 +100,7 @@ pub fn write(bytes: &mut Vec<u8>, value: &Value) {
     debug_assert!(written.is_ok());
 }
 
-/// Writes floats as Go does: integral ones without a fraction, and no exponent from 1e-6 up to 1e21.
+/// A formatter of numbers like Go's: integral floats have no fraction, and numbers from 1e-6 up to 1e21 no exponent.
 struct GoNumbers;
 
 impl Formatter for GoNumbers {
@@ -124,12 +123,12 @@ impl Formatter for GoNumbers {
 pub struct Wanted<'a> {
     /// The path, such as `spec.containers[0].name`.
     pub path: &'a str,
-    /// True for the position of the duplicate, false for the first position.
+    /// True for the position of the duplicate field; false for the first field.
     pub repeated: bool,
 }
 
-/// Returns the position in the document of each field, for sorting errors about several fields. The position is
-/// `usize::MAX` for fields that the document does not have, and for all fields if it does not parse.
+/// Returns the position of each field in the document, for sorting errors about several fields. The position is
+/// `usize::MAX` for fields that are not in the document, and for all fields if the document cannot be parsed.
 pub fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
     let keys: Vec<(u64, bool)> = wanted
         .iter()
@@ -148,14 +147,14 @@ pub fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
         .collect()
 }
 
-/// Finds fields by the hashes of their paths, so that a field takes time proportional to its name, not to its path.
+/// Finds fields by the hashes of their paths, so that the time for a field depends on its name and not on its path.
 #[derive(Default)]
 struct Positions {
-    /// The first position of the field with this hash, or of its first duplicate.
+    /// The first position of the field with this hash, or (true) of its first duplicate.
     found: HashMap<(u64, bool), usize>,
-    /// The hashes of the path to the current field, one per segment.
+    /// The hashes of the path to the current field, one for each segment.
     outer: Vec<u64>,
-    /// The number of fields so far.
+    /// The number of fields that were read.
     fields: usize,
 }
 
@@ -187,7 +186,7 @@ impl Positions {
 
 const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a. A collision can only change the order of errors about the sender's own body.
+/// Extends an FNV-1a hash. A collision can only change the order of errors about the client's own body.
 fn extend_hash(hash: u64, text: &str) -> u64 {
     text.bytes().fold(hash, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -223,14 +222,14 @@ struct Parser<'a> {
     depth_max: usize,
     path: Path,
     duplicates: Vec<String>,
-    /// The total size of the paths of duplicates in bytes.
+    /// The total size of the paths of duplicate fields, in bytes.
     duplicate_bytes: usize,
     positions: Option<Positions>,
-    /// Combines the members of duplicate fields.
+    /// True if the members of duplicate fields are merged.
     merges_duplicates: bool,
 }
 
-/// Decodes a value into a place that has a value.
+/// Merges a value into an existing value, as if it were decoded into the same struct.
 fn merge(before: &mut Value, value: Value) {
     match (before, value) {
         (Value::Object(before), Value::Object(fields)) => {
@@ -551,7 +550,7 @@ fn unexpected(byte: u8, context: &str) -> String {
     format!("invalid character {} {context}", quoted(byte))
 }
 
-/// Returns a character in Go's single quotes.
+/// Formats a character in Go's single quotes.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => "'\\''".to_owned(),

@@ -1,7 +1,9 @@
-//! The JSONPath of printer columns, selectable fields and scale paths: fields, indexes, wildcards, simple filters.
+//! The JSONPath of printer columns, selectable fields and scale paths ([`JsonPath`]): fields, indexes, wildcards and
+//! simple filters.
 //!
-//! `.spec.x`, `.items[0]`, `.items[-1]`, `.items[*].name`, `['a.b']`, `.a\.b`, `.conditions[?(@.type=="Ready")].status`
-//! as `k8s.io/client-go/util/jsonpath` reads them with missing keys allowed.
+//! Paths such as `.spec.x`, `.items[0]`, `.items[-1]`, `.items[*].name`, `['a.b']`, `.a\.b` and
+//! `.conditions[?(@.type=="Ready")].status` are parsed like in `k8s.io/client-go/util/jsonpath` with missing keys
+//! allowed.
 
 use serde_json::Value;
 
@@ -17,7 +19,7 @@ enum Step {
     Index(i64),
     Slice(Option<i64>, Option<i64>),
     Wildcard,
-    /// `..`: the value and everything below it.
+    /// `..`: the value and all values below it.
     Descend,
     Filter(Vec<Step>, Option<(Comparison, Operand)>),
 }
@@ -38,7 +40,7 @@ enum Operand {
     Path(Vec<Step>),
 }
 
-/// The reason why a text is not a path.
+/// The reason why a path is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid JSON path {path:?}: {reason}")]
 pub struct InvalidPath {
@@ -47,10 +49,10 @@ pub struct InvalidPath {
 }
 
 impl JsonPath {
-    /// Reads a path such as `.spec.replicas`; braces around it are allowed.
+    /// Parses a path such as `.spec.replicas`; braces around it are allowed.
     ///
     /// # Errors
-    /// Unclosed brackets and unsupported filters.
+    /// Returns an error for unclosed brackets and unsupported filters.
     ///
     /// ```
     /// use apimachinery::jsonpath::JsonPath;
@@ -119,7 +121,7 @@ fn parse_steps(text: &str) -> Result<Vec<Step>, &'static str> {
     Ok(steps)
 }
 
-/// Returns a name up to the next `.` or `[`; a backslash takes the next character as it is.
+/// Returns a name up to the next `.` or `[`, and the rest. A backslash escapes the next character.
 fn field_name(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -133,7 +135,7 @@ fn field_name(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Returns the text between a bracket and its partner, with quotes and nested brackets respected.
+/// Returns the text up to the matching bracket, and the rest; quotes and nested brackets are considered.
 fn bracket(text: &str) -> Result<(&str, &str), &'static str> {
     let mut depth = 0_usize;
     let mut quote = None;

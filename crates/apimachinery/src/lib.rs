@@ -1,14 +1,14 @@
 //! Kubernetes API machinery as pure logic, without I/O and clocks.
 //!
 //! * [`object`]: fields that every object has; objects are JSON trees
-//! * [`json`] and [`yaml`]: readers with the errors of Go's decoders, and writers
+//! * [`json`] and [`yaml`]: parsers with the errors of Go's decoders, and serializers
 //! * [`field`]: field paths and field errors, with the texts of Kubernetes
 //! * [`names`]: validation of names, labels and addresses
 //! * [`selector`]: label and field selectors
 //! * [`quantity`] and [`mod@time`]: quantities, times and durations
 //! * [`jsonpath`]: the JSONPath of printer columns and scale paths
-//! * [`gvk`]: names of kinds and of resources
-//! * [`go`]: Go's text forms: quoted strings, numbers, JSON, URLs and addresses
+//! * [`gvk`]: identifiers of kinds and of resources
+//! * [`go`]: Go's text formats: quoted strings, numbers, JSON, URLs and addresses
 //!
 //! ```
 //! use apimachinery::field::{Error, Path};

@@ -1,6 +1,6 @@
-//! Validation of names, keys and addresses (`k8s.io/apimachinery/pkg/util/validation`).
+//! Validates names, keys and addresses (`k8s.io/apimachinery/pkg/util/validation`).
 //!
-//! Each function returns the messages of the real validation; a valid value has none.
+//! Each function returns the messages of the real validation, and none for a valid value.
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ fn is_lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Returns true if the first and the last character are `edge` and all are `inner`.
+/// Returns true if the first and the last character satisfy `edge`, and all characters satisfy `inner`.
 fn is_word(text: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
@@ -81,7 +81,7 @@ pub fn dns1123_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// Validates an RFC 1123 subdomain whose labels may start with and contain underscores: `_sip._tcp.example.com`.
+/// Validates an RFC 1123 subdomain whose labels may also have underscores: `_sip._tcp.example.com`.
 pub fn dns1123_subdomain_with_underscore(text: &str) -> Faults {
     let mut faults = no_longer_than(text, 253);
     let is_label = |label: &str| {
@@ -219,7 +219,7 @@ pub fn ip_address(text: &str) -> Faults {
     vec![fault.to_owned()]
 }
 
-/// Validates an IP address that must be written as in RFC 5952.
+/// Validates an IP address in the canonical form of RFC 5952.
 pub fn canonical_ip_address(text: &str) -> Faults {
     let faults = ip_address(text);
     match text.parse::<IpAddr>() {
@@ -230,7 +230,7 @@ pub fn canonical_ip_address(text: &str) -> Faults {
     }
 }
 
-/// Parses an IP address; the numbers of IPv4 may begin with zeros.
+/// Parses an IP address; the numbers of an IPv4 address may have leading zeros.
 fn sloppy_ip(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| {
         let parts: Vec<&str> = text.split('.').map(without_zeros).collect();
@@ -257,7 +257,7 @@ pub fn is_ipv6(text: &str) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// Validates the address of an endpoint, or an external address of a service.
+/// Validates the address of an endpoint, or an external address of a Service.
 pub fn endpoint_address(text: &str) -> Faults {
     let Some(address) = sloppy_ip(text) else {
         return vec!["must be a valid IP address".to_owned()];
@@ -314,7 +314,7 @@ pub fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
     network(address.parse().ok()?, length)
 }
 
-/// Parses a network whose numbers may begin with zeros.
+/// Parses a network; the numbers may have leading zeros.
 pub fn sloppy_cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     network(sloppy_ip(address)?, length)
@@ -355,7 +355,7 @@ pub fn path_segment(text: &str) -> Faults {
     faults
 }
 
-/// Validates the beginning of a segment of a URL path.
+/// Validates the start of a segment of a URL path.
 pub fn path_segment_prefix(text: &str) -> Faults {
     let illegal = ["/", "%"].into_iter().filter(|c| text.contains(c));
     illegal.map(|c| format!("may not contain '{c}'")).collect()

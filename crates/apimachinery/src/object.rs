@@ -1,8 +1,8 @@
-//! Reads and changes the fields of an object that every kind has.
+//! Reads and changes the fields that the objects of all kinds have.
 
 use serde_json::{Map, Value};
 
-/// Returns the text at a path of fields, or an empty string.
+/// Returns the string at a path of fields, or an empty string.
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     get(object, path).and_then(Value::as_str).unwrap_or_default()
 }
@@ -50,12 +50,12 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// Returns the metadata as a map; replaces anything that is not a map with an empty one.
+/// Returns the metadata as a map; replaces a value that is not a map with an empty map.
 pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     child_mut(object, "metadata")
 }
 
-/// Returns a field as a map; replaces anything that is not a map with an empty one, the object too.
+/// Returns a field as a map; replaces an object or a field that is not a map with an empty map.
 pub fn child_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     let child = map_mut(object).entry(field.to_owned()).or_insert(Value::Null);
     map_mut(child)

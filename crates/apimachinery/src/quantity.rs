@@ -1,7 +1,8 @@
-//! Quantities such as `100m` or `1536Mi` (`k8s.io/apimachinery/pkg/api/resource`): reading, comparing, adding and
-//! the canonical text.
+//! Quantities such as `100m` or `1536Mi` (`k8s.io/apimachinery/pkg/api/resource`): parsing, comparison, arithmetic and
+//! canonical formatting ([`Quantity`]).
 //!
-//! An amount is kept in billionths, the finest that Kubernetes represents; amounts beyond about 10^29 are cut off.
+//! An amount is stored in billionths, the smallest unit that Kubernetes supports. Amounts beyond about 10^29 are
+//! truncated.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,21 +20,21 @@ enum Format {
     Binary,
 }
 
-/// An amount of a resource with its format.
+/// An amount of a resource, with its format.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
-    /// The power of ten of Go's 64-bit integer representation; `None` if Go uses a decimal.
+    /// The power of ten in Go's 64-bit integer representation; `None` if Go uses a decimal.
     scale: Option<i32>,
-    /// The parsed text, if it is kept unchanged.
+    /// The parsed text, if it must not be normalized.
     text: Option<String>,
 }
 
 /// The error of a text that is not a quantity, with the text of the real parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The text does not have the form of a quantity.
+    /// The text does not have the format of a quantity.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// The suffix is unknown.
@@ -43,11 +44,11 @@ pub enum QuantityError {
 
 const NANOS: i128 = 1_000_000_000;
 const MILLI_NANOS: i128 = 1_000_000;
-/// Texts with more digits than this are not kept unchanged.
+/// The maximum number of digits of a text that is kept unchanged.
 const KEPT_DIGITS: usize = 18;
 
 impl Quantity {
-    /// Reads a quantity from a string or a number.
+    /// Parses a quantity from a JSON string or number.
     ///
     /// # Errors
     /// See [`QuantityError`].
@@ -59,7 +60,7 @@ impl Quantity {
         }
     }
 
-    /// Reads a quantity from its text.
+    /// Parses a quantity.
     ///
     /// # Errors
     /// See [`QuantityError`].
@@ -95,7 +96,7 @@ impl Quantity {
         })
     }
 
-    /// Returns the quantity of an integer.
+    /// Creates a quantity from an integer.
     pub fn of_integer(amount: i64) -> Self {
         Self {
             nanos: i128::from(amount) * NANOS,
@@ -140,8 +141,8 @@ impl Quantity {
         units(self.nanos, scale).is_some()
     }
 
-    /// Returns the amount as an integer, where Go's `AsInt64` does: neither for amounts beyond 64 bits nor for texts with
-    /// decimals or a suffix below 1, even if the amount is whole.
+    /// Returns the amount as an integer if Go's `AsInt64` does so. Like `AsInt64`, it returns `None` for amounts beyond
+    /// 64 bits, and for texts with decimals or a suffix below 1 even if the amount is whole.
     pub fn as_integer(&self) -> Option<i64> {
         self.scale
             .filter(|scale| *scale >= 0)
@@ -153,7 +154,7 @@ impl Quantity {
         approximate(self.nanos) / approximate(NANOS)
     }
 
-    /// Returns this quantity minus another one, at least zero, in the format of the first one.
+    /// Returns this quantity minus another one, or zero if that is negative, in the format of the first one.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         Self {
@@ -164,12 +165,12 @@ impl Quantity {
         }
     }
 
-    /// Returns the ratio to another quantity; infinite or not a number if that is zero.
+    /// Returns the ratio to another quantity; infinite or not a number if the other one is zero.
     pub fn per(&self, other: &Self) -> f64 {
         approximate(self.nanos) / approximate(other.nanos)
     }
 
-    /// Rounds away from zero to whole units.
+    /// Rounds the quantity to whole units, away from zero.
     #[must_use]
     pub fn rounded_up(self) -> Self {
         if self.is_whole() {
@@ -183,7 +184,7 @@ impl Quantity {
         }
     }
 
-    /// Rounds away from zero to thousandths.
+    /// Rounds the quantity to thousandths, away from zero.
     #[must_use]
     pub fn rounded_to_milli(self) -> Self {
         if self.nanos % MILLI_NANOS == 0 {
@@ -197,7 +198,7 @@ impl Quantity {
         }
     }
 
-    /// Returns the next whole number away from zero, in digits.
+    /// Returns the amount in digits, rounded to a whole number away from zero.
     pub fn whole_units(&self) -> String {
         (round_up(self.nanos, NANOS) / NANOS).to_string()
     }
@@ -333,7 +334,7 @@ fn decimal_suffix(exponent: i32) -> Option<&'static str> {
     found.map(|(suffix, _)| *suffix)
 }
 
-/// A suffix is letters, a sign and digits, in this order.
+/// Checks that a suffix consists of letters, a sign and digits, in this order.
 fn check_suffix(suffix: &str) -> Result<(), QuantityError> {
     let letters = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
     let digits = letters.strip_prefix(['-', '+']).unwrap_or(letters);
@@ -376,7 +377,7 @@ fn amount(whole: &str, fraction: &str, scale: Scale) -> i128 {
     }
 }
 
-/// Returns `mantissa * 10^exponent`, rounded up and cut off at the maximum.
+/// Returns `mantissa * 10^exponent`, rounded up and limited to the maximum.
 fn shift(mantissa: i128, exponent: i32) -> i128 {
     let power = 10_i128.checked_pow(exponent.unsigned_abs());
     match (power, exponent >= 0) {
@@ -388,7 +389,7 @@ fn shift(mantissa: i128, exponent: i32) -> i128 {
     }
 }
 
-/// Returns the multiple of `unit` next to `amount`, away from zero.
+/// Rounds `amount` to a multiple of `unit`, away from zero.
 fn round_up(amount: i128, unit: i128) -> i128 {
     match amount % unit {
         0 => amount,
@@ -397,7 +398,7 @@ fn round_up(amount: i128, unit: i128) -> i128 {
     }
 }
 
-/// Returns the amount in units of a power of ten, if it is a 64-bit number of them.
+/// Returns the amount in units of a power of ten, if it fits in 64 bits.
 fn units(nanos: i128, scale: i32) -> Option<i64> {
     let power = 10_i128.checked_pow(u32::try_from(scale.checked_add(9)?).ok()?)?;
     if nanos % power != 0 {
@@ -406,7 +407,7 @@ fn units(nanos: i128, scale: i32) -> Option<i64> {
     i64::try_from(nanos / power).ok()
 }
 
-/// Returns the power of ten of the API server's 64-bit integer representation, which it uses for few digits.
+/// Returns the power of ten in the API server's 64-bit integer representation, which is used for few digits.
 fn integer_scale(whole: &str, fraction: &str, scale: Scale) -> Option<i32> {
     let digits = whole.trim_start_matches('0').len().max(1) + fraction.len();
     match scale {
@@ -421,7 +422,8 @@ fn integer_scale(whole: &str, fraction: &str, scale: Scale) -> Option<i32> {
     }
 }
 
-/// Returns true if the API server considers a text canonical and keeps it. It is wrong about a few, such as `1.500`.
+/// Returns true if the API server considers a text canonical, and therefore keeps it. It is wrong for a few texts, such
+/// as `1.500`.
 fn keeps_text(whole: &str, fraction: &str, scale: Scale) -> bool {
     let whole = whole.trim_start_matches('0');
     let digits = whole.len().max(1) + fraction.len();

@@ -1,4 +1,4 @@
-//! Label and field selectors.
+//! Label selectors ([`LabelSelector`]) and field selectors ([`FieldSelector`]).
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{go, names, object};
 
-/// A label selector: all requirements must hold. It is parsed from its text with [`str::parse`].
+/// A label selector, whose requirements must all hold. [`str::parse`] parses its text.
 ///
 /// ```
 /// use apimachinery::selector::LabelSelector;
@@ -41,7 +41,7 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Parses a `metav1.LabelSelector`; an empty one selects everything. Returns `None` for an unknown operator or
+    /// Parses a `metav1.LabelSelector`; an empty selector selects everything. Returns `None` for an unknown operator or
     /// invalid values.
     pub fn from_json(selector: &Value) -> Option<Self> {
         let labels = selector.get("matchLabels").and_then(Value::as_object);
@@ -60,8 +60,8 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Returns the requirements as `matchExpressions`, sorted by key. Those with `<` and `>` have no such form, and are
-    /// omitted.
+    /// Returns the requirements as `matchExpressions`, sorted by key. Requirements with `<` and `>` cannot be
+    /// represented, and are omitted.
     ///
     /// ```
     /// use apimachinery::selector::LabelSelector;
@@ -98,8 +98,8 @@ impl LabelSelector {
     }
 }
 
-/// Evaluates a `metav1.LabelSelector` on labels without parsing it first: an empty selector selects everything, and a value
-/// that is not an object selects nothing. `label` returns the value of a label.
+/// Evaluates a `metav1.LabelSelector` without parsing it first. An empty selector selects everything; a value that is
+/// not an object selects nothing. `label` returns the value of a label.
 ///
 /// ```
 /// use apimachinery::selector::selects;
@@ -120,8 +120,8 @@ pub fn selects<'a>(selector: &Value, label: impl Fn(&str) -> Option<&'a str>) ->
         })
 }
 
-/// Evaluates an expression of a label selector or of a node selector term on the value of its key. An unknown operator
-/// never holds.
+/// Evaluates an expression of a label selector or of a node selector term for the value of its key. Returns false for
+/// an unknown operator.
 pub fn expression_holds(expression: &Value, value: Option<&str>) -> bool {
     let values = expression.get("values").and_then(Value::as_array);
     let values = values.map_or(&[][..], Vec::as_slice);
@@ -191,7 +191,7 @@ enum Token {
     End,
 }
 
-/// A recursive descent over the tokens of a label selector.
+/// A recursive descent parser of the tokens of a label selector.
 struct Parser {
     tokens: Vec<Token>,
     position: usize,
@@ -257,7 +257,7 @@ impl Parser {
         Ok(LabelSelector { requirements })
     }
 
-    /// Returns a requirement begins here: with a key, or with `!`.
+    /// Checks that a requirement starts here: with a key, or with `!`.
     fn expect_key(&self, expected: &str) -> Result<(), String> {
         match self.peek() {
             Token::Word(_) | Token::Symbol("!") => Ok(()),
@@ -418,19 +418,19 @@ fn check_value(key: &str, value: &str) -> Result<(), String> {
     ))
 }
 
-/// A field selector: fields that must be equal to a value, or must not be.
+/// A field selector: fields that must, or must not, equal a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     /// The terms, in order.
     pub terms: Vec<FieldTerm>,
 }
 
-/// One `field=value` or `field!=value`.
+/// A term `field=value` or `field!=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTerm {
     /// The label of the field, such as `metadata.name`.
     pub field: String,
-    /// False for `!=`.
+    /// True for `=`; false for `!=`.
     pub equal: bool,
     /// The value.
     pub value: String,

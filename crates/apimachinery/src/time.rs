@@ -1,6 +1,6 @@
-//! Times and durations in the forms of Go and of OpenAPI formats. Nothing here reads a clock.
+//! Times ([`Timestamp`]) and durations in the formats of Go and OpenAPI. No function reads a clock.
 //!
-//! The times have fixed offsets; [`zone`] finds named time zones.
+//! Times have fixed offsets; [`zone`] returns named time zones.
 
 mod canonical;
 pub mod zone;
@@ -20,7 +20,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// A day in the Gregorian calendar.
+/// A date in the Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
     /// The year.
@@ -46,7 +46,7 @@ fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Parses a day such as `2006-01-02`.
+/// Parses a date such as `2006-01-02`.
 pub fn parse_date(text: &str) -> Option<Date> {
     let bytes = text.as_bytes();
     if bytes.len() != 10 || bytes.get(4) != Some(&b'-') || bytes.get(7) != Some(&b'-') {
@@ -82,7 +82,7 @@ impl Date {
         era * 146_097 + day_of_era - 719_468
     }
 
-    /// Returns the day that is `days` after 1970-01-01.
+    /// Returns the date that is `days` after 1970-01-01.
     pub fn from_days(days: i64) -> Self {
         let days = days + 719_468;
         let era = days.div_euclid(146_097);
@@ -105,7 +105,7 @@ impl Date {
     }
 }
 
-/// Parses an RFC 3339 time. With `lenient`, `t` and `z` may be in lower case, as in OpenAPI's format `date-time`.
+/// Parses an RFC 3339 time. If `lenient` is true, `t` and `z` may be in lower case, as in OpenAPI's format `date-time`.
 pub fn parse_rfc3339(text: &str, lenient: bool) -> Option<Timestamp> {
     let text = if lenient {
         text.to_ascii_uppercase()
@@ -158,7 +158,7 @@ pub fn zone_offset(zone: &str) -> Option<i64> {
 }
 
 impl Timestamp {
-    /// Returns the RFC 3339 form in UTC, with as many digits of the fraction as are needed.
+    /// Formats the time as RFC 3339 in UTC, with as many digits of the fraction as needed.
     pub fn to_rfc3339(self) -> String {
         let date = Date::from_days(self.seconds.div_euclid(DAY));
         let second = self.seconds.rem_euclid(DAY);
@@ -168,7 +168,7 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
     }
 
-    /// Returns the day in UTC.
+    /// Returns the date in UTC.
     pub fn date(self) -> Date {
         Date::from_days(self.seconds.div_euclid(DAY))
     }
@@ -198,7 +198,7 @@ fn fraction_text(nanos: u32) -> String {
     format!(".{nanos:09}").trim_end_matches('0').to_owned()
 }
 
-/// `time.ParseDuration`: parses a duration such as `1h2m3.5s`, `-5ms` or `0`; returns nanoseconds.
+/// Parses a duration such as `1h2m3.5s`, `-5ms` or `0`, like `time.ParseDuration`; returns nanoseconds.
 ///
 /// # Errors
 /// Returns an error with Go's text.
@@ -254,7 +254,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Like [`parse_duration`], for a timeout: negative durations are zero.
+/// Like [`parse_duration`], for a timeout: a negative duration becomes zero.
 ///
 /// # Errors
 /// Returns an error with Go's text.
@@ -285,7 +285,7 @@ fn unit_nanos(unit: &str) -> Option<u64> {
     })
 }
 
-/// Returns the nanoseconds of decimals of a unit. Go computes them as floats, and ignores digits beyond 63 bits.
+/// Converts the decimals of a unit to nanoseconds. Like Go, it uses floats, and ignores digits beyond 63 bits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -312,7 +312,7 @@ pub fn unix_seconds(text: &str) -> Option<i64> {
     parse_rfc3339(text, false).map(|time| time.seconds)
 }
 
-/// Parses a duration of OpenAPI's format: Go's notation, or words such as `3 days`; returns nanoseconds.
+/// Parses a duration in OpenAPI's format: Go's format, or words such as `3 days`; returns nanoseconds.
 pub fn parse_loose_duration(text: &str) -> Option<i64> {
     parse_duration(text).ok().or_else(|| worded_duration(text))
 }
@@ -346,7 +346,7 @@ fn worded_duration(text: &str) -> Option<i64> {
     found.then(|| i64::try_from(total).ok()).flatten()
 }
 
-/// Formats nanoseconds in seconds as CEL does: `90s`, `1.5s`.
+/// Formats nanoseconds as seconds, like CEL: `90s`, `1.5s`.
 pub fn duration_seconds(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };

@@ -1,7 +1,8 @@
-//! Parses YAML to JSON trees like `sigs.k8s.io/yaml`: YAML 1.1 scalars, keys converted to strings, the first document.
+//! Parses YAML to JSON trees like `sigs.k8s.io/yaml`: YAML 1.1 scalars, keys converted to strings, the first document
+//! only.
 //!
-//! An unquoted `no` is false, `010` is eight and `1e3` is the integer 1000, because the API server's decoder reads YAML
-//! 1.1 and converts it to JSON.
+//! An unquoted `no` is false, `010` is eight, and `1e3` is the integer 1000, because the API server's decoder reads
+//! YAML 1.1 and converts it to JSON.
 
 mod emit;
 mod located;
@@ -18,13 +19,13 @@ pub use located::{Document, Place, documents};
 
 use crate::json::{self, DEPTH_MAX, Parsed};
 
-/// Longer keys are only allowed in JSON.
+/// The maximum length of a key in YAML; JSON allows longer keys.
 const KEY_MAX: usize = 512;
-/// The maximum number of bytes that anchors and aliases may add to a document, with [`NODE_BYTES`] for each node.
+/// The maximum number of bytes that anchors and aliases may add to a document, including [`NODE_BYTES`] for each node.
 const REPEATED_BYTES_MAX: usize = 32 << 20;
 /// The memory of a node without its text.
 const NODE_BYTES: usize = 72;
-/// The maximum size of the messages about duplicate keys.
+/// The maximum total size of the messages about duplicate keys.
 const DUPLICATE_BYTES_MAX: usize = 1 << 20;
 
 /// Parses the first document of a body.
@@ -51,8 +52,8 @@ pub fn summary(error: &dyn std::fmt::Display) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Parses bodies of server-side apply as JSON if possible: they are declared as YAML but mostly JSON, which is parsed
-/// much faster. Returns `None` where the two languages might differ.
+/// Parses a body as JSON if possible, which is much faster. Bodies of server-side apply are declared as YAML, but most
+/// are JSON. Returns `None` if the two languages could differ.
 fn parse_json(text: &str) -> Option<Parsed> {
     let is_doubtful = |byte: u8| !byte.is_ascii() || byte == b'\t' || byte == 0x7f;
     if !text.starts_with('{') || text.bytes().any(is_doubtful) || text.contains("\\u") {
@@ -62,7 +63,7 @@ fn parse_json(text: &str) -> Option<Parsed> {
     (parsed.duplicates.is_empty() && is_equal_in_yaml(&parsed.value)).then_some(parsed)
 }
 
-/// Returns true if YAML gives the same value: its numbers differ, it merges `<<`, and it does not accept long keys.
+/// Returns true if YAML parsers return the same value. YAML differs in numbers, merges `<<`, and rejects long keys.
 fn is_equal_in_yaml(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_i64(),
@@ -152,7 +153,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Returns the first document, or null for an empty text.
+    /// Parses the first document; an empty text is null.
     fn document(&mut self) -> Result<Value, Error> {
         loop {
             match self.event()? {
@@ -167,8 +168,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Parses a node from its first event. Open collections are on an explicit list and not on the stack, so that deep
-    /// nesting cannot overflow it.
+    /// Parses a node from its first event. Open collections are on an explicit list and not on the call stack, so that
+    /// deep nesting cannot overflow it.
     fn node(&mut self, event: Event<'a>, place: Place) -> Result<Node, Error> {
         let mut open: Vec<Open> = Vec::new();
         let mut next = (event, place);
@@ -231,7 +232,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Accounts for a copy of a node before it is made.
+    /// Counts a copy of a node before it is made.
     fn repeat(&mut self, bytes: usize) -> Result<(), Error> {
         self.repeated_bytes += bytes;
         if self.repeated_bytes > REPEATED_BYTES_MAX {
@@ -251,7 +252,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Enters a field or an item and records its position; the result is passed to the function that leaves it.
+    /// Enters a field or an item, and records its position. The result must be passed to the function that leaves it.
     fn enter(&mut self, segment: &str, place: Place) -> usize {
         self.places
             .as_mut()
@@ -297,7 +298,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Returns the node that a collection is, at its end.
+    /// Completes a collection; returns its node.
     fn close(&mut self, collection: Open) -> Result<Node, Error> {
         let value = match collection.contents {
             Contents::Sequence(items) => Value::Array(items),
@@ -319,11 +320,11 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// An open collection.
+/// A collection that is not complete.
 struct Open {
     place: Place,
     anchor: usize,
-    /// Leaves the current field or item.
+    /// The position to which the pointer returns after the current field or item.
     outer: usize,
     contents: Contents,
 }
@@ -368,7 +369,7 @@ impl Open {
     }
 }
 
-/// `<<: *defaults`: the entries that the mapping itself does not have.
+/// Merges `<<: *defaults`: adds the entries that the mapping itself does not have.
 fn merge(fields: &mut Map<String, Value>, value: Value) -> Result<(), Error> {
     match value {
         Value::Object(defaults) => {
@@ -395,7 +396,7 @@ fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) 
     })
 }
 
-/// Returns the memory that a copy of a value takes; an estimate.
+/// Estimates the memory of a copy of a value.
 fn size(value: &Value) -> usize {
     NODE_BYTES
         + match value {
@@ -406,14 +407,14 @@ fn size(value: &Value) -> usize {
         }
 }
 
-/// Returns the text and the line of libyaml. Its parser counts lines from zero, its scanner from one.
+/// Returns the text and the line of libyaml's error. Its parser counts lines from zero, its scanner from one.
 fn scan_error_text(error: &ScanError, source: &str) -> String {
     let (problem, from_scanner) = problem(error.kind(), source);
     let line = error.marker().line();
     let last_line = source.lines().count();
     let at_open_end = !source.ends_with('\n') && error.marker().index() >= source.chars().count();
     let line = match error.kind() {
-        // The API server's parser reports the end of the text, ours the bracket.
+        // The API server's parser reports the end of the text; this parser reports the bracket.
         ErrorKind::UnclosedFlowCollection { .. } => last_line,
         _ if from_scanner || at_open_end => line,
         _ => line.saturating_sub(1),

@@ -1,7 +1,8 @@
-//! Strings are written as by kube-apiserver 1.36.2, in the data of a ConfigMap that was read as YAML.
+//! Tests that strings are formatted as kube-apiserver 1.36.2 formats them, in the data of a ConfigMap that was read as
+//! YAML.
 //!
-//! Excluded are strings that are written in another form on purpose: `<<` and `=`, which some readers interpret, a
-//! single line break, and line separators of Unicode.
+//! Strings that are formatted differently on purpose are excluded: `<<` and `=`, which some parsers interpret, a single
+//! line break, and Unicode line separators.
 
 use apimachinery::yaml;
 use serde_json::Value;

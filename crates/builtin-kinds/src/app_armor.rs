@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, object_in, objects_in};
 
-/// The prefix of the annotations; the name of a container follows.
+/// The prefix of the annotations, which is followed by the name of a container.
 pub(crate) const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Copies profiles from the annotations of a new pod to the containers that have none, and returns the warnings.
+/// Copies the profiles in the annotations of a new pod to its containers without a profile; returns the warnings.
 pub(crate) fn sync(pod: &mut Object) -> Vec<String> {
     let annotations = pod.get("metadata").map(|metadata| at(metadata, &["annotations"]));
     let annotations = annotations.cloned().unwrap_or_default();
@@ -44,14 +44,14 @@ pub(crate) fn sync(pod: &mut Object) -> Vec<String> {
     warnings
 }
 
-/// Returns the warning of an annotation without a field; `metadata` is the path of the metadata.
+/// Returns the warning about an annotation without a field; `metadata` is the path of the metadata.
 pub(crate) fn deprecated(metadata: &str, key: &str) -> String {
     format!(
         "{metadata}.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
     )
 }
 
-/// Returns the field with the meaning of an annotation.
+/// Returns the field that is equivalent to an annotation.
 fn profile(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(json!({"type": "Unconfined"})),

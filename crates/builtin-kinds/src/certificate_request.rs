@@ -1,4 +1,4 @@
-//! The PEM text of a CertificateSigningRequest, as far as the server reads it: the subject of the certificate.
+//! Parses the PEM text of a CertificateSigningRequest: the subject of the certificate, and the signature.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,15 +11,15 @@ const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 /// An invalid certificate request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not a PEM block of a certificate request.
+    /// The text is not a PEM block of a certificate request.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
-    /// The block has another structure.
+    /// The content of the block is malformed.
     #[error("{}", of_asn1(*.0))]
     Asn1(yasna::ASN1ErrorKind),
 }
 
-/// Returns the text of Go's decoder, as far as it depends on the kind of an error alone.
+/// Returns the text of Go's decoder for a kind of error.
 fn of_asn1(kind: yasna::ASN1ErrorKind) -> String {
     match kind {
         yasna::ASN1ErrorKind::Eof => "asn1: syntax error: data truncated".to_owned(),
@@ -28,7 +28,7 @@ fn of_asn1(kind: yasna::ASN1ErrorKind) -> String {
     }
 }
 
-/// The parts of a request that its signature is about, in DER. Algorithms are the contents of their sequences.
+/// The parts of a request that the signature depends on, in DER. Algorithms are the contents of their sequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
     /// The signed part.
@@ -59,7 +59,7 @@ pub fn signed(request: &str) -> Option<Signed> {
     let (message, algorithm, signature) = parts.ok()?;
     let key = yasna::parse_der(&message, |reader| {
         reader.read_sequence(|body| {
-            // The version and the subject come first.
+            // Skip the version and the subject.
             body.next().read_der()?;
             body.next().read_der()?;
             let key = body.next().read_sequence(|key| {
@@ -80,11 +80,11 @@ pub fn signed(request: &str) -> Option<Signed> {
     })
 }
 
-/// Returns the organizations in the subject of a request, which is a PEM text in base64. Only the first block counts;
+/// Returns the organizations in the subject of a request, which is a PEM text in base64. Only the first block is used;
 /// it may have headers. The signature is not checked.
 ///
 /// # Errors
-/// Returns an error if the request has no such block, or its contents are malformed.
+/// Returns an error if the block is missing, or its content is malformed.
 pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
     let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -100,7 +100,7 @@ pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
         .collect())
 }
 
-/// Returns the type and the contents of the first well-formed block, as Go's `pem.Decode`.
+/// Returns the type and the content of the first well-formed block, like Go's `pem.Decode`.
 fn first_block(text: &str) -> Option<(&str, Vec<u8>)> {
     let mut rest = text;
     let mut at_line_start = true;
@@ -116,7 +116,7 @@ fn first_block(text: &str) -> Option<(&str, Vec<u8>)> {
     None
 }
 
-/// Returns the block whose first line begins, after `-----BEGIN `, with `text`.
+/// Parses a block if its first line, after `-----BEGIN `, starts with `text`.
 fn block(text: &str) -> Option<(&str, Vec<u8>)> {
     let (line, body) = text.split_once('\n')?;
     let kind = line.trim_end().strip_suffix("-----")?;
@@ -141,7 +141,7 @@ fn block(text: &str) -> Option<(&str, Vec<u8>)> {
 fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     reader.read_sequence(|request| {
         let attributes = request.next().read_sequence(|body| {
-            // The version comes first, followed by the public key and the attributes of the request.
+            // The version precedes the subject; the public key and the attributes follow it.
             body.next().read_der()?;
             let attributes = attributes_of(body.next())?;
             body.next().read_der()?;

@@ -1,7 +1,7 @@
-//! The objects of every new cluster, parsed from a table of facts about Kubernetes 1.36.
+//! The objects of every new cluster, parsed from a table of Kubernetes 1.36.
 //!
-//! A line that does not begin with a space is an object: its kind, its name (with its namespace) and its fields. The
-//! lines below it are its rules. Lists are comma-separated, the core group is `core`.
+//! A line that does not start with a space is an object: its kind, its name (with its namespace) and its fields. The
+//! lines below it are its rules. Lists are comma-separated; the core group is `core`.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// A resource: group, version and plural.
 pub type Resource = (&'static str, &'static str, &'static str);
 
-/// Returns every object, in the order in which they refer to each other.
+/// Returns all objects, in an order in which objects follow the objects that they refer to.
 pub fn objects() -> Vec<(Resource, Value)> {
     let entries = entries();
     entries
@@ -45,7 +45,7 @@ pub fn node_rules() -> Vec<Value> {
     lines.iter().map(|line| rule(line)).collect()
 }
 
-/// Returns the APIService of a group and version that this server answers for itself.
+/// Returns the APIService of a group and version that this server serves itself.
 pub fn local_api_service(
     group: &str,
     version: &str,
@@ -181,8 +181,8 @@ fn cluster_role(entry: &Entry, all: &[Entry]) -> Value {
     object
 }
 
-/// Adds the rules of a role. An aggregated role gets those of the selected roles, by name and without duplicates, as
-/// from the controller.
+/// Adds the rules of a role. An aggregated role gets the rules of the selected roles, ordered by name and without
+/// duplicates, as the controller does it.
 fn gather(entry: &Entry, all: &[Entry], rules: &mut Vec<&'static str>) {
     for line in &entry.lines {
         if !rules.contains(line) {

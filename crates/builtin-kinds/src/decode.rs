@@ -1,8 +1,8 @@
 //! Decoding: converts an object to the form that it has after Go's typed decoding and encoding ([`decode`]).
 //!
-//! Unknown fields are dropped and reported, empty optional fields are omitted, required ones are written even if empty,
-//! quantities and times get their canonical form, and a value of a wrong type is rejected with the text of Go's JSON
-//! decoder. Names are case-sensitive.
+//! Unknown fields are dropped and reported. Empty optional fields are omitted; required fields are written even if they
+//! are empty. Quantities and times get their canonical form. A value of a wrong type is rejected with the text of Go's
+//! JSON decoder. Names are case-sensitive.
 
 use apimachinery::json::FAULT_BYTES_MAX;
 use apimachinery::quantity::Quantity;
@@ -23,8 +23,8 @@ pub struct DecodeError(pub String);
 
 /// Converts a body to the result of Go's typed decoding and encoding.
 ///
-/// Returns the paths of the unknown fields that were dropped, such as `spec.containers[0].imge`, for fieldValidation,
-/// in the order of the object's keys. Kinds that are not built in are unchanged.
+/// Returns the paths of the unknown fields that were dropped, such as `spec.containers[0].imge`, for fieldValidation.
+/// They are in the order of the object's keys. Objects of kinds that are not built in are not changed.
 ///
 /// # Errors
 /// Returns an error if a value has a type that its field cannot hold. The object is then only partly decoded.
@@ -44,10 +44,10 @@ pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError>
     }
 }
 
-/// Like [`decode`] for a part of an object, with the OpenAPI name of its type.
+/// Like [`decode`], for a part of an object. `name` is the OpenAPI name of its type.
 ///
 /// # Errors
-/// As [`decode`].
+/// The same errors as [`decode`].
 pub fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeError> {
     let Some(root) = types().named(name).and_then(go_struct) else {
         return Ok(Vec::new());
@@ -70,10 +70,10 @@ fn round_to_milli(value: &mut Value) {
     }
 }
 
-/// The Go name of schemas, which contain themselves in several ways.
+/// The Go name of schemas, which are recursive in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
-/// Returns the Go struct that a field is a part of inside another one; error texts name it.
+/// Returns the Go struct that contains a field and is embedded in another struct; error texts name it.
 fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
     match (go_name, field) {
         ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => None,
@@ -88,7 +88,7 @@ fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
     }
 }
 
-/// The structs that contain `LocalObjectReference`.
+/// The structs that embed `LocalObjectReference`.
 const REFERENCES: &[&str] = &[
     "v1.ConfigMapEnvSource",
     "v1.ConfigMapKeySelector",
@@ -136,10 +136,10 @@ struct Decoder {
     unknown: Vec<String>,
     /// The total length of the paths in `unknown`.
     unknown_bytes: usize,
-    /// The resources in lists of the older groups are rounded.
+    /// True if quantities are rounded, as those of the older groups are.
     rounds: bool,
-    /// The first value of a wrong type. Like Go's decoder, this one continues after it, and stops only when a type with
-    /// its own decoder rejects a value.
+    /// The first value of a wrong type. Like Go's decoder, this decoder continues after it, and stops only when a type
+    /// with its own decoder rejects a value.
     saved: Option<DecodeError>,
 }
 
@@ -247,8 +247,8 @@ impl Decoder {
         self.parent.is_some_and(|go| go.name == SCHEMA)
     }
 
-    /// Parts of a schema that are a schema or another type have their own decoder, which does not report unknown
-    /// fields.
+    /// Decodes a part of a schema that is a schema or another type. Such parts have their own decoder in Go, which does
+    /// not report unknown fields.
     fn schema_part(&mut self, value: &mut Value) -> Decoded<()> {
         let field = self.fields.last().copied().unwrap_or_default();
         match (field, &mut *value) {
@@ -413,7 +413,7 @@ impl Decoder {
         }
     }
 
-    /// Records a value of a type that its field cannot hold.
+    /// Records a value whose type does not match its field.
     fn wrong_type(&mut self, found: &Value, go_type: &str) {
         if self.saved.is_none() {
             self.saved = Some(self.type_error(found, go_type));
@@ -434,7 +434,8 @@ impl Decoder {
     }
 }
 
-/// Returns Go's name of a value that it cannot store. A number is named if only its size or its decimals are wrong.
+/// Returns Go's description of a value that it cannot store. A number is shown if only its size or its fraction is
+/// wrong.
 pub(super) fn describe(value: &Value, go_type: &str) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -493,7 +494,7 @@ fn kind_name(kind: &FieldKind) -> String {
     }
 }
 
-/// Decodes base64 and skips line breaks, as Go does; the error is the position of the first invalid byte.
+/// Decodes base64 without line breaks, like Go; the error is the position of the first invalid byte.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let kept: Vec<(usize, u8)> = text

@@ -1,8 +1,8 @@
 //! Defaults: sets the fields that a written object omits.
 //!
 //! Every rule belongs to a Go type (`core.v1.Container`) and applies to every value of that type, so that a pod
-//! template has the same defaults in a Deployment and in a CronJob. Rules are applied from the outside in, as in the
-//! API server: a parent sees its children before their defaults are set.
+//! template has the same defaults in a Deployment and in a CronJob. As in the API server, rules are applied from the
+//! outside in: a parent is processed before its children.
 
 mod apps;
 mod core;
@@ -38,15 +38,15 @@ pub fn default(gvk: &Gvk, object: &mut Value) {
 enum Rule {
     /// Sets a missing or null field to a constant.
     Text(&'static str, &'static str),
-    /// Like [`Rule::Text`], and also for an empty string.
+    /// Like [`Rule::Text`], but also replaces an empty string.
     FilledText(&'static str, &'static str),
     Number(&'static str, i64),
-    /// Like [`Rule::Number`], and also for zero.
+    /// Like [`Rule::Number`], but also replaces zero.
     PositiveNumber(&'static str, i64),
     Flag(&'static str, bool),
     /// Sets a missing or null field to `{}`.
     Struct(&'static str),
-    /// A rule that needs code.
+    /// Calls a function.
     Code(fn(&mut Object)),
 }
 
@@ -64,10 +64,10 @@ impl Rule {
     }
 }
 
-/// The rules of one type, whose name omits `io.k8s.api.`.
+/// The name of a type without `io.k8s.api.`, and its rules.
 type TypeRules = (&'static str, &'static [Rule]);
 
-/// The path from a field to the values below it.
+/// The structure between a field and its struct values.
 #[derive(Clone, Copy)]
 enum Shape {
     Struct,
@@ -82,7 +82,7 @@ struct Plan {
     fields: Vec<(&'static str, Shape, usize)>,
 }
 
-/// The plans of all types, by position.
+/// The plans of all types, indexed by type.
 #[derive(Default)]
 struct Plans {
     plans: Vec<Plan>,
@@ -167,7 +167,7 @@ impl Plans {
     }
 }
 
-/// Returns the struct that a field leads to, through a list or a map.
+/// Returns the struct type of a field, or of the items of its list or map.
 fn reference(kind: &FieldKind) -> Option<(Shape, TypeId)> {
     let inner = |kind: &FieldKind| match kind {
         FieldKind::Ref(id) => Some(*id),

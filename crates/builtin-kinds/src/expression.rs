@@ -1,4 +1,4 @@
-//! The expressions of policies and of match conditions: declares their variables, compiles and evaluates them.
+//! The CEL expressions of policies and match conditions: declares their variables, compiles and evaluates them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,16 +17,16 @@ pub const BUDGET: u64 = 10_000_000;
 /// The cost limit of all match conditions of a policy or webhook.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// The height limit of the trees of variables that are evaluated recursively; the parser limits one expression to this,
-/// too. Higher chains are evaluated one after the other.
+/// The height up to which trees of variables are evaluated recursively; the parser has the same limit for one
+/// expression. Higher trees are evaluated one variable after the other.
 const NESTED_HEIGHT_MAX: usize = 250;
-/// The limit of the fields that are copied because an expression contains the type of `variables`.
+/// The maximum number of fields that are copied because an expression contains the type of `variables`.
 const COPIED_FIELDS_MAX: usize = 1_000_000;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The type that an expression must have.
+/// The required type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// Any type.
@@ -43,18 +43,18 @@ pub enum Returns {
     JsonPatch,
 }
 
-/// Variables that only some expressions may use.
+/// The optional variables of expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mentions {
-    /// `params`: the parameter object of a policy binding.
+    /// Declares `params`: the parameter object of a policy binding.
     pub params: bool,
-    /// `authorizer`: checks the permissions of the user.
+    /// Declares `authorizer`, which checks the permissions of the user.
     pub authorizer: bool,
-    /// The types that mutations construct.
+    /// Declares the types that mutations construct.
     pub patches: bool,
 }
 
-/// The type that has the variables of a policy as fields.
+/// The name of the type whose fields are the variables of a policy.
 const VARIABLES_TYPE: &str = "kubernetes.variables";
 
 /// The declared variables of expressions, extended with the variables of a policy.
@@ -67,7 +67,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the names that every expression knows, and those of `mentions`.
+    /// Returns an environment with the variables of all expressions, and those of `mentions`.
     pub fn new(mentions: Mentions) -> Self {
         let mut names = Variables::from([
             ("object".to_owned(), Type::Dyn),
@@ -98,7 +98,7 @@ impl Environment {
         }
     }
 
-    /// Returns an environment of these names alone.
+    /// Returns an environment with only these variables.
     pub fn of(names: Variables) -> Self {
         Self {
             names,
@@ -106,7 +106,7 @@ impl Environment {
         }
     }
 
-    /// Declares `variables`, although no variable of the policy is known yet.
+    /// Declares `variables`, even before the policy has any variable.
     #[must_use]
     pub fn composed(mut self) -> Self {
         let all = Type::Object(self.composed.clone());
@@ -114,14 +114,14 @@ impl Environment {
         self
     }
 
-    /// Returns the same names without the authorizer: for the texts of refusals.
+    /// Returns the environment without the authorizer, for message expressions.
     pub fn without_authorizer(&self) -> Self {
         let mut other = self.clone();
         other.names.retain(|name, _| !name.starts_with("authorizer"));
         other
     }
 
-    /// Adds a variable of the policy: `variables.name` for later expressions.
+    /// Declares a variable of the policy, `variables.NAME`, for later expressions.
     pub fn compose(&mut self, name: &str, kind: &Type) {
         let kind = plain(kind);
         self.names.insert(format!("variables.{name}"), kind.clone());
@@ -169,7 +169,7 @@ impl Environment {
     }
 }
 
-/// Returns the type of a variable for later expressions: objects and library values are `dyn`.
+/// Returns the type of a variable for later expressions; the types of objects and library values become `dyn`.
 fn plain(kind: &Type) -> Type {
     match kind {
         Type::List(item) => Type::list(plain(item)),
@@ -193,7 +193,7 @@ fn object_type(name: &str, fields: &[(&str, Type)]) -> Type {
     }))
 }
 
-/// Returns an `admission.k8s.io/v1` AdmissionRequest, as far as expressions see it.
+/// Returns the type of an `admission.k8s.io/v1` AdmissionRequest with the fields that expressions can use.
 fn request_type() -> Type {
     let text = || Type::String;
     let kind = object_type(
@@ -232,7 +232,7 @@ fn request_type() -> Type {
     )
 }
 
-/// Returns a `v1` Namespace, as far as expressions see it.
+/// Returns the type of a `v1` Namespace with the fields that expressions can use.
 fn namespace_type() -> Type {
     let text = || Type::String;
     let texts = || Type::map(text(), text());
@@ -274,7 +274,7 @@ fn namespace_type() -> Type {
     )
 }
 
-/// One operation of a JSON patch, constructed by an expression.
+/// Returns the type of one JSON patch operation, which an expression constructs.
 fn json_patch_type() -> Type {
     object_type(
         "JSONPatch",
@@ -287,8 +287,8 @@ fn json_patch_type() -> Type {
     )
 }
 
-/// A compiled expression with its source. One that does not compile (it was stored before its rules became stricter)
-/// fails when it is evaluated.
+/// A compiled expression with its source. If the expression does not compile, because it was stored before the rules
+/// became stricter, its evaluation fails.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The text of the expression.
@@ -296,13 +296,13 @@ pub struct Program {
     compiled: Result<Checked, String>,
 }
 
-/// The budget of a policy is exhausted: no further expressions are evaluated.
+/// The error of an exhausted budget: no more expressions of the policy are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{OUT_OF_BUDGET}")]
 pub struct OutOfBudget;
 
 impl Program {
-    /// Compiles an expression; a failure is reported when it is evaluated.
+    /// Compiles an expression. A compilation error is reported when the expression is evaluated.
     pub fn new(environment: &Environment, source: &str, returns: Returns) -> Self {
         Self {
             source: source.to_owned(),
@@ -310,7 +310,7 @@ impl Program {
         }
     }
 
-    /// Returns the type of its result; anything if it does not compile.
+    /// Returns the type of the result; `dyn` if the expression does not compile.
     pub fn result(&self) -> Type {
         let result = self.compiled.as_ref().map(|checked| checked.result.clone());
         result.unwrap_or(Type::Dyn)
@@ -334,7 +334,7 @@ impl Program {
     }
 }
 
-/// The variables of a policy, in order. A variable can use those before it.
+/// The variables of a policy, in order. A variable can use the variables before it.
 #[derive(Debug, Default)]
 pub struct PolicyVariables {
     list: Vec<Variable>,
@@ -346,11 +346,11 @@ pub struct PolicyVariables {
 struct Variable {
     name: String,
     program: Program,
-    /// The earlier variables that its expression mentions.
+    /// The earlier variables that the expression uses.
     needs: Vec<usize>,
-    /// The height of its tree, including the trees of the variables that it needs.
+    /// The height of the expression's tree, including the trees of the variables that it uses.
     height: usize,
-    /// The previous variable of the same name.
+    /// The previous variable with the same name.
     hides: Option<usize>,
 }
 
@@ -380,7 +380,7 @@ impl PolicyVariables {
         });
     }
 
-    /// Returns the last variable of a name among the first `visible` ones.
+    /// Returns the last variable with a name among the first `visible` ones.
     fn find(&self, name: &str, visible: usize) -> Option<usize> {
         let mut found = self.by_name.get(name).copied();
         while let Some(index) = found.filter(|index| *index >= visible) {
@@ -390,21 +390,21 @@ impl PolicyVariables {
     }
 }
 
-/// The values of the expressions of one policy in one request. A variable of the policy is evaluated when it is first
+/// The values for the expressions of one policy in one request. A variable of the policy is evaluated when it is first
 /// read.
 #[derive(Debug)]
 pub struct Scope<'a> {
     values: Activation<'a>,
     variables: &'a PolicyVariables,
     known: RefCell<HashMap<usize, Result<Value<'a>, Failure>>>,
-    /// The number of visible variables: a variable can use those before it.
+    /// The number of visible variables: a variable can use only the variables before it.
     visible: Cell<usize>,
     /// The cost of variables that has not been charged yet.
     spent: Cell<u64>,
 }
 
 impl<'a> Scope<'a> {
-    /// Returns a scope without values, for the variables of a policy.
+    /// Returns a scope without values for the variables of a policy.
     pub fn new(variables: &'a PolicyVariables) -> Self {
         Self {
             values: Activation::new(),
@@ -426,7 +426,7 @@ impl<'a> Scope<'a> {
         self.values.insert(name.to_owned(), value);
     }
 
-    /// Returns the value of the last visible variable of a name.
+    /// Returns the value of the last visible variable with a name.
     fn variable(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
         let index = self.variables.find(name, self.visible.get())?;
         if let Some(known) = self.known.borrow().get(&index) {
@@ -444,7 +444,7 @@ impl<'a> Scope<'a> {
         self.evaluate(index)
     }
 
-    /// Returns the variables that a variable needs directly or indirectly and that have no value yet, in their order.
+    /// Returns the variables that a variable uses directly or indirectly and that have no value yet, in their order.
     fn needed(&self, variable: &Variable) -> BTreeSet<usize> {
         let known = self.known.borrow();
         let mut needed = BTreeSet::new();
@@ -494,12 +494,12 @@ impl<'a> Lookup<'a> for Scope<'a> {
     }
 }
 
-/// Conditions that must all be true for a policy or a webhook to apply.
+/// The match conditions of a policy or a webhook, which must all be true.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions(Vec<Program>);
 
 impl Conditions {
-    /// Reads `matchConditions`.
+    /// Parses `matchConditions`.
     pub fn read(parent: &Json, mentions: Mentions) -> Self {
         let list = parent.get("matchConditions").and_then(Json::as_array);
         let list = list.map_or(&[] as &[Json], Vec::as_slice);
@@ -519,10 +519,10 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Returns true if all conditions are true. A false condition takes precedence over errors of others.
+    /// Returns true if all conditions are true. A condition that is false takes precedence over errors of others.
     ///
     /// # Errors
-    /// The errors of the conditions, if none is false.
+    /// Returns the errors of the conditions if no condition is false.
     pub fn hold(&self, scope: &Scope<'_>) -> Result<bool, String> {
         let mut budget = CONDITIONS_BUDGET;
         let mut errors = Vec::new();

@@ -1,14 +1,14 @@
 //! The properties of Go structs that the OpenAPI types do not contain: pointers, `omitempty` and type names.
 //!
-//! The expectation from the OpenAPI type is:
+//! By default, the properties are derived from the OpenAPI type:
 //!
-//! * a scalar is a value, always written if it has a zero default and otherwise `omitempty`;
-//! * a struct is a value if it has a default and otherwise a pointer with `omitempty`;
-//! * lists, maps, times, quantities and the like are `omitempty`, the latter pointers.
+//! * a scalar is a value: it is always written if it has a zero default, and otherwise `omitempty`;
+//! * a struct is a value if it has a default, and otherwise a pointer with `omitempty`;
+//! * lists, maps, times, quantities and similar types are `omitempty`; times and quantities are pointers.
 //!
-//! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has its own name. Marks: `*` a pointer, `&` a
-//! value, `!` always written, `~` with `omitempty`, `=` with defaults that distinguish an empty list from none, `-`
-//! none. The source is the struct tags and defaults of the published Go modules.
+//! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has its own name. The marks are: `*` a pointer,
+//! `&` a value, `!` always written, `~` with `omitempty`, `=` with defaults that distinguish an empty list from a
+//! missing one, `-` no change. The source is the struct tags and defaults of the published Go modules.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -21,11 +21,11 @@ use structured_merge::builtin::{Field, FieldKind, Type, types};
 pub(super) struct GoField {
     pub(super) name: &'static str,
     pub(super) kind: &'static FieldKind,
-    /// A pointer: nil differs from the zero value.
+    /// True if the field is a pointer, so that nil differs from the zero value.
     pub(super) pointer: bool,
-    /// Omitted if empty.
+    /// True if the field is omitted when it is empty.
     pub(super) omit_empty: bool,
-    /// The defaults distinguish an empty list from none.
+    /// True if the defaults distinguish an empty list from a missing one.
     pub(super) keeps_empty: bool,
     /// The name of the type, if it has its own: `v1.Protocol`.
     pub(super) type_name: Option<&'static str>,
@@ -36,7 +36,7 @@ pub(super) struct GoField {
 pub(super) struct GoStruct {
     /// The name in error texts: `v1.PodSpec`.
     pub(super) name: String,
-    /// Ordered by name.
+    /// The fields, ordered by name.
     pub(super) fields: Vec<GoField>,
 }
 
@@ -46,7 +46,7 @@ impl GoStruct {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Returns the field with this JSON name.
+    /// Returns true if the struct has a field with this JSON name.
     pub(super) fn has_field(&self, name: &str) -> bool {
         self.fields.binary_search_by(|field| field.name.cmp(name)).is_ok()
     }
@@ -79,7 +79,7 @@ fn field_name(field: &'static Field) -> &'static str {
     field.name
 }
 
-/// Returns `v1.PodSpec` for `api.core.v1.PodSpec`.
+/// Returns the Go name of a type: `v1.PodSpec` for `api.core.v1.PodSpec`.
 fn go_name(name: &str) -> String {
     let mut parts = name.rsplitn(3, '.');
     let short = parts.next().unwrap_or_default();
@@ -116,7 +116,7 @@ fn go_field(field: &'static Field, exception: Option<Marks>) -> GoField {
     }
 }
 
-/// Returns true if a field is a pointer, and true if it is `omitempty`, as expected from its OpenAPI type.
+/// Returns two properties that are expected from the OpenAPI type of a field: true for a pointer, true for `omitempty`.
 fn expectation(field: &Field) -> (bool, bool) {
     match field.kind {
         FieldKind::Ref(_) => (field.default.is_none(), true),

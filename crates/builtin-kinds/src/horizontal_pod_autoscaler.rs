@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers in `autoscaling/v1` and `autoscaling/v2`: one object in two versions.
 //!
-//! Fields that v1 lacks are stored in annotations of its objects, as JSON texts in the field order of the API server's
-//! structs. The conversion to v2 reads the annotations and drops them.
+//! Fields that do not exist in v1 are stored in annotations, as JSON in the field order of the API server's structs.
+//! The conversion to v2 reads the annotations and removes them.
 
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const ANNOTATIONS: [&str; 4] = [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR];
 
-/// The fields that the two versions share.
+/// The common fields of the two versions.
 const SPEC: [&str; 3] = ["scaleTargetRef", "minReplicas", "maxReplicas"];
 const STATUS: [&str; 4] = [
     "observedGeneration",
@@ -26,7 +26,7 @@ const STATUS: [&str; 4] = [
 /// The default target utilization of v1, in percent.
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// The written form of a field of a struct.
+/// The encoding of a struct field.
 #[derive(Clone, Copy)]
 enum Form {
     /// Always written, empty or not.
@@ -217,7 +217,7 @@ const BEHAVIOR_RULES: &[Field] = &[
     ("ScaleDown", &["scaleDown"], NullableStruct(SCALING_RULES)),
 ];
 
-/// Returns an object of v1 or v2 as `api_version` shows it; `None` for any other version.
+/// Converts an object between v1 and v2; returns `None` if `api_version` is another version.
 pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
     match api_version {
         _ if at(object, &["apiVersion"]) == api_version => Some(object.clone()),
@@ -227,8 +227,8 @@ pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
     }
 }
 
-/// Normalizes a v1 object as the server does when it reads it: the annotations are written anew, and the utilization
-/// gets its default if no other metric is set.
+/// Normalizes a v1 object as the server does when it reads it: the annotations are written again, and the utilization
+/// gets its default if other metrics are missing.
 pub fn settle(object: &mut Value) {
     if at(object, &["spec"]).is_object() {
         *object = to_v1(&to_v2(object));
@@ -385,7 +385,7 @@ fn cpu_metric(utilization: &Value) -> Value {
     })
 }
 
-/// The target type is not part of v1: it follows from the values that are set.
+/// Sets the target type from the values that are set, because v1 does not contain it.
 fn fill_target_type(metric: &mut Value) {
     for source in ["object", "pods", "resource", "containerResource", "external"] {
         let Some(target) = metric.get_mut(source).and_then(|source| source.get_mut("target")) else {
@@ -402,7 +402,7 @@ fn fill_target_type(metric: &mut Value) {
     }
 }
 
-/// Returns the structs of an annotation in the form of v2; `None` if the annotation is missing or invalid.
+/// Parses the structs of an annotation to their v2 form; returns `None` if the annotation is missing or invalid.
 fn annotated(v1: &Value, key: &str, fields: &[Field]) -> Option<Vec<Value>> {
     let text = at(v1, &["metadata", "annotations", key]).as_str()?;
     let items: Vec<Value> = serde_json::from_str(text).ok()?;
@@ -460,7 +460,7 @@ fn put(into: &mut Value, path: &[&str], value: Value) {
     *place = value;
 }
 
-/// Formats structs of v2 as the JSON text of an annotation.
+/// Formats structs of v2 as the JSON of an annotation.
 fn texts(items: &[&Value], fields: &[Field]) -> String {
     let texts: Vec<String> = items.iter().map(|item| text(item, fields)).collect();
     format!("[{}]", texts.join(","))
@@ -490,7 +490,7 @@ fn field_text(value: &Value, form: Form) -> Option<String> {
     })
 }
 
-/// Go's encoder escapes the special characters of HTML.
+/// Formats a value as JSON with the escapes of Go's encoder, which escapes the special characters of HTML.
 fn escaped(value: &Value) -> String {
     let text = value.to_string();
     text.replace('<', "\\u003c")

@@ -1,6 +1,6 @@
-//! Image references, as far as the pull policy depends on them.
+//! Parses image references to determine the default pull policy.
 
-/// Reports whether an image has the tag `latest`, by name or because it has neither tag nor digest.
+/// Returns true if an image has the tag `latest`, explicitly or because it has neither a tag nor a digest.
 ///
 /// A malformed reference has no tag.
 pub(super) fn is_latest(image: &str) -> bool {
@@ -25,7 +25,7 @@ fn path_is_valid(prefix: &str, name: &str) -> bool {
     first_is_valid && !is_bare_digest && components.all(is_component) && is_component(name)
 }
 
-/// Lower-case letters and digits, with separators only between them.
+/// Returns true for lower-case letters and digits with separators only between them.
 fn is_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

@@ -77,7 +77,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
 /// Returns the value of a field label such as `status.phase`.
 ///
 /// # Errors
-/// Returns the error of a label that the kind does not have.
+/// Returns an error if the kind does not have the label.
 pub fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, String> {
     if matches!(label, "metadata.name" | "metadata.namespace") {
         return Ok(value_at(object, label));
@@ -105,7 +105,7 @@ pub fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, Str
         "status.podIPs" => pod_ips(object),
         "source" => source(object),
         "reportingController" => value_at(object, "reportingComponent"),
-        // Events are stored under the names of the core group.
+        // Events are stored with the field names of the core group.
         label => match label.strip_prefix("regarding.") {
             Some(field) => value_at(object, &format!("involvedObject.{field}")),
             None => value_at(object, label),
@@ -143,7 +143,7 @@ fn pod_ips(pod: &Value) -> String {
     ips.join(",")
 }
 
-/// Returns the component that reported an event, under its old or its new name.
+/// Returns the component that reported an event, from its old or its new field.
 fn source(event: &Value) -> String {
     match text(event, &["source", "component"]) {
         "" => value_at(event, "reportingComponent"),

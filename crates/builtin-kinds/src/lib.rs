@@ -2,8 +2,8 @@
 //! defaults, validation, preparation of creates and updates, printer columns, warnings, quota accounting and the Pod
 //! Security Standards.
 //!
-//! Objects are JSON trees. The crate has no HTTP, store or clock. A [`Gvk`](apimachinery::gvk::Gvk) names a served
-//! kind.
+//! Objects are JSON trees. The crate does not depend on HTTP, a store or a clock. A [`Gvk`](apimachinery::gvk::Gvk)
+//! identifies a served kind.
 //!
 //! ```
 //! use builtin_kinds::{columns, decode, default, prepare_for_create, resources, validate_create};

@@ -1,36 +1,36 @@
-//! The number of times that the validation of a kind checks the metadata of a changed object, as a table.
+//! A table of the number of times that each kind validates the metadata of a changed object.
 //!
-//! The generic registry checks the metadata once. Most kinds check the change a second time, some check the whole
-//! object again, and the causes of the error repeat each fault as often.
+//! The generic registry checks the metadata once. Most kinds check the change a second time, and some check the whole
+//! object again. The causes of the error repeat each violation accordingly.
 
 use apimachinery::gvk::Gvk;
 
 /// One step of the validation of a changed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The change of the metadata.
+    /// Checks the change of the metadata.
     Change,
-    /// The metadata of the object as of a new one.
+    /// Checks the metadata like that of a new object.
     Whole,
-    /// The rest of the object as of a new one.
+    /// Checks the rest of the object like a new object.
     New,
-    /// The rest of the object and its change.
+    /// Checks the rest of the object and its change.
     Update,
 }
 
-/// The checks of the metadata of a changed object.
+/// The number and kinds of checks of a changed object's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
     /// The number of times that the change is checked.
     pub changes: usize,
-    /// The number of times that the object is checked as a new one.
+    /// The number of times that the object is checked like a new one.
     pub wholes: usize,
-    /// Finalizers without a prefix must be standard ones.
+    /// True if finalizers without a prefix must be standard ones.
     pub standard_finalizers: bool,
 }
 
 impl MetadataChecks {
-    /// Returns the steps of most kinds: the metadata before the rest. The registry has checked the change once before.
+    /// Returns the steps of most kinds: the metadata before the rest. The registry has already checked the change once.
     fn steps(self) -> Vec<Step> {
         let changes = std::iter::repeat_n(Step::Change, self.changes.saturating_sub(1));
         let wholes = std::iter::repeat_n(Step::Whole, self.wholes);
@@ -88,7 +88,8 @@ pub const PLAIN: MetadataChecks = checks(2, 0, true);
 const AGAIN: MetadataChecks = checks(2, 1, true);
 /// The steps of kinds that check new and changed objects with the same function.
 const AS_NEW: MetadataChecks = checks(1, 1, true);
-/// The same, with the rules of the libraries instead of those of the core group.
+/// The steps of kinds that check new and changed objects with the same function, which uses the rules of the libraries
+/// instead of the core group's.
 const AS_NEW_BY_LIBRARY: MetadataChecks = checks(1, 1, false);
 
 #[rustfmt::skip] // One line is one kind.
@@ -153,7 +154,7 @@ const STATUS: &[(&str, &str, MetadataChecks)] = &[
     ("storage.k8s.io", "VolumeAttachment", checks(1, 1, false)),
 ];
 
-/// Returns the checks of a kind; those of `status` hold for the other subresources too.
+/// Returns the checks of a kind; the checks of `status` also apply to other subresources.
 pub fn metadata_checks(gvk: &Gvk, subresource: &str) -> MetadataChecks {
     let table = if subresource.is_empty() { MAIN } else { STATUS };
     table

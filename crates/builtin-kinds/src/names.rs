@@ -1,4 +1,4 @@
-//! Validation of the names of objects, which depends on their kinds.
+//! Validates the names of objects, which depends on their kinds.
 
 use apimachinery::names::{
     canonical_ip_address, dns1123_label, dns1123_subdomain, path_segment, path_segment_prefix,

@@ -1,4 +1,4 @@
-//! The requests and limits of a pod as a whole (`k8s.io/component-helpers/resource`).
+//! The total requests and limits of a pod (`k8s.io/component-helpers/resource`).
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::tree::{at, entries, list, text};
 
-/// Quantities by the name of the resource.
+/// Quantities by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// Parses a map of quantities; invalid ones are omitted.
+/// Parses a map of quantities; invalid quantities are omitted.
 pub fn amounts(quantities: &Value) -> Amounts {
     entries(quantities, &[])
         .filter_map(|(name, quantity)| Some((name.clone(), Quantity::from_json(quantity).ok()?)))
         .collect()
 }
 
-/// Adds each amount to the one with the same name.
+/// Adds amounts to a total.
 pub fn add(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let sum = total
@@ -27,7 +27,7 @@ pub fn add(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Raises each amount to the one with the same name.
+/// Raises each amount of a total to at least the other amount.
 pub fn raise(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         if total.get(name).is_none_or(|known| known < amount) {
@@ -36,7 +36,7 @@ pub fn raise(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Reports whether resources of this name can be set for a whole pod.
+/// Returns true if a resource can be set at the pod level.
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
@@ -49,7 +49,7 @@ pub fn has_pod_level(spec: &Value) -> bool {
         .any(|(name, _)| is_pod_level(name))
 }
 
-/// Returns the `requests` or `limits` of a pod: its pod-level resources, else the sum of its containers.
+/// Returns the `requests` or `limits` of a pod: its pod-level resources, or else the sum of its containers.
 pub fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = of_containers(list(spec, &["containers"]), list(spec, &["initContainers"]), of);
     let own = amounts(at(spec, &["resources", field]));
@@ -57,8 +57,8 @@ pub fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amou
     total
 }
 
-/// Returns the total of the containers of a pod: the sum of those that run in parallel, or the maximum of an init
-/// container if it is higher. `of` returns the resources of one container.
+/// Returns the total of a pod's containers: the sum of the containers that run in parallel, or the maximum of an init
+/// container if that is higher. `of` returns the resources of one container.
 pub fn of_containers(
     containers: &[Value],
     init_containers: &[Value],

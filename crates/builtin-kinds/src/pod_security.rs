@@ -1,7 +1,7 @@
-//! The Pod Security Standards: three levels, in versions, and the violations of a pod under each
-//! (`k8s.io/pod-security-admission`).
+//! The Pod Security Standards (`k8s.io/pod-security-admission`): three levels, in versions, and the violations of a pod
+//! against each of them.
 //!
-//! Pure functions from namespace labels and pods to messages.
+//! Pure functions of namespace labels and pods.
 
 mod check;
 
@@ -15,11 +15,11 @@ use crate::tree::{at, text};
 /// The level of a standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything is allowed.
+    /// Allows everything.
     Privileged,
-    /// Known privilege escalations are rejected.
+    /// Rejects known privilege escalations.
     Baseline,
-    /// Only pods that follow the current hardening practices are allowed.
+    /// Allows only pods that follow the current hardening practices.
     Restricted,
 }
 
@@ -27,7 +27,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version(Option<u32>);
 
-/// A standard: a level in a version. Its text is `restricted:latest`.
+/// A standard: a level in a version, such as `restricted:latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standard {
     /// The level.
@@ -38,16 +38,16 @@ pub struct Standard {
 /// The standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Violations are rejected.
+    /// The standard whose violations are rejected.
     pub enforce: Standard,
-    /// Violations would be recorded in the audit log.
+    /// The standard whose violations are recorded in the audit log.
     pub audit: Standard,
-    /// Violations return a warning.
+    /// The standard whose violations cause a warning.
     pub warn: Standard,
 }
 
 impl Default for Policy {
-    /// Imposes no restriction.
+    /// Returns a policy without restrictions.
     fn default() -> Self {
         let standard = Standard {
             level: Level::Privileged,
@@ -70,10 +70,10 @@ impl Policy {
         Self::with_defaults(namespace, &Self::default())
     }
 
-    /// Reads the `defaults` of a PodSecurityConfiguration.
+    /// Parses the `defaults` of a PodSecurityConfiguration.
     ///
     /// # Errors
-    /// The errors of its levels and versions.
+    /// Returns the errors of its levels and versions.
     pub fn parse_defaults(defaults: &Value) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let mut standard = |mode: &str| {
@@ -108,7 +108,7 @@ impl Policy {
         }
     }
 
-    /// Like [`of`](Self::of), with standards for missing labels.
+    /// Like [`of`](Self::of), with default standards for missing labels.
     pub fn with_defaults(namespace: &Value, defaults: &Self) -> (Self, Vec<Error>) {
         let mut errors = Vec::new();
         let labels = at(namespace, &["metadata", "labels"]);
@@ -137,7 +137,8 @@ impl Policy {
             audit: standard("audit", defaults.audit),
             warn: standard("warn", defaults.warn),
         };
-        // Templates are not rejected: without a level for warnings, those that will be refused as pods get one.
+        // Templates are not rejected. Without a level for warnings, the enforced level is used, because their pods will
+        // be rejected.
         let label = |mode: &str| labels.get(format!("{PREFIX}{mode}")).and_then(Value::as_str);
         let is_enforced = label("enforce").is_some_and(|level| Level::parse(level).is_ok());
         if label("warn").is_none() && is_enforced && policy.enforce.level > policy.warn.level {
@@ -150,7 +151,7 @@ impl Policy {
     }
 }
 
-/// Returns the value of a label; the first default if it is missing, the second one and an error if it is invalid.
+/// Parses a label; returns the first default if the label is missing, and the second one and an error if it is invalid.
 fn parsed<T>(
     labels: &Value,
     label: &str,
@@ -194,14 +195,14 @@ impl Version {
             .ok_or("must be \"latest\" or \"v1.x\"")
     }
 
-    /// Reports whether a rule that was added in a minor version is part of the standards.
+    /// Returns true if a rule that was added in a minor version is part of the standard.
     fn includes(self, minor: u32) -> bool {
         self.0.is_none_or(|own| own >= minor)
     }
 }
 
 impl Standard {
-    /// Reports whether another standard of the same version is as strict, or stricter.
+    /// Returns true if another standard is at least as strict in the same version.
     pub fn is_within(&self, other: &Self) -> bool {
         self.version == other.version && self.level <= other.level
     }
@@ -228,12 +229,12 @@ pub struct Violation {
     detail: String,
 }
 
-/// The violations of a standard by a pod or a pod template.
+/// Returns the violations of a standard by a pod or a pod template.
 pub fn violations(standard: Standard, pod: &Value) -> Vec<Violation> {
     check::all(standard.level, |minor| standard.version.includes(minor), pod)
 }
 
-/// Returns `hostPath volumes (volume "a"), privileged (container "c" must not …)`.
+/// Formats violations with details: `hostPath volumes (volume "a"), privileged (container "c" must not …)`.
 pub fn details(violations: &[Violation]) -> String {
     let texts = violations
         .iter()
@@ -244,14 +245,14 @@ pub fn details(violations: &[Violation]) -> String {
     texts.collect::<Vec<String>>().join(", ")
 }
 
-/// Returns `hostPath volumes, privileged`.
+/// Formats violations without details: `hostPath volumes, privileged`.
 pub fn reasons(violations: &[Violation]) -> String {
     let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
     reasons.join(", ")
 }
 
-/// Returns the warnings about existing pods of a namespace when its standard becomes stricter: one line for all pods
-/// with the same violations.
+/// Returns the warnings about existing pods when the standard of their namespace becomes stricter: one warning for all
+/// pods with the same violations.
 pub fn existing<'a>(
     namespace: &str,
     standard: Standard,

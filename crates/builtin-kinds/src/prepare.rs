@@ -1,8 +1,8 @@
-//! The strategies of kinds before a write: reset fields that clients cannot set, keep immutable fields, increment
-//! generations; and the fields that a writer therefore never owns.
+//! Prepares objects before they are written: resets fields that clients cannot set, keeps immutable fields, and
+//! increments generations. Also lists the fields that clients therefore never own.
 //!
-//! The functions are pure: the registry has set the system metadata (uid, creation time) before, and decides when to
-//! call them.
+//! The functions are pure. The registry sets the system metadata (uid, creation time) first, and decides when to call
+//! them.
 
 mod certificate;
 mod disabled;
@@ -24,8 +24,9 @@ use crate::strategy::strategy;
 use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
 use apimachinery::gvk::Gvk;
 
-/// Prepares an object for a create: resets status, sets the initial generation, `spec.finalizers` of a Namespace, the
-/// selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`. Returns warnings.
+/// Prepares an object for a create: resets the status, and sets for example the initial generation, `spec.finalizers`
+/// of a Namespace, and the selector of a Job. Requires `metadata.uid` and `metadata.creationTimestamp`. Returns
+/// warnings.
 pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     let behavior = strategy(gvk);
     if behavior.has_status && gvk.kind != "Node" {
@@ -61,8 +62,8 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     warnings
 }
 
-/// Prepares an object for an update of the resource (`subresource` empty) or of a subresource: copies the fields that the
-/// request must not change from `old`.
+/// Prepares an object for an update of the resource (`subresource` is empty) or of a subresource: copies the fields
+/// that the request must not change from `old`.
 pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old: &Value) {
     let Some(root) = object.as_object_mut() else {
         return;
@@ -86,7 +87,7 @@ pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old:
     forget_empty_lists(gvk, object);
 }
 
-/// Lists that are always written and may be empty. The store does not distinguish an empty list from none.
+/// Lists that are always written and may be empty. The store does not distinguish an empty list from a missing one.
 const EMPTY_LISTS: &[(&str, &[&str])] = &[
     ("CSINode", &["spec", "drivers"]),
     ("CSINode", &["spec", "drivers", "*", "topologyKeys"]),
@@ -101,7 +102,7 @@ const EMPTY_LISTS: &[(&str, &[&str])] = &[
     ("Role", &["rules"]),
 ];
 
-/// The API server drops the topology that older versions of endpoints had.
+/// Removes the topology of endpoints, which older versions had.
 fn drop_topology(object: &mut Value) {
     let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
     for endpoint in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -117,7 +118,7 @@ fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
     }
 }
 
-/// Replaces the empty lists at a path; `*` are the items of a list.
+/// Replaces the empty lists at a path; `*` in the path stands for the items of a list.
 fn forget_empty_list(value: &mut Value, path: &[&str]) {
     match path {
         ["*", rest @ ..] => {
@@ -139,7 +140,7 @@ fn forget_empty_list(value: &mut Value, path: &[&str]) {
 pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     let differs = |path: &[&str]| at(old, path) != at(new, path);
     match gvk.kind {
-        // A new driver has no generation.
+        // The generation of a driver is not set when it is created.
         "CSIDriver" => differs(&["spec"]),
         _ if !strategy(gvk).has_generation => false,
         "Deployment" => differs(&["spec"]) || differs(&["metadata", "annotations"]),
@@ -156,7 +157,7 @@ pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Returns the fields (as FieldsV1 JSON sets) that a writer of the resource or subresource never owns.
+/// Returns the fields that a client of the resource or subresource never owns, as FieldsV1 JSON.
 pub fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
     match (subresource, gvk.kind) {
         ("", "CertificateSigningRequest") => json!({ "f:spec": {}, "f:status": {} }),
@@ -175,7 +176,7 @@ pub fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
     }
 }
 
-/// The kinds whose status writers cannot change the metadata.
+/// The kinds whose metadata does not change with the status.
 const STATUS_KEEPS_METADATA: &[&str] = &[
     "APIService",
     "CustomResourceDefinition",
@@ -229,7 +230,7 @@ fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
     }
 }
 
-/// All metadata except managedFields.
+/// Keeps all metadata except managedFields.
 fn keep_metadata(root: &mut Object, old: &Value) {
     let managed = existing_object_in(root, "metadata").and_then(|m| m.remove("managedFields"));
     copy_field(root, old, "metadata");
@@ -242,7 +243,7 @@ fn keep_metadata(root: &mut Object, old: &Value) {
     };
 }
 
-/// An approval of a request keeps its certificate.
+/// Keeps the certificate when a request is approved.
 fn keep_certificate(root: &mut Object, old: &Value) {
     if let Some(status) = object_in(root, "status") {
         copy_field(status, at(old, &["status"]), "certificate");
@@ -281,7 +282,7 @@ fn set_template_generation(root: &mut Object, generation: i64) {
     }
 }
 
-/// A DaemonSet counts the changes of its template in an annotation.
+/// Counts the changes of a DaemonSet's template in an annotation.
 fn bump_template_generation(root: &mut Object, old: &Value) {
     let generation = text(old, &["metadata", "annotations", TEMPLATE_GENERATION]);
     let generation: i64 = generation.parse().unwrap_or(0);
@@ -308,7 +309,7 @@ fn namespace(root: &mut Object) {
     }
 }
 
-/// A volume is pending after its creation.
+/// Sets the phase of a new volume to Pending.
 fn persistent_volume(root: &mut Object) {
     let created = root.get("metadata").map(|m| at(m, &["creationTimestamp"]));
     let created = created.filter(|time| !time.is_null()).cloned();
@@ -327,19 +328,19 @@ fn claim(root: &mut Object) {
     normalize_data_sources(root, false);
 }
 
-/// `dataSource` and `dataSourceRef` have the same value, unless the reference crosses namespaces.
+/// Synchronizes `dataSource` and `dataSourceRef`, unless the reference is to another namespace.
 fn normalize_data_sources(root: &mut Object, had_source: bool) {
     let Some(spec) = existing_object_in(root, "spec") else {
         return;
     };
-    // Cross-namespace references are a feature that is off by default.
+    // References to other namespaces are a feature that is off by default.
     if spec
         .get("dataSourceRef")
         .is_some_and(|source| !text(source, &["namespace"]).is_empty())
     {
         spec.remove("dataSourceRef");
     }
-    // The older field only accepts claims and snapshots; any other reference in it is dropped.
+    // The older field accepts only claims and snapshots; any other reference is dropped.
     let is_alone = !had_source && !spec.get("dataSourceRef").is_some_and(Value::is_object);
     if is_alone
         && spec
@@ -364,7 +365,7 @@ fn normalize_data_sources(root: &mut Object, had_source: bool) {
     }
 }
 
-/// Returns true for a claim and for a snapshot of a volume.
+/// Returns true for references to a claim or to a snapshot of a volume.
 fn is_known_source(source: &Value) -> bool {
     let group = text(source, &["apiGroup"]);
     let kind = text(source, &["kind"]);
@@ -372,14 +373,14 @@ fn is_known_source(source: &Value) -> bool {
         || (group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot")
 }
 
-/// A service account references secrets only by name.
+/// Reduces the references of a service account to secrets to their names.
 fn secret_references(root: &mut Object) {
     for secret in objects_in(root, "secrets") {
         secret.retain(|name, _| name == "name");
     }
 }
 
-/// Fields of leader election that are behind a feature gate.
+/// Removes the fields of leader election that require a feature gate.
 fn lease(root: &mut Object) {
     if let Some(spec) = existing_object_in(root, "spec") {
         spec.remove("strategy");

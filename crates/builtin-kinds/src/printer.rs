@@ -1,7 +1,7 @@
 //! Printer columns: the rows that `kubectl get` shows.
 //!
-//! The columns are a table (`columns-1.36.txt`), the cells are functions of an object and the time. A kind without its
-//! own columns has a name and an age.
+//! The columns are a table (`columns-1.36.txt`); the cells are functions of an object and the time. A kind without
+//! columns of its own has a name and an age.
 
 mod cluster;
 mod duration;
@@ -25,7 +25,7 @@ pub(crate) use duration::human_duration;
 /// One column of a Table: name, type, format, description, priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The heading.
+    /// The column heading.
     pub name: String,
     /// The OpenAPI type of the cells, such as `string`.
     pub kind: String,
@@ -33,14 +33,14 @@ pub struct Column {
     pub format: String,
     /// The description that clients show.
     pub description: String,
-    /// 0 is always shown, 1 only with `-o wide`.
+    /// The priority: 0 is always shown, 1 only with `-o wide`.
     pub priority: i32,
 }
 
 static COLUMNS: LazyLock<HashMap<&'static str, Vec<Column>>> =
     LazyLock::new(|| parse(include_str!("columns-1.36.txt")));
 
-/// Returns the printer columns of a kind; Name and Age if it has none of its own.
+/// Returns the printer columns of a kind; Name and Age if the kind has none.
 pub fn columns(gvk: &Gvk) -> Vec<Column> {
     let group = match gvk.group {
         "events.k8s.io" => "",
@@ -166,7 +166,7 @@ impl<'a> Row<'a> {
         list(self.object, path)
     }
 
-    /// Returns the number at a path, 0 if it is missing.
+    /// Returns the number at a path; 0 if it is missing.
     fn number(&self, path: &[&str]) -> i64 {
         at(self.object, path).as_i64().unwrap_or(0)
     }
@@ -179,7 +179,7 @@ impl<'a> Row<'a> {
         self.since(self.text(&["metadata", "creationTimestamp"])).into()
     }
 
-    /// Returns the age of a time.
+    /// Returns the time since a time stamp.
     fn since(&self, time: &str) -> String {
         match unix_seconds(time) {
             Some(time) => human_duration(self.now.saturating_sub(time)),

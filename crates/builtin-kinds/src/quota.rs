@@ -1,7 +1,7 @@
 //! ResourceQuota accounting, as in `k8s.io/kubernetes/pkg/quota/v1`.
 //!
-//! The functions are pure. Admission checks that a write fits into the quotas of its namespace; a controller computes
-//! the total usage of a namespace.
+//! The functions are pure. Admission checks that a write does not exceed the quotas of its namespace; a controller
+//! computes the total usage of a namespace.
 
 mod claim;
 mod pod;
@@ -20,11 +20,11 @@ use crate::pod_resources::{Amounts, add, amounts};
 use crate::tree::{at, entries, is_zero};
 use apimachinery::gvk::Gvr;
 
-/// Returns the status of a ResourceQuota: `hard` from its spec, and `used` as the total of the objects of its
-/// namespace. `None` if the status is up to date.
+/// Returns the status of a ResourceQuota: `hard` from its spec, and `used` as the total of the objects in its
+/// namespace. Returns `None` if the status is up to date.
 ///
-/// `objects` are those of the quota's namespace, with their resources. `now` decides which pods should be gone.
-/// `is_served` returns true if a group and plural is served: other resources are not counted by `count/PLURAL.GROUP`.
+/// `objects` are all objects in the quota's namespace, with their resources. `now` determines which terminating pods no
+/// longer count. `is_served` returns true if a group and plural is served; `count/PLURAL.GROUP` does not count others.
 pub fn status<'a>(
     quota: &Value,
     objects: impl Iterator<Item = (&'a Gvr, &'a Value)>,
@@ -64,7 +64,7 @@ pub fn status<'a>(
 
 /// Returns true if a change of an object may reduce the usage of its namespace.
 pub fn releases(gvr: &Gvr, old: &Value, new: &Value) -> bool {
-    // The passing of time alone is not a change of the object.
+    // The result must not depend on the time, so a fixed time is used.
     let now = SystemTime::UNIX_EPOCH;
     match (gvr.group.as_str(), gvr.resource.as_str()) {
         ("", "pods") => {
@@ -79,7 +79,7 @@ pub fn releases(gvr: &Gvr, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Reports whether usage is counted under a name.
+/// Returns true if usage is counted under a name.
 fn is_counted(name: &str, is_served: impl Fn(&str, &str) -> bool) -> bool {
     const COUNTED: [Evaluator<'_>; 3] = [Evaluator::PODS, Evaluator::SERVICES, Evaluator::CLAIMS];
     if let Some(counted) = name.strip_prefix("count/") {
@@ -98,7 +98,7 @@ fn texts(amounts: &Amounts) -> Map<String, Value> {
         .collect()
 }
 
-/// Objects that are also counted by their plural, the form before `count/PLURAL`.
+/// Resources that are also counted by their plural, the older form of `count/PLURAL`.
 const ALIASES: [&str; 4] = [
     "configmaps",
     "replicationcontrollers",
@@ -106,7 +106,7 @@ const ALIASES: [&str; 4] = [
     "secrets",
 ];
 
-/// Resources that are not stored, and events.
+/// Resources that are not counted: those that are not stored, and events.
 const IGNORED: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -138,16 +138,16 @@ pub struct Evaluator<'a> {
     content: Content,
 }
 
-/// The change of the object that is charged.
+/// A change of an object that is charged.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// It is new.
+    /// The object is created.
     Create,
-    /// It is changed.
+    /// The object is changed.
     Update {
         /// The object before the change.
         old: &'a Value,
-        /// The subresource through which it is changed; empty for the object itself.
+        /// The changed subresource; empty for the object itself.
         subresource: &'a str,
     },
 }
@@ -184,7 +184,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Returns true if the objects may use a resource name.
+    /// Returns true if objects of the resource can use a resource name.
     pub fn covers(&self, name: &str) -> bool {
         self.is_own_count(name)
             || match self.content {
@@ -211,7 +211,7 @@ impl<'a> Evaluator<'a> {
         self.group.is_empty() && self.resource == name && ALIASES.contains(&name)
     }
 
-    /// Reports whether a change may increase the usage of the object.
+    /// Returns true if a change may increase the usage of the object.
     pub fn handles(&self, change: Change<'_>, object: &Value) -> bool {
         let Change::Update { old, subresource } = change else {
             return true;
@@ -245,7 +245,7 @@ impl<'a> Evaluator<'a> {
         usage
     }
 
-    /// Reports whether an object is in all scopes. Only pods and claims have scopes.
+    /// Returns true if an object is in all scopes. Only pods and claims have scopes.
     fn matches(&self, selectors: &[Selector], object: &Value) -> bool {
         selectors.iter().all(|selector| match self.content {
             Content::Pod => pod::is_in_scope(object, selector),
@@ -254,7 +254,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Returns the fields that an object must set for a quota of these names, and does not.
+    /// Checks that an object sets the fields that a quota of these names requires; returns the missing ones.
     fn check(&self, names: &[&str], object: &Value) -> Result<(), String> {
         match self.content {
             Content::Pod => pod::check(names, object),
@@ -263,8 +263,8 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Checks that an object fits into a quota. Returns the new `used` of its status, `None` if nothing is charged, or the
-/// reason why it does not fit.
+/// Checks that an object does not exceed a quota. Returns the new `used` of its status, or `None` if nothing is
+/// charged. The error is the reason why the object exceeds the quota.
 pub fn charge(
     quota: &Value,
     evaluator: &Evaluator<'_>,
@@ -316,7 +316,7 @@ pub fn charge(
     ))
 }
 
-/// Returns the usage that a change adds to that of an object, which may have been outside the scopes.
+/// Returns the usage that a change adds to the usage of an object, which may have been outside the scopes.
 fn requested(
     evaluator: &Evaluator<'_>,
     change: Change<'_>,
@@ -347,7 +347,7 @@ fn requested(
     Ok(usage)
 }
 
-/// Returns amounts in the form of messages: `cpu=1,memory=1Gi`.
+/// Formats amounts for messages: `cpu=1,memory=1Gi`.
 fn listed(amounts: &BTreeMap<String, Quantity>, names: &[&String]) -> String {
     let listed = names
         .iter()

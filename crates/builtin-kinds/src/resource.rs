@@ -1,6 +1,6 @@
 //! The served resources: the built-in resources and subresources ([`Resource`]).
 //!
-//! The table has names and verbs only.
+//! The table contains only names and verbs.
 
 use apimachinery::gvk::Gvk;
 
@@ -11,16 +11,16 @@ mod table;
 pub struct Resource {
     /// The served group and version, and the kind of the body.
     pub gvk: Gvk,
-    /// Plural (`deployments`), or plural/subresource (`deployments/status`). For a subresource `gvk` is the kind of
-    /// the body (`Scale` of `autoscaling/v1`) and `served_group`/`served_version` differ from it.
+    /// The plural (`deployments`), or the plural and the subresource (`deployments/status`). For a subresource, `gvk`
+    /// is the kind of the body (`Scale` of `autoscaling/v1`), and may differ from `served_group` and `served_version`.
     pub name: &'static str,
-    /// The group it is served under.
+    /// The group under which the resource is served.
     pub served_group: &'static str,
-    /// The version it is served under.
+    /// The version under which the resource is served.
     pub served_version: &'static str,
     /// The singular name; empty for subresources.
     pub singular: &'static str,
-    /// `true` if objects live in namespaces.
+    /// True if the objects are namespaced.
     pub namespaced: bool,
     /// The verbs that discovery lists.
     pub verbs: &'static [&'static str],
@@ -35,7 +35,7 @@ pub fn resources() -> &'static [Resource] {
     table::RESOURCES
 }
 
-/// The words of the generated table.
+/// The constants of the generated table.
 pub(super) mod row_shapes {
     use super::{Gvk, Resource};
 

@@ -1,27 +1,28 @@
-//! The differences between kinds in the generic registry: one row for every kind that deviates ([`Strategy`]).
+//! The differences between kinds in the generic registry: one row for each kind that is not like most ([`Strategy`]).
 //!
-//! Depends on the names of kinds only.
+//! Depends only on the names of kinds.
 
 use apimachinery::gvk::Gvk;
 
-/// The properties in which kinds differ, read by the generic registry.
+/// The properties of a kind that the generic registry uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    /// PUT without a resourceVersion overwrites.
+    /// True if a PUT without a resourceVersion overwrites the object.
     pub allow_unconditional_update: bool,
-    /// PUT of a missing object creates it.
+    /// True if a PUT of a missing object creates it.
     pub allow_create_on_update: bool,
-    /// DELETE returns the object instead of a Status.
+    /// True if a DELETE returns the object instead of a Status.
     pub returns_deleted_object: bool,
-    /// Dependents are orphaned by default.
+    /// True if dependents are orphaned by default.
     pub orphans_by_default: bool,
-    /// Has a `status` subresource: writes to the main resource do not change the status, and vice versa.
+    /// True if there is a `status` subresource: writes to the main resource do not change the status, and vice versa.
     pub has_status: bool,
-    /// `metadata.generation` is maintained: 1 on create, +1 when the part that `generation_changed` compares changes.
+    /// True if `metadata.generation` is maintained: it starts with 1, and increases when `generation_changed` returns
+    /// true.
     pub has_generation: bool,
 }
 
-/// The behaviour of most kinds.
+/// The properties of most kinds.
 const PLAIN: Strategy = Strategy {
     allow_unconditional_update: true,
     allow_create_on_update: false,
@@ -68,7 +69,7 @@ const CONFIGURATION: Strategy = Strategy {
     ..GENERATION
 };
 
-/// Group, kind and properties of every kind that is not [`PLAIN`].
+/// The group, kind and properties of every kind that is not [`PLAIN`].
 const STRATEGIES: &[(&str, &str, Strategy)] = &[
     ("", "Endpoints", CREATE_ON_UPDATE),
     ("", "Event", CREATE_ON_UPDATE),
@@ -254,7 +255,7 @@ const STRATEGIES: &[(&str, &str, Strategy)] = &[
     ),
 ];
 
-/// Returns the behaviour of a kind.
+/// Returns the properties of a kind.
 pub fn strategy(gvk: &Gvk) -> &'static Strategy {
     STRATEGIES
         .iter()

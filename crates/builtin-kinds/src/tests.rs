@@ -1,4 +1,4 @@
-//! Replays the recordings of kube-apiserver on pure functions: without server, store and admission plug-ins.
+//! Replays the recordings of kube-apiserver on pure functions, without a server, a store and admission plug-ins.
 
 mod recorded;
 

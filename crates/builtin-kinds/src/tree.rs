@@ -1,6 +1,6 @@
 //! Accessors of JSON trees: read and change fields that may be missing, null or of another type.
 //!
-//! They are independent of kinds.
+//! They do not depend on kinds.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
         .fold(value, |value, name| value.get(name).unwrap_or(&Value::Null))
 }
 
-/// Returns the items of a list by their names; of several with the same name the first.
+/// Returns the items of a list by name; if several have the same name, the first one.
 pub fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
     let mut named = HashMap::with_capacity(items.len());
     for item in items {
@@ -42,7 +42,7 @@ pub fn entries<'a>(
     at(value, path).as_object().into_iter().flatten()
 }
 
-/// Reports whether the value is a zero value in Go: missing, null, false, 0, "", [] or {}.
+/// Returns true if the value is a zero value in Go: missing, null, false, 0, "", [] or {}.
 pub fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -54,26 +54,26 @@ pub fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Reports whether a field is missing or null: a nil pointer in Go.
+/// Returns true if a field is missing or null, which is a nil pointer in Go.
 pub fn is_nil(object: &Object, name: &str) -> bool {
     object.get(name).is_none_or(Value::is_null)
 }
 
-/// Sets a field that is missing or null.
+/// Sets a field if it is missing or null.
 pub fn set_if_nil(object: &mut Object, name: &str, value: impl Into<Value>) {
     if is_nil(object, name) {
         object.insert(name.to_owned(), value.into());
     }
 }
 
-/// Sets a field that is missing or has Go's zero value.
+/// Sets a field if it is missing or has Go's zero value.
 pub fn set_if_zero(object: &mut Object, name: &str, value: impl Into<Value>) {
     if object.get(name).is_none_or(is_zero) {
         object.insert(name.to_owned(), value.into());
     }
 }
 
-/// Returns the object in a field, created if missing or null; `None` if the field has another type.
+/// Returns the object in a field, which is created if it is missing or null; `None` if the field has another type.
 pub fn object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     set_if_nil(object, name, Object::new());
     object.get_mut(name)?.as_object_mut()

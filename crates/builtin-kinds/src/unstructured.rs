@@ -1,6 +1,6 @@
-//! Go's conversion from unstructured trees to structs, as used by apply and strategic patches. It rejects the same
-//! values as the decoder of bodies, with other texts, except for numbers: those without a fraction are converted to the
-//! type of the field.
+//! Go's conversion from unstructured trees to structs, which apply and strategic merge patches use. It rejects the same
+//! values as the decoder of bodies, with other texts. Numbers are an exception: those without a fraction are converted
+//! to the type of the field.
 
 use apimachinery::time::{self, TimeForm};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::go_fields::go_struct;
 /// Returns the position of a field in its Go struct, for a type and the name of the field.
 pub type Order<'a> = &'a dyn Fn(&Type, &str) -> (u32, u32, u32);
 
-/// Converts a tree to the form of the Go struct of a type; the error is the converter's text for the first mismatch in
+/// Converts a tree to the form of the Go struct of a type. The error is the converter's text for the first mismatch in
 /// the order of the structs.
 pub fn convert(of_type: &Type, value: &mut Value, order: Order<'_>) -> Result<(), String> {
     let object = match value {
@@ -64,7 +64,7 @@ fn convert_field(of_kind: &FieldKind, value: &mut Value, order: Order<'_>) -> Re
         (FieldKind::IntOrString, value) if !value.is_string() && !value.is_i64() => {
             Err(cannot_unmarshal(value, "int32"))
         }
-        // Other types with their own decoder have the same errors in both ways.
+        // Other types with their own decoder have the same errors in both conversions.
         _ => Ok(()),
     }
 }
@@ -76,13 +76,14 @@ fn check_time(form: TimeForm, value: &Value) -> Result<(), String> {
     }
 }
 
-/// Returns the error of a type that decodes itself.
+/// Returns the error of a type with its own decoder.
 fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
     let found = describe(value, wanted);
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// Go converts values that are too large for the field silently, and rejects only fractions.
+/// Converts a number to an integer. Like Go, it silently truncates values that are too large, and rejects only
+/// fractions.
 fn convert_integer(name: &str, value: &mut Value, narrow: impl Fn(i64) -> i64) -> Result<(), String> {
     let Value::Number(number) = value else {
         return Err(format!("unrecognized type: {name}"));
@@ -99,7 +100,7 @@ fn convert_integer(name: &str, value: &mut Value, narrow: impl Fn(i64) -> i64) -
     Ok(())
 }
 
-/// The processor's result for a float beyond the integer range is the minimum.
+/// Converts a float to an integer. As on the processor, a float out of range becomes the minimum.
 fn whole_number(float: f64) -> i64 {
     let limit = 9_223_372_036_854_775_808.0;
     if (-limit..limit).contains(&float) {

@@ -1,8 +1,8 @@
-//! Validation of objects without their metadata.
+//! Validates objects, except for their metadata.
 //!
-//! The rules and their texts are those of Kubernetes' own validation packages, in their order. They expect decoded
-//! objects with defaults. Rules that need more than the object (allocated addresses, other objects) belong to the
-//! registry and to admission.
+//! The rules, their order and their texts are those of Kubernetes' validation packages. They require decoded objects
+//! with defaults. Rules that depend on more than the object (allocated addresses, other objects) belong to the registry
+//! and to admission.
 
 mod admission;
 mod admission_policy;
@@ -56,7 +56,7 @@ use apimachinery::gvk::Gvk;
 type CreateRule = fn(&mut Check, &Value);
 type UpdateRule = fn(&mut Check, &Value, &Value);
 
-/// Validates a new object without its metadata.
+/// Validates a new object, except for its metadata.
 pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
     let mut check = Check::default();
     if let Some(rule) = create_rule(gvk) {
@@ -65,7 +65,7 @@ pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
     check.errors
 }
 
-/// Validates a changed object without its metadata; `subresource` is empty for the resource itself.
+/// Validates a changed object, except for its metadata; `subresource` is empty for the resource itself.
 pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
     let mut check = Check::default();
     let rule = match subresource {
@@ -87,7 +87,7 @@ pub fn validate_service_addresses(object: &Value, old: Option<&Value>) -> Vec<Er
     check.errors
 }
 
-/// Returns the rule for new objects of a kind, and for changed ones if [`update_rule`] has none.
+/// Returns the rule for new objects of a kind. It also applies to changed objects if [`update_rule`] has no rule.
 fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
     let rule: CreateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map,
@@ -170,7 +170,7 @@ fn admission_rule(kind: &str) -> Option<CreateRule> {
     Some(rule)
 }
 
-/// Returns the rule for changed objects, if it differs from that for new ones.
+/// Returns the rule for changed objects, if it differs from the rule for new objects.
 fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     let rule: UpdateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map_update,

@@ -13,7 +13,7 @@ use crate::prepare::generation_changed;
 use crate::tree::{at, list, text};
 use apimachinery::gvk::Gvk;
 
-/// Returns the warning that every request to a deprecated resource gets.
+/// Returns the warning for every request to a deprecated resource.
 pub fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
     match (group, resource) {
         ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
@@ -120,7 +120,7 @@ fn persistent_volume(warnings: &mut Vec<String>, object: &Value) {
     pod::old_volumes_of(warnings, object);
 }
 
-/// Storage is counted in whole bytes.
+/// Warns about storage that is not a whole number of bytes.
 fn persistent_volume_claim(warnings: &mut Vec<String>, spec: &Value, path: &Path) {
     for field in ["requests", "limits"] {
         let path = path.child("resources").child(field);

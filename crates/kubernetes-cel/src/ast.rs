@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// A node of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// Unique within its expression; the checker stores types by it.
+    /// The id, which is unique within the expression. The checker stores types by it.
     pub id: u32,
     /// The position in the source, in characters.
     pub offset: usize,
@@ -46,20 +46,20 @@ pub enum Kind {
     },
     /// A function or operator; methods have a target.
     Call {
-        /// The name; operators are written `_+_`.
+        /// The name of the function; operators are written as `_+_`.
         function: String,
         /// The receiver of a method.
         target: Option<Box<Expr>>,
         /// The arguments.
         args: Vec<Expr>,
     },
-    /// `[a, ?b]`: items, and whether each is optional.
+    /// `[a, ?b]`: each item, and true if it is optional.
     List(Vec<(Expr, bool)>),
-    /// `{k: v, ?k: v}`: key, value, and a flag for optional entries.
+    /// `{k: v, ?k: v}`: each key and value, and true if the entry is optional.
     Map(Vec<(Expr, Expr, bool)>),
-    /// `Type{field: value, ?field: value}`: field, value, whether the field is optional.
+    /// `Type{field: value, ?field: value}`: the type, each field and value, and true if the field is optional.
     Struct(String, Vec<(String, Expr, bool)>),
-    /// A comprehension, the expansion of a macro.
+    /// A comprehension, to which a macro expands.
     Comprehension(Box<Comprehension>),
 }
 
@@ -85,19 +85,19 @@ pub enum Literal {
 /// A fold over a list or map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comprehension {
-    /// The item of a list or the key of a map; with a second variable, index or key.
+    /// The item of a list or the key of a map; the index or the key if there is a second variable.
     pub variable: String,
-    /// The item or value.
+    /// The second variable: the item or the value.
     pub second: Option<String>,
     /// The collection that the loop iterates over.
     pub range: Expr,
     /// The accumulator.
     pub accumulator: String,
-    /// Its first value.
+    /// The first value of the accumulator.
     pub init: Expr,
     /// The condition for another iteration.
     pub condition: Expr,
-    /// Its next value.
+    /// The next value of the accumulator.
     pub step: Expr,
     /// The value of the comprehension.
     pub result: Expr,
@@ -106,7 +106,7 @@ pub struct Comprehension {
 /// An error of an expression, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Issue {
-    /// Offset in characters.
+    /// The position in the source, in characters; [`NOWHERE`] for the whole source.
     pub offset: usize,
     /// The error.
     pub message: String,
@@ -114,12 +114,12 @@ pub struct Issue {
 
 /// The offset of an issue that concerns the whole source.
 pub const NOWHERE: usize = usize::MAX;
-/// The limit of issues that a description lists.
+/// The maximum number of issues in a description.
 const MAX_ISSUES: usize = 100;
-/// Longer lines are not shown.
+/// The maximum length of a displayed source line.
 const MAX_SNIPPET: usize = 16 << 10;
 
-/// Describes issues in the format of the reference implementation: each with its line of source and a marker below it.
+/// Formats issues as the reference implementation does: each with its source line and a marker below it.
 pub fn describe(source: &str, issues: &[Issue]) -> String {
     let mut sorted: Vec<&Issue> = issues.iter().collect();
     sorted.sort_by_key(|issue| issue.offset);
@@ -143,7 +143,7 @@ fn describe_one(lines: &[&str], issue: &Issue) -> String {
         return format!("ERROR: <input>:-1:0: {}", issue.message);
     }
     if lines == [""] {
-        // The grammar has no place for the end of an empty text.
+        // The grammar has no position for the end of an empty text.
         return format!("ERROR: <input>:1:0: {}", issue.message);
     }
     let (mut line, mut column) = (0, issue.offset);
@@ -175,7 +175,7 @@ fn describe_one(lines: &[&str], issue: &Issue) -> String {
     format!("{head}\n | {text}\n | {mark}")
 }
 
-/// Returns the direct parts of an expression.
+/// Returns the direct subexpressions of an expression.
 pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
         Kind::Literal(_) | Kind::Ident(_) => Vec::new(),

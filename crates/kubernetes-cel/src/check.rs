@@ -1,4 +1,4 @@
-//! The type checker.
+//! The type checker: [`check`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,9 @@ use crate::types::Type;
 
 /// The variables of an expression and their types.
 ///
-/// A name may have dots (`authorizer.requestResource`). A variable of an object type declares that type: expressions
-/// can then construct it. [`types::Type::Type`] of [`types::Type::Dyn`] declares a family of types, `Name` and
-/// `Name.any.field`, whose fields are not checked.
+/// A name may contain dots (`authorizer.requestResource`). A variable of an object type also declares that type, so
+/// that expressions can construct it. [`types::Type::Type`] of [`types::Type::Dyn`] declares a family of types, `Name`
+/// and `Name.any.field`, whose fields are not checked.
 ///
 /// [`types::Type::Type`]: crate::types::Type::Type
 /// [`types::Type::Dyn`]: crate::types::Type::Dyn
@@ -21,25 +21,25 @@ pub type Variables = HashMap<String, Type>;
 /// A checked expression.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The expression; names of namespaced functions are resolved.
+    /// The expression, in which the names of namespaced functions are resolved.
     pub expr: Expr,
     /// The type of the expression.
     pub result: Type,
     types: HashMap<u32, Type>,
-    /// The constant patterns.
+    /// The compiled constant patterns.
     pub(crate) patterns: Patterns,
-    /// The lists, maps and conversions of constants. The reference implementation evaluates them once, so they cost
-    /// nothing at run time.
+    /// The lists, maps and conversions of constants. The reference implementation evaluates them once, so they have no
+    /// run-time cost.
     pub(crate) constants: HashSet<u32>,
 }
 
 impl Checked {
-    /// Returns the type of a part.
+    /// Returns the type of a subexpression.
     pub(crate) fn type_of(&self, expr: &Expr) -> &Type {
         self.types.get(&expr.id).unwrap_or(&Type::Dyn)
     }
 
-    /// Returns the names in the expression, including those of its own comprehensions, and the height of its tree.
+    /// Returns the names in the expression, including those of its comprehensions, and the height of its tree.
     pub fn names(&self) -> (HashSet<&str>, usize) {
         let (mut names, mut height) = (HashSet::new(), 0);
         let mut open = vec![(&self.expr, 1)];
@@ -99,22 +99,22 @@ struct Checker<'v> {
     variables: &'v Variables,
     scopes: Vec<(String, Type)>,
     types: HashMap<u32, Type>,
-    /// The binding of each type variable.
+    /// The types that type variables are bound to.
     bindings: Vec<Option<Type>>,
-    /// The bound type variables, in binding order.
+    /// The bound type variables, in the order of their binding.
     bound: Vec<usize>,
     issues: Vec<Issue>,
-    /// Lists and maps of mixed types: reported if there are no other errors.
+    /// Errors about lists and maps of mixed types, which are reported only if there are no other errors.
     mixed: Vec<Issue>,
     /// True for the argument of `format`, which accepts a mixed list.
     may_mix: bool,
 }
 
-/// The maximum number of parts of a type. A map of maps doubles a type at each step.
+/// The maximum number of parts of a type. Nested maps of maps double a type at each step.
 const MAX_PARTS: usize = 500;
 
-/// Replaces variables by their bindings; in the end, unbound ones become `dyn`, and so do the parts of a type that is
-/// too large.
+/// Replaces type variables by their bindings. With `to_dyn`, unbound variables become `dyn`, and so do the parts of a
+/// type that is too large.
 fn resolve(bindings: &[Option<Type>], found: &Type, to_dyn: bool) -> Type {
     resolve_within(bindings, found, to_dyn, &mut { 4 * MAX_PARTS })
 }
@@ -265,7 +265,7 @@ impl Checker<'_> {
                 None => self.report(expr, format!("undefined field '{field}'")),
             },
             Type::Dyn | Type::Error | Type::Var(_) => Type::Dyn,
-            // These are objects without declared fields.
+            // These types are objects without declared fields.
             Type::Opaque(name) if name.starts_with("kubernetes.") => {
                 self.report(expr, format!("unexpected failed resolution of '{name}'"))
             }
@@ -322,7 +322,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `sets.contains(a, b)` is not a method of a variable `sets` but a namespaced function.
+    /// Resolves a namespaced function: in `sets.contains(a, b)`, `sets` is a namespace and not a variable.
     fn resolve_namespace(&mut self, expr: &mut Expr) {
         let Kind::Call { function, target, .. } = &mut expr.kind else {
             return;
@@ -334,7 +334,7 @@ impl Checker<'_> {
             return;
         }
         let full = format!("{name}.{function}");
-        // A library that is only present with the type of its patches.
+        // This library only exists together with the type of its patches.
         if full.starts_with("jsonpatch.") && !self.variables.contains_key("JSONPatch") {
             return;
         }
@@ -375,7 +375,7 @@ impl Checker<'_> {
         result
     }
 
-    /// Returns the result of all overloads that fit: theirs if they agree, else `dyn`.
+    /// Returns the result type of all matching overloads; `dyn` if they differ.
     fn overload(&mut self, overloads: &[Overload], is_member: bool, types: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for overload in overloads {
@@ -436,7 +436,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns true if a value of type `found` is assignable to `wanted`; binds variables.
+    /// Returns true if a value of type `found` is assignable to `wanted`; binds type variables.
     fn assign(&mut self, found: &Type, wanted: &Type) -> bool {
         let found = resolve(&self.bindings, found, false);
         let wanted = resolve(&self.bindings, wanted, false);
@@ -473,7 +473,7 @@ impl Checker<'_> {
         true
     }
 
-    /// All items should have the type of the first one.
+    /// Joins the types of the items of a list or map, which should all be that of the first item.
     fn join(&mut self, joined: Option<Type>, found: &Type, expr: &Expr) -> Type {
         let Some(joined) = joined else {
             return found.clone();
@@ -540,7 +540,7 @@ impl Checker<'_> {
         Type::map(key, value)
     }
 
-    /// Returns the construction of an object: of a known type, or of a family of types by its root.
+    /// Checks the construction of an object of a known type, or of a type in a family.
     fn structure(&mut self, expr: &mut Expr) -> Type {
         let Kind::Struct(name, fields) = &mut expr.kind else {
             return Type::Error;
@@ -661,7 +661,7 @@ fn is_constant(expr: &Expr, found: &mut HashSet<u32>) -> bool {
     is
 }
 
-/// The remaining number of parts of a type.
+/// Returns the number of parts that remain after a type was counted.
 fn parts(found: &Type, left: usize) -> usize {
     let left = left.saturating_sub(1);
     match found {

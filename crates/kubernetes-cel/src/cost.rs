@@ -1,8 +1,8 @@
-//! The maximum cost of an expression, estimated from the bounds of its variables.
+//! Estimates the maximum cost of an expression from the bounds of its variables: [`estimate`].
 //!
 //! The model is that of cel-go (`checker/cost.go`) with the functions of Kubernetes
-//! (`k8s.io/apiserver/pkg/cel/library/cost.go`). Its estimates decide which definitions are accepted and are shown to
-//! their authors, so its peculiarities are kept: a value of unknown origin has the path of `self`.
+//! (`k8s.io/apiserver/pkg/cel/library/cost.go`). The estimates decide which CRDs are accepted, and are shown to their
+//! authors. Therefore all details are kept; for example, a value of unknown origin has the path of `self`.
 
 mod function;
 mod size;
@@ -22,11 +22,11 @@ const STRUCT: u64 = 40;
 /// The origin of a value.
 #[derive(Clone, Copy, Debug)]
 enum Place<'d> {
-    /// The expression creates it.
+    /// The expression creates the value.
     None,
-    /// A path that no schema describes.
+    /// The value has a path that no schema describes.
     Unknown,
-    /// A path in the schema.
+    /// The value has a path in the schema.
     At(&'d Declared),
 }
 
@@ -40,7 +40,7 @@ struct Estimate<'d> {
 }
 
 impl Estimate<'_> {
-    /// Unknown sizes are unbounded.
+    /// Returns the bounds of the size; an unknown size is unbounded.
     fn bounds(&self) -> Size {
         self.size.unwrap_or(Size::ANY)
     }
@@ -58,7 +58,7 @@ pub fn estimate(checked: &Checked, variables: &HashMap<String, &Declared>) -> u6
 
 struct Estimator<'c, 'd> {
     checked: &'c Checked,
-    /// The place of `self`.
+    /// The bounds of `self`.
     root: Option<&'d Declared>,
     scopes: Vec<(String, Local<'d>)>,
 }
@@ -71,7 +71,7 @@ struct Local<'d> {
     entry: Option<Entry>,
 }
 
-/// Types of a fixed size.
+/// Returns true for types of a constant size.
 fn is_scalar(kind: &Type) -> bool {
     match kind {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
@@ -132,12 +132,12 @@ impl<'d> Estimator<'_, 'd> {
         }
     }
 
-    /// A value of known type and unknown size.
+    /// Returns the estimate of a value with a known type and an unknown size.
     fn plain(&self, expr: &Expr, cost: u64) -> Estimate<'d> {
         self.placed(expr, cost, Place::None)
     }
 
-    /// Returns a value at a place: its size is bounded by the schema there, or by its type.
+    /// Returns the estimate of a value at a path. Its size is bounded by the schema at the path, or by its type.
     fn placed(&self, expr: &Expr, cost: u64, place: Place<'d>) -> Estimate<'d> {
         let by_type = || is_scalar(self.checked.type_of(expr)).then(|| Size::exactly(1));
         Estimate {
@@ -148,12 +148,12 @@ impl<'d> Estimator<'_, 'd> {
         }
     }
 
-    /// Returns the path of `self`, which the model uses for values without an origin.
+    /// Returns the path of `self`, which the model uses for values of unknown origin.
     fn origin(&self) -> Place<'d> {
         self.root.map_or(Place::Unknown, Place::At)
     }
 
-    /// Returns a place inside another.
+    /// Returns a path inside another path.
     fn inside(&self, place: Place<'d>, step: impl Fn(&'d Declared) -> Option<&'d Declared>) -> Place<'d> {
         match place {
             Place::None => self.origin(),
@@ -321,7 +321,7 @@ impl<'d> Estimator<'_, 'd> {
     }
 }
 
-/// A named value: a comprehension over an empty range.
+/// Returns true for a comprehension over an empty range, which binds a value to a name.
 fn is_bind(fold: &Comprehension) -> bool {
     fold.variable.starts_with('#')
 }
@@ -371,7 +371,7 @@ fn literal_integer(expr: &Expr) -> Option<u64> {
     }
 }
 
-/// Only strings, lists and maps have a size in a schema; other types have size zero.
+/// Returns the size in the schema. Only strings, lists and maps have one; it is zero for other types.
 fn size_at(place: Place<'_>) -> Option<Size> {
     let Place::At(declared) = place else { return None };
     let max = match declared.kind {

@@ -1,4 +1,4 @@
-//! The functions of the environment of Kubernetes 1.36: every overload with its types.
+//! The functions of Kubernetes 1.36: all overloads with their types.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use crate::types::{Type, parse, split_top_level};
 #[derive(Clone, Debug)]
 pub(crate) struct Overload {
     pub(crate) is_member: bool,
-    /// The receiver first.
+    /// The types of the arguments, including the receiver, which is the first.
     pub(crate) args: Vec<Type>,
     pub(crate) result: Type,
 }
@@ -33,7 +33,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
     functions
 });
 
-/// `name(args) -> result`, or `receiver . name(args) -> result`.
+/// Parses `name(args) -> result` or `receiver . name(args) -> result`.
 fn declaration(line: &'static str) -> Option<(&'static str, Overload)> {
     let (call, result) = line.split_once(" -> ")?;
     let (receiver, call) = match call.split_once(" . ") {

@@ -1,4 +1,4 @@
-//! Evaluates expressions, and counts every step against a limit.
+//! Evaluates expressions, and limits the number of steps: [`evaluate`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub enum Failure {
     /// An evaluation error such as a missing key or an overflow.
     #[error("{0}")]
     Error(String),
-    /// Too many steps.
+    /// The cost limit was exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
 }
@@ -26,7 +26,7 @@ type Evaluated<'a> = Result<Value<'a>, Failure>;
 /// The values of an expression's variables.
 pub type Activation<'a> = HashMap<String, Value<'a>>;
 
-/// A source of variables: an [`Activation`], or a host that computes them on demand.
+/// A source of variables: an [`Activation`], or a host program that computes values on demand.
 pub trait Lookup<'a> {
     /// Returns the value of a variable; `None` if it does not exist.
     fn lookup(&self, name: &str) -> Option<Result<Value<'a>, Failure>>;
@@ -43,7 +43,7 @@ pub fn evaluate<'a>(checked: &Checked, variables: &dyn Lookup<'a>, limit: u64) -
     evaluate_with(checked, variables, limit, &Work::of_cost(limit))
 }
 
-/// Like [`evaluate`], with a work limit that several expressions may share.
+/// Like [`evaluate`], with a work limit that several expressions can share.
 pub fn evaluate_with<'a>(
     checked: &Checked,
     variables: &dyn Lookup<'a>,
@@ -214,7 +214,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         self.checked.constants.contains(&id)
     }
 
-    /// Returns a branch of a condition. A variable costs nothing there, and its fields have their usual cost.
+    /// Evaluates a branch of a condition. A variable has no cost there; its fields have their usual cost.
     fn branch(&mut self, expr: &'e Expr) -> Evaluated<'a> {
         match &expr.kind {
             Kind::Ident(name) => self.variable(name),
@@ -240,7 +240,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         result.map_err(Failure::Error)
     }
 
-    /// Appends to the result of a comprehension, in place because it has no other owner.
+    /// Appends to the result of a comprehension. This is done in place, because the result has no other owner.
     fn accumulate(&mut self, function: &'e str, rest: &'e [Expr]) -> Evaluated<'a> {
         self.spend(1)?;
         let mut values = vec![Value::Null];
@@ -300,7 +300,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         }
     }
 
-    /// One side may fail if the other one decides the result.
+    /// Evaluates a logical operator. One side may fail if the other side determines the result.
     fn logical(&mut self, left: &'e Expr, right: &'e Expr, decisive: bool) -> Evaluated<'a> {
         let left = self.expr(left);
         match left {
@@ -376,7 +376,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                 (Value::Optional(Some(inner)), true) => *inner,
                 (value, _) => value,
             };
-            // A duplicate field keeps its first value.
+            // If a field is duplicated, its first value is kept.
             let _ = values.insert(Value::text(field.clone()), value);
         }
         Ok(Value::Map(Map::object(name, values)))
@@ -400,7 +400,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
     }
 
     fn steps(&mut self, fold: &'e Comprehension, mut items: Walk<'a>, depth: usize) -> Result<(), Failure> {
-        // A later item of `all` or `exists` may override an error, so the error is kept until the end.
+        // A later item of `all` or `exists` may override an error, so an error is kept until the end.
         let mut pending: Option<Failure> = None;
         let is_logical = matches!(&fold.step.kind, Kind::Call { function, .. } if function == "_&&_" || function == "_||_");
         while let Some((first, second)) = items.next() {

@@ -13,7 +13,7 @@ pub(crate) struct Token {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TokenKind {
     Symbol(&'static str),
-    /// `in`, `true`, `false`, `null` are words, too; the parser distinguishes them.
+    /// A word, including `in`, `true`, `false` and `null`, which the parser distinguishes.
     Word(String),
     /// An identifier between backticks.
     Escaped(String),
@@ -79,7 +79,7 @@ impl Lexer<'_> {
         });
     }
 
-    /// Skips everything up to and including the first invalid character.
+    /// Reports and skips the text up to and including the first invalid character.
     fn unrecognized(&mut self, offset: usize, failed_at: usize) {
         let text = self.text(offset, failed_at + 1);
         let text = text

@@ -1,8 +1,9 @@
 //! The Common Expression Language (CEL) with the libraries of Kubernetes, as pure functions.
 //!
-//! [`parse`] makes an [`ast::Expr`], [`check`] finds its types with the variables that the caller declares (of known
-//! type or [`types::Type::Dyn`]), [`cost::estimate`] bounds its cost, and [`evaluate`] runs it. [`Schema`] decides how JSON
-//! values appear in expressions. A [`Host`] provides values with functions of its own, such as an authorizer.
+//! [`parse`] returns an [`ast::Expr`]. [`check`] determines its types, given the variables that the caller declares (of
+//! known type or [`types::Type::Dyn`]). [`cost::estimate`] returns an upper bound of its cost, and [`evaluate`]
+//! evaluates it. A [`Schema`] determines the types of JSON values in expressions. A [`Host`] provides values with
+//! additional functions, such as an authorizer.
 //!
 //! ```
 //! use kubernetes_cel::types::Type;

@@ -1,4 +1,4 @@
-//! Functions and operators on values.
+//! The functions and operators on values: [`call`].
 
 mod convert;
 mod lists;
@@ -13,7 +13,7 @@ use crate::regexp::{Patterns, Regexp};
 use crate::value::{InsertError, Opaque, Value};
 use crate::work::Work;
 
-/// The run-time cost of a call beyond its arguments.
+/// Returns the run-time cost of a call without its arguments.
 pub(crate) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
     let size = |index: usize| args.get(index).map_or(0, Value::size);
     match function {
@@ -57,7 +57,7 @@ pub(crate) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
     }
 }
 
-/// The cost of one authorizer check: an expression can afford two.
+/// The cost of one authorizer check. An expression can make two.
 const AUTHORIZATION_COST: u64 = 350_000;
 
 /// The cost of a call that creates a list.
@@ -75,7 +75,7 @@ fn natural(value: Option<&Value<'_>>) -> Option<u64> {
     }
 }
 
-/// Returns the cost of visiting each item of a list and its characters, or each character of a string.
+/// Returns the cost of visiting all items of a list and their characters, or all characters of a string.
 fn walk(value: Option<&Value<'_>>) -> u64 {
     match value {
         Some(Value::List(list)) => list
@@ -98,7 +98,7 @@ fn joined(args: &[Value<'_>]) -> u64 {
     twice(texts.saturating_add(separators))
 }
 
-/// Returns the cost of comparing addresses by their bytes; a string argument is parsed first.
+/// Returns the cost of comparing addresses by their bytes. A string argument is parsed first.
 fn contained(function: &str, args: &[Value<'_>]) -> u64 {
     let bytes = match args.first() {
         Some(Value::Opaque(opaque)) => match **opaque {
@@ -119,7 +119,7 @@ fn contained(function: &str, args: &[Value<'_>]) -> u64 {
     twice(bytes).saturating_add(mask).saturating_add(parsed)
 }
 
-/// Returns the cost of a named format: that of its pattern, whose length is an upper bound.
+/// Returns the cost of a named format: the cost of its pattern, whose length is an upper bound.
 fn formatted(args: &[Value<'_>]) -> u64 {
     let pattern: u64 = match args.first() {
         Some(Value::Opaque(opaque)) => match **opaque {
@@ -148,7 +148,7 @@ fn traversal(size: u64) -> u64 {
     size.div_ceil(10).max(1)
 }
 
-/// Returns the steps of a call, beyond those that it counts itself: most functions visit all of their arguments.
+/// Returns the steps of a call, without those that it counts itself. Most functions visit all of their arguments.
 pub(crate) fn effort(function: &str, args: &[Value<'_>]) -> usize {
     let is_constant = matches!(
         function,
@@ -167,7 +167,7 @@ pub(crate) fn effort(function: &str, args: &[Value<'_>]) -> usize {
     args.iter().map(effort).fold(0, usize::saturating_add)
 }
 
-/// Returns the message of an entry that cannot be inserted into a map.
+/// Returns the error for an entry that cannot be inserted into a map.
 pub(crate) fn insert_error(why: InsertError, key: &Value<'_>) -> String {
     match why {
         InsertError::NoKey => "unsupported key type".to_owned(),
@@ -199,14 +199,14 @@ struct Context<'c> {
 }
 
 impl Context<'_> {
-    /// Returns a pattern, compiled once.
+    /// Returns a compiled pattern; each pattern is compiled once.
     fn pattern(&self, source: &str) -> Result<Regexp, String> {
         let constant = self.constants.and_then(|patterns| patterns.get(source));
         constant.map_or_else(|| self.work.pattern(source), |pattern| Ok(pattern.clone()))
     }
 }
 
-/// Calls a function; the receiver of a method comes first.
+/// Calls a function. The receiver of a method is the first argument.
 pub(crate) fn call<'a>(
     function: &str,
     args: &[Value<'a>],
@@ -235,5 +235,5 @@ fn dispatch<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Re
     found.unwrap_or_else(|| Err("no such overload".to_owned()))
 }
 
-/// Returns the result of a call, if the module has an overload for it.
+/// The result of a call; `None` if the module has no overload for it.
 type Called<'a> = Option<Result<Value<'a>, String>>;

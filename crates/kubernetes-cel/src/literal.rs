@@ -1,4 +1,5 @@
-//! Rejects constants that would only fail at run time, as the validators of the checked tree and the planner do.
+//! Rejects constants that would fail only at run time, like the validators of the checked tree and the planner in
+//! cel-go.
 
 use apimachinery::{go, time};
 
@@ -8,7 +9,7 @@ use crate::regexp::{self, Patterns};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The argument types of a clause of a format string, with the names and messages of errors.
+/// The argument types of each clause of a format string, with their names and messages in errors.
 const CLAUSES: &[(char, &[&str], &str)] = &[
     (
         's',
@@ -55,7 +56,7 @@ const CLAUSES: &[(char, &[&str], &str)] = &[
 const HEX: &[&str] = &["int", "uint", "string", "bytes"];
 const HEX_ONLY: &str = "only integers, byte buffers, and strings can be formatted as hex";
 
-/// Validates the constants of a checked expression, and keeps its constant patterns.
+/// Validates the constants of a checked expression; returns its constant patterns.
 pub(crate) fn validate<'t>(
     expr: &Expr,
     type_of: &dyn Fn(&Expr) -> &'t Type,
@@ -130,7 +131,7 @@ fn formats<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type, issues: &mut Ve
     }
 }
 
-/// Returns the error of a format string, and the position of the argument that causes it.
+/// Returns the error of a format string, and the position of the argument that causes the error.
 fn check_format<'t>(
     format: &str,
     args: &[&Expr],
@@ -168,7 +169,7 @@ fn check_format<'t>(
 
 type Clause<'f> = (&'static [&'static str], &'static str, &'f str);
 
-/// Returns the argument types of the clause at the start of a string, the message for a wrong type, and the rest of the
+/// Parses the clause at the start of a string: its argument types, the message for a wrong type, and the rest of the
 /// string.
 fn clause(text: &str) -> Result<Clause<'_>, String> {
     let mut rest = text;
@@ -201,7 +202,7 @@ fn clause(text: &str) -> Result<Clause<'_>, String> {
     Ok((allowed, words, chars.as_str()))
 }
 
-/// Returns the part of an argument that has none of the allowed types, and the name of its type.
+/// Returns the position of the argument's part that has none of the allowed types, and the name of its type.
 fn misfit<'t>(arg: &Expr, allowed: &[&str], type_of: &dyn Fn(&Expr) -> &'t Type) -> Option<(usize, String)> {
     let found = type_of(arg);
     let name = found.name();
@@ -221,11 +222,12 @@ fn misfit<'t>(arg: &Expr, allowed: &[&str], type_of: &dyn Fn(&Expr) -> &'t Type)
     }
 }
 
-/// Evaluates the conversions of constants and compiles the constant patterns, as the reference implementation does
+/// Evaluates the conversions of constants and compiles the constant patterns. The reference implementation does this
 /// before the evaluation.
 ///
 /// # Errors
-/// Returns the reference implementation's text for an invalid constant.
+/// Returns the reference implementation's error for an invalid constant. Returns the reference implementation's text
+/// for an invalid constant.
 pub fn plan(expr: &Expr) -> Result<(), String> {
     children(expr).into_iter().try_for_each(plan)?;
     let Kind::Call { function, args, .. } = &expr.kind else {

@@ -1,15 +1,15 @@
-//! A recursive-descent parser of CEL, with the error texts of the reference implementation.
+//! A recursive descent parser of CEL, with the error texts of the reference implementation: [`parse`].
 
 pub(crate) mod macros;
 
 use crate::ast::{Expr, Issue, Kind, Literal, NOWHERE, children};
 use crate::lexer::{Token, TokenKind, tokenize};
 
-/// The nesting limit of the source's expressions, and of the operators of the expanded tree.
+/// The maximum nesting of expressions in the source, and of operators in the expanded tree.
 const MAX_DEPTH: usize = 250;
-/// The limit of syntax errors from which the parser recovers.
+/// The maximum number of syntax errors from which the parser recovers.
 const MAX_RECOVERIES: usize = 30;
-/// Longer expressions are rejected.
+/// The maximum length of an expression in characters.
 const MAX_LENGTH: usize = 100_000;
 
 const RESERVED: [&str; 19] = [
@@ -82,20 +82,20 @@ struct Parser {
     issues: Vec<Issue>,
     next_id: u32,
     depth: usize,
-    /// After an error, no error is reported until a token matches again.
+    /// True after an error: no error is reported until a token matches again.
     recovering: bool,
     recoveries: usize,
-    /// Set if the rest of the source is not parsed.
+    /// True if the rest of the source is not parsed.
     is_stopped: bool,
-    /// The error of an expression that is nested too deeply. It replaces all others.
+    /// The error of an expression that is nested too deeply. It replaces all other errors.
     too_deep: Option<String>,
-    /// The depth of the tree below each node, by its id.
+    /// The depth of the tree below each node, by the id of the node.
     depths: Vec<usize>,
 }
 
 impl Parser {
-    /// Creates a node. Code that processes the tree is recursive, so nodes beyond the depth limit are replaced by
-    /// `null`.
+    /// Creates a node. Nodes beyond the maximum depth are replaced by `null`, because other functions process the tree
+    /// recursively.
     fn new_expr(&mut self, offset: usize, kind: Kind) -> Expr {
         self.next_id += 1;
         let mut expr = Expr {
@@ -202,7 +202,7 @@ impl Parser {
         }
     }
 
-    /// Returns the current token as the parser's messages show it.
+    /// Returns the current token in the format of the parser's messages.
     fn shown(&self) -> String {
         shown(self.token())
     }
@@ -228,7 +228,7 @@ impl Parser {
             return;
         }
         let message = match symbol {
-            // The next token cannot follow either, so more than this symbol is missing.
+            // The next token cannot follow this symbol either, so more than the symbol is missing.
             ":" if !Self::starts_expression(self.token()) => {
                 format!("mismatched input {} expecting ':'", self.shown())
             }
@@ -237,7 +237,7 @@ impl Parser {
         self.syntax_error(&message);
     }
 
-    /// Parses the end of a list or map, with an optional comma before it.
+    /// Parses the end of a list or map, which may follow a comma.
     fn expect_end(&mut self, symbol: &str) {
         if self.take(symbol) {
             return;
@@ -270,7 +270,7 @@ impl Parser {
         self.new_expr(offset, Kind::Literal(Literal::Null))
     }
 
-    /// `a ? b : c`
+    /// Parses `a ? b : c`.
     fn expr(&mut self) -> Expr {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -292,7 +292,7 @@ impl Parser {
         expr
     }
 
-    /// Parses binary operators by precedence climbing; conjunctions and disjunctions become balanced trees.
+    /// Parses binary operators by precedence climbing. Conjunctions and disjunctions become balanced trees.
     fn chain(&mut self, loosest: usize) -> Expr {
         let mut left = self.unary();
         while let Some((level, function)) = self.operator().filter(|(level, _)| *level >= loosest) {
@@ -373,7 +373,7 @@ impl Parser {
             }
             let operand = self.primary();
             let operand = self.member(operand);
-            // Two in a row cancel each other.
+            // Two operators in a row cancel each other.
             return if count % 2 == 0 {
                 operand
             } else {
@@ -422,7 +422,7 @@ impl Parser {
         }
     }
 
-    /// Returns the field or method after a dot; without one, the target.
+    /// Parses a field or method after a dot. The error contains the target if the name is missing.
     fn selection(&mut self, target: Expr) -> Result<Expr, Expr> {
         let dot = self.advance();
         let optional = self.take("?");

@@ -1,7 +1,8 @@
-//! Go's regular expressions (RE2): the syntax and the errors of `regexp.Compile`, and matching in bounded time.
+//! Go's regular expressions (RE2), with the syntax and the errors of `regexp.Compile` and matching in bounded time:
+//! [`Regexp`].
 //!
-//! Patterns come from clients. A pattern is therefore validated when it is parsed, and compiled when it is first used;
-//! a program is small (repetitions share classes); and matching counts its steps.
+//! Patterns come from clients. Therefore a pattern is validated when it is parsed, and compiled when it is first used.
+//! Programs are small, because repetitions share classes. Matching counts its steps.
 
 mod class;
 mod parse;
@@ -30,14 +31,14 @@ struct Inner {
     program: OnceLock<Program>,
 }
 
-/// The step limit was reached before the result was known.
+/// The error of a match that reached the step limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// Checks a pattern.
+/// Parses and validates a pattern.
 ///
 /// # Errors
-/// The error of Go's `regexp.Compile`.
+/// Returns the error of Go's `regexp.Compile`.
 pub fn compile(pattern: &str) -> Result<Regexp, String> {
     let size = parse::parse(pattern)
         .map_err(|error| format!("error parsing regexp: {error}"))?
@@ -51,7 +52,7 @@ pub fn compile(pattern: &str) -> Result<Regexp, String> {
     })
 }
 
-/// The patterns of one definition or expression: duplicates are shared, and the total size is bounded.
+/// The patterns of one CRD or expression. Duplicates are shared, and the total size is limited.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
     known: HashMap<String, Result<Regexp, String>>,
@@ -59,7 +60,7 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// As [`compile`].
+    /// Like [`compile`].
     pub fn compile(&mut self, pattern: &str) -> Result<Regexp, String> {
         if let Some(known) = self.known.get(pattern) {
             return known.clone();
@@ -75,7 +76,7 @@ impl Patterns {
         compiled
     }
 
-    /// Returns the pattern of a source that was compiled before.
+    /// Returns a pattern that was compiled before.
     pub fn get(&self, pattern: &str) -> Option<&Regexp> {
         self.known.get(pattern)?.as_ref().ok()
     }
@@ -98,15 +99,15 @@ impl Regexp {
     /// Returns true if a text contains a match.
     ///
     /// # Errors
-    /// Returns an error if that takes more steps than are left.
+    /// Returns an error if the steps are exhausted before the result is known.
     pub fn is_match(&self, text: &str, steps: &mut u64) -> Result<bool, Exhausted> {
         Ok(self.program().search(text, 0, true, steps)?.is_some())
     }
 
-    /// Returns the range of the first match that begins at or after a position.
+    /// Returns the range of the first match that starts at or after a position.
     ///
     /// # Errors
-    /// See [`Regexp::is_match`].
+    /// The same errors as [`Regexp::is_match`].
     pub fn find_at(
         &self,
         text: &str,
@@ -116,10 +117,10 @@ impl Regexp {
         self.program().search(text, start, false, steps)
     }
 
-    /// Returns the ranges of all matches, as Go's `FindAllString`: an empty match does not touch the match before it.
+    /// Returns the ranges of all matches, like Go's `FindAllString`: an empty match does not touch the match before it.
     ///
     /// # Errors
-    /// See [`Regexp::is_match`].
+    /// The same errors as [`Regexp::is_match`].
     pub fn find_all(
         &self,
         text: &str,

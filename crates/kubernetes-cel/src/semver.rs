@@ -1,11 +1,11 @@
-//! Semantic versions.
+//! Semantic versions: [`Version`].
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use apimachinery::go::quote;
 
-/// A version such as `1.2.3-rc.1+build`; the build does not count in comparisons.
+/// A version such as `1.2.3-rc.1+build`. Comparisons ignore the build.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) numbers: [u64; 3],
@@ -100,7 +100,7 @@ impl Version {
     }
 
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        // A version without pre-release is greater than all of its pre-releases.
+        // A version without a pre-release is greater than all of its pre-releases.
         let release = |version: &Self| version.pre.is_empty();
         self.numbers
             .cmp(&other.numbers)

@@ -94,7 +94,7 @@ fn functions_outside_the_environment_are_unknown() {
     }
 }
 
-/// Returns the parse errors of a source, formatted as in the reference implementation.
+/// Returns the parse errors of a source in the format of the reference implementation.
 #[track_caller]
 fn syntax_errors(source: &str) -> String {
     let issues = parse(source).unwrap_err();
@@ -149,7 +149,7 @@ fn types_of_any_size_are_judged() {
         error.contains("the type of the expression is too large"),
         "{error}"
     );
-    // Each of these creates type variables.
+    // Each of these expressions creates type variables.
     let many = vec!["[]==[]"; 12_000].join(",");
     assert_eq!(run(&format!("[{many}].all(x, x)")), Ok(true));
 }
@@ -278,7 +278,7 @@ fn run_on(object: &serde_json::Value, source: &str, limit: u64) -> Result<bool, 
     }
 }
 
-/// 65,000 numbers, as many strings, and one string of a million characters.
+/// Returns an object with 65,000 numbers, 65,000 strings, and one string of a million characters.
 fn large() -> serde_json::Value {
     serde_json::json!({
         "items": (0..65_000).collect::<Vec<_>>(),
@@ -395,7 +395,8 @@ fn running_cost(source: &str) -> u64 {
     cost
 }
 
-/// Each of these was repeated in a policy of kube-apiserver 1.36.2 until its budget was exhausted.
+/// Compares costs with kube-apiserver 1.36.2. There, each expression was repeated in a policy until the budget was
+/// exhausted.
 #[test]
 fn run_time_costs_equal_those_of_the_real_server() {
     let (long, short) = ("abcdefghij".repeat(10), "abcdefghij".repeat(5));

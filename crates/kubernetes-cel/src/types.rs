@@ -1,4 +1,4 @@
-//! Types of expressions.
+//! The types of expressions: [`Type`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// The type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// `dyn`: the type is known at run time.
+    /// `dyn`: the type is only known at run time.
     Dyn,
-    /// The type of an invalid expression: assignable to every type.
+    /// The type of an invalid expression, which is assignable to every type.
     Error,
     /// The type of `null`.
     Null,
@@ -50,29 +50,29 @@ pub enum Type {
 /// An object type.
 #[derive(Debug, PartialEq)]
 pub struct ObjectType {
-    /// The name in messages.
+    /// The name of the type in messages.
     pub name: String,
-    /// Its fields, with the names that expressions use.
+    /// The fields, with the names that expressions use.
     pub fields: BTreeMap<String, Type>,
 }
 
 impl Type {
-    /// `list(item)`
+    /// Returns `list(item)`.
     pub fn list(item: Type) -> Self {
         Self::List(Arc::new(item))
     }
 
-    /// `map(key, value)`
+    /// Returns `map(key, value)`.
     pub fn map(key: Type, value: Type) -> Self {
         Self::Map(Arc::new(key), Arc::new(value))
     }
 
-    /// `optional_type(inner)`
+    /// Returns `optional_type(inner)`.
     pub fn optional(inner: Type) -> Self {
         Self::Optional(Arc::new(inner))
     }
 
-    /// A type of a family with unknown fields, by its full name.
+    /// Returns a type of a family with unknown fields, by its full name.
     pub(crate) fn family(name: &str) -> Self {
         Self::Object(Arc::new(ObjectType {
             name: name.to_owned(),
@@ -94,7 +94,7 @@ impl Type {
         }
     }
 
-    /// Returns true if any value fits.
+    /// Returns true if the type is `dyn`.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
     }
@@ -141,7 +141,7 @@ pub(crate) const OPAQUE: [&str; 11] = [
     "kubernetes.NamedFormat",
 ];
 
-/// Parses a type of a declaration: `list<A>`, `map<string,int>`, `optional<A>`, `kubernetes.URL`.
+/// Parses a type in a declaration: `list<A>`, `map<string,int>`, `optional<A>`, `kubernetes.URL`.
 pub(crate) fn parse(text: &str) -> Type {
     let text = text.trim();
     if let Some((outer, inner)) = text.strip_suffix('>').and_then(|text| text.split_once('<')) {
@@ -173,7 +173,7 @@ pub(crate) fn parse(text: &str) -> Type {
     }
 }
 
-/// Splits at commas outside angle brackets.
+/// Splits a text at commas outside angle brackets.
 pub(crate) fn split_top_level(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

@@ -40,9 +40,9 @@ pub enum Value<'a> {
     String(Text<'a>),
     /// `b'a'`
     Bytes(Arc<[u8]>),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
-    /// A moment.
+    /// A point in time.
     Timestamp(Timestamp),
     /// A list.
     List(List<'a>),
@@ -52,21 +52,21 @@ pub enum Value<'a> {
     Optional(Option<Box<Value<'a>>>),
     /// A type, by its name.
     Type(Cow<'static, str>),
-    /// A value of a library.
+    /// A value of a library's type.
     #[expect(private_interfaces, reason = "values are made and read by this module")]
     Opaque(Arc<Opaque>),
 }
 
-/// A value of the host program, with functions that are declared for its type.
+/// A value of the host program, with the functions that are declared for its type.
 pub trait Host: std::fmt::Debug + Send + Sync {
-    /// Returns the name of its type, such as `kubernetes.authorization.Authorizer`.
+    /// Returns the name of the value's type, such as `kubernetes.authorization.Authorizer`.
     fn type_name(&self) -> &'static str;
 
-    /// Calls one of its functions; `None` if it has no overload for these arguments.
+    /// Calls one of the value's functions. Returns `None` if it has no overload for these arguments.
     fn call<'a>(&self, function: &str, args: &[Value<'a>]) -> Option<Result<Value<'a>, String>>;
 }
 
-/// Values of Kubernetes' libraries.
+/// A value of a Kubernetes library.
 #[derive(Clone, Debug)]
 pub(crate) enum Opaque {
     Host(Arc<dyn Host>),
@@ -93,7 +93,7 @@ impl PartialEq for Opaque {
     }
 }
 
-/// A key of a map; equal numbers of different types are the same key.
+/// A key of a map. Equal numbers of different types are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// `true`
@@ -105,7 +105,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns the value as a key, if it can be one.
+    /// Converts a value to a key, if its type is valid for keys.
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         match value {
             Value::Bool(flag) => Some(Self::Bool(*flag)),
@@ -177,7 +177,7 @@ fn formatted<'a>(text: &'a str, format: &str) -> Value<'a> {
     found.unwrap_or_else(|| Value::String(text.into()))
 }
 
-/// Standard base64 with padding.
+/// Decodes standard base64 with padding.
 pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(u32::from(byte - b'A')),
@@ -213,7 +213,7 @@ pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Standard base64 with padding.
+/// Encodes standard base64 with padding.
 fn encode_base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -266,7 +266,7 @@ const ESCAPES: [(&str, &str); 4] = [
     ("__underscores__", "__"),
 ];
 
-/// Returns the name under which an expression finds a property, if it can.
+/// Returns the name by which an expression selects a property; `None` if that is not possible.
 pub fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
@@ -283,7 +283,7 @@ pub fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('\u{1}', "__underscores__"))
 }
 
-/// Returns the property that an expression means by a name.
+/// Returns the property that a name in an expression selects.
 fn unescape(name: &str) -> Cow<'_, str> {
     if !name.contains("__") {
         return name.into();
@@ -312,21 +312,21 @@ fn unescape(name: &str) -> Cow<'_, str> {
 }
 
 impl<'a> Value<'a> {
-    /// Returns a text.
+    /// Creates a string.
     pub(crate) fn text(text: impl Into<Text<'a>>) -> Self {
         Self::String(text.into())
     }
 
-    /// Returns a value of the host program.
+    /// Creates a value of the host program.
     pub fn host(host: Arc<dyn Host>) -> Self {
         Self::Opaque(Arc::new(Opaque::Host(host)))
     }
 
-    /// Checks that the objects that an expression constructed have the types of their fields: `Object.spec` in the
-    /// field `spec` of an `Object`.
+    /// Checks that constructed objects have the types of the fields that contain them: `Object.spec` in the field
+    /// `spec` of an `Object`.
     ///
     /// # Errors
-    /// The error names the type in the wrong place, and the expected one.
+    /// Returns an error with the wrong type and the expected one.
     pub fn check_type_names(&self) -> Result<(), String> {
         match self {
             Self::Map(Map::Object(name, _)) => self.check_type_names_at(name),
@@ -354,10 +354,11 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Converts to JSON: bytes in base64, times and durations as strings, an optional value as its content.
+    /// Converts the value to JSON: bytes to base64, times and durations to strings, and an optional value to its
+    /// content.
     ///
     /// # Errors
-    /// The error names the type of a part that JSON cannot represent, such as a library's type.
+    /// Returns an error with the type of a part that JSON cannot represent, such as a library's type.
     pub fn to_json(&self) -> Result<Json, String> {
         self.to_json_within(&mut { MAX_JSON })
     }
@@ -406,7 +407,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Returns the name of its type.
+    /// Returns the name of the value's type.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -434,7 +435,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the size for costs: characters, bytes, items; 1 for scalars.
+    /// Returns the size for costs: the number of characters, bytes or items; 1 for scalars.
     pub(crate) fn size(&self) -> u64 {
         let size = match self {
             Self::String(text) => text.chars().count(),

@@ -1,18 +1,18 @@
 //! The work limit of an expression, in addition to its cost ([`Work`]).
 //!
-//! The cost is that of the reference implementation and visible to users. It does not cover everything that takes time
-//! or memory: comparing two large lists costs 1, as does the size of a string. This limit covers the rest. It is so
-//! large that only expressions that would exhaust the process reach it; they fail as if their cost were too high.
+//! The cost is defined by the reference implementation and visible to users. It does not cover everything that takes
+//! time or memory: comparing two large lists costs 1, and so does the size of a string. This limit covers the rest. It
+//! is so high that only expressions that would exhaust the process reach it. They fail as if their cost were too high.
 
 use std::cell::{Cell, RefCell};
 
 use crate::regexp::{Exhausted, Patterns, Regexp};
 
-/// The number of steps for each unit of cost; a step takes nanoseconds.
+/// The number of steps for each unit of cost. A step takes nanoseconds.
 const STEPS_PER_COST: u64 = 64;
-/// The number of steps of an expression, regardless of its cost limit.
+/// The minimum number of steps of an expression, regardless of its cost limit.
 const STEPS_MIN: u64 = 1 << 20;
-/// The maximum size of all strings and lists that an expression creates, in bytes.
+/// The maximum total size of all strings and lists that an expression creates, in bytes.
 const BYTES: u64 = 64 << 20;
 
 /// The remaining work.
@@ -21,12 +21,12 @@ pub struct Work {
     steps: Cell<u64>,
     bytes: Cell<u64>,
     is_exhausted: Cell<bool>,
-    /// The patterns that are not constants.
+    /// The compiled patterns that are not constants.
     patterns: RefCell<Patterns>,
 }
 
 impl Work {
-    /// Returns the limits of an expression with a limit of cost.
+    /// Returns the limits of an expression with a cost limit.
     pub fn of_cost(limit: u64) -> Self {
         Self {
             steps: Cell::new(limit.saturating_mul(STEPS_PER_COST).max(STEPS_MIN)),
@@ -36,22 +36,22 @@ impl Work {
         }
     }
 
-    /// Returns the number of steps that are left.
+    /// Returns the number of remaining steps.
     pub fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// Lowers the number of remaining steps to `steps`.
+    /// Limits the number of remaining steps to `steps`.
     pub fn limit_steps(&self, steps: u64) {
         self.steps.set(self.steps.get().min(steps));
     }
 
-    /// Takes some steps; returns true if enough were left.
+    /// Subtracts steps; returns true if enough were left.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         take(&self.steps, steps) || self.exhaust()
     }
 
-    /// Takes memory; returns true if enough was left. Must be called before a large value is created.
+    /// Subtracts memory; returns true if enough was left. Must be called before a large value is created.
     pub(crate) fn make(&self, bytes: usize) -> bool {
         take(&self.bytes, bytes) || self.exhaust()
     }

@@ -1,4 +1,4 @@
-//! The table that the build script writes.
+//! Tests of the table that the build script writes.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn table() -> BTreeMap<String, String> {
 #[test]
 fn types_and_fields_have_their_descriptions() {
     let table = table();
-    // Compared with the source, because the repository has none of these texts.
+    // Compared with the source, because the repository does not contain these texts.
     let spec = schema::<k8s_openapi::api::core::v1::Toleration>();
     let name = "io.k8s.api.core.v1.Toleration";
     assert_eq!(table[name], spec["description"].as_str().unwrap());

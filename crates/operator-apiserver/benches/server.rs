@@ -1,6 +1,6 @@
 //! Costs of the server: starts, writes, reads, watchers, memory. Run with `cargo bench -p operator-apiserver`.
 //!
-//! It prints a table; the figures of a run are in docs/book/src/internals/performance.md.
+//! It prints a table; the figures of one run are in docs/book/src/internals/performance.md.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn request(method: &str, path: &str, body: Option<&Value>) -> Result<Request<Ful
     Ok(builder.body(Full::new(body))?)
 }
 
-/// Returns a request in-process, its answer read to the end.
+/// Sends a request in-process, and reads the response to the end.
 async fn call(server: &ApiServer, request: Request<Full<Bytes>>) -> Result<Bytes> {
     let Ok(response) = server.clone().oneshot(request).await;
     let status = response.status();
@@ -86,7 +86,7 @@ async fn call(server: &ApiServer, request: Request<Full<Bytes>>) -> Result<Bytes
 }
 
 async fn start() -> Result<()> {
-    // The tables of built-in kinds are parsed by the first server of a process.
+    // The first server of a process parses the tables of built-in kinds.
     let began = Instant::now();
     let server = ApiServer::builder().build()?;
     call(&server, request("GET", "/api/v1/namespaces/default", None)?).await?;
@@ -148,7 +148,7 @@ async fn in_process() -> Result<()> {
     apply(&server).await
 }
 
-/// Returns a Deployment applied again and again: nothing changes.
+/// Measures repeated applies of an unchanged Deployment.
 async fn apply(server: &ApiServer) -> Result<()> {
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
@@ -192,7 +192,7 @@ async fn watchers() -> Result<()> {
             }
         });
     }
-    // Existing objects are delivered before the clock starts.
+    // Wait until existing objects are delivered, before the measurement starts.
     tokio::time::sleep(Duration::from_millis(200)).await;
     while seen.try_recv().is_ok() {}
     let mut worst = Duration::ZERO;
@@ -215,7 +215,7 @@ async fn watchers() -> Result<()> {
     Ok(())
 }
 
-/// Resident memory of this process, in kilobytes.
+/// Returns the resident memory of this process, in kilobytes.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status
@@ -294,7 +294,7 @@ fn definition(number: usize) -> Value {
     })
 }
 
-/// Definitions of 20 fields in 100 groups: the cost of each should not depend on their number.
+/// Measures definitions of 20 fields in 100 groups: the cost of each should not depend on their number.
 async fn many_definitions() -> Result<()> {
     let server = ApiServer::builder().build()?;
     let mut began = Instant::now();

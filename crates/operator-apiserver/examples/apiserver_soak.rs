@@ -1,4 +1,4 @@
-//! Sends hostile and ordinary requests to one API server for a while, and fails if the ordinary ones are affected.
+//! Sends hostile and ordinary requests to one API server for some time, and fails if the ordinary ones are affected.
 //!
 //! ```text
 //! cargo run --profile dist -p operator-apiserver --example apiserver_soak -- --minutes 30
@@ -6,9 +6,9 @@
 //!
 //! The server is a separate process, reached over TLS. Ordinary clients create, update, apply, list, watch and delete
 //! objects, and check that no update and no watch event is lost. Hostile clients send large, deep, slow or malformed
-//! requests. A probe requests `/readyz` every 50 ms. The run fails if a probe took longer than `--health`, if an
-//! ordinary request failed, or if the memory after the hostile clients have left is more than `--growth` above the
-//! first measurement under load.
+//! requests. A probe requests `/readyz` every 50 ms. The run fails in each of these cases: a probe took longer than
+//! `--health`; an ordinary request failed; the memory after the hostile clients disconnected exceeds the first
+//! measurement under load by more than `--growth`.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -64,7 +64,7 @@ struct Args {
 
 #[derive(Clone, Copy, Subcommand)]
 enum Step {
-    /// Serves until the standard input ends.
+    /// Serves until the end of the standard input.
     Serve,
 }
 
@@ -72,7 +72,7 @@ fn main() -> Result<(), Fault> {
     let args = Args::parse();
     match args.step {
         Some(Step::Serve) => tokio::runtime::Runtime::new()?.block_on(serve()),
-        // The clients must not take the processors from the server, as if they were on other machines.
+        // Few threads, so that the clients do not compete with the server for the processors.
         None => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .on_thread_start(|| {
@@ -98,12 +98,12 @@ async fn serve() -> Result<(), Fault> {
 #[derive(Default)]
 struct Tally {
     stop: AtomicBool,
-    /// Hostile requests by name and status; 0 means a closed connection or an answer that the client does not accept,
-    /// such as one with more than 100 headers.
+    /// Hostile requests by name and status. The status 0 is a closed connection, or a response that the client does not
+    /// accept, such as one with more than 100 headers.
     hostile: Mutex<BTreeMap<(&'static str, u16), u64>>,
     /// Successful ordinary requests.
     ordinary: AtomicU64,
-    /// Ordinary requests on an idle connection that the server closed at that moment.
+    /// Ordinary requests that failed because the server closed their idle connection at the same time.
     closed: AtomicU64,
     /// The first failures of ordinary clients.
     failures: Mutex<Vec<String>>,
@@ -558,7 +558,7 @@ async fn hostile_requests(client: Client, seed: u64, tally: Arc<Tally>) {
     }
 }
 
-/// Opens connections that stop half way: before, during and instead of the TLS handshake.
+/// Opens connections that stop before, during or instead of the TLS handshake.
 async fn hostile_connections(address: String, tally: Arc<Tally>) {
     let mut random = Random(99);
     let mut open = Vec::new();

@@ -10,7 +10,7 @@ struct Args {
     /// The file for the kubeconfig of the administrator.
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// The port on 127.0.0.1; 0 takes a free one.
+    /// The port on 127.0.0.1; 0 selects a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
 }

@@ -1,6 +1,6 @@
-//! Properties that hold for any bytes that reach a server; shared by the fuzz targets and the test `fuzz`.
+//! Properties that hold for any input of a server; shared by the fuzz targets and the test `fuzz`.
 //!
-//! Every input is sent to the same few objects. The server always answers; an error is a Status with a code below 500.
+//! Every input is sent to the same few objects. The server always responds; an error is a Status with a code below 500.
 
 use std::cell::Cell;
 
@@ -35,7 +35,7 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// A method, a header and a path with a query, each in a line, and a body.
+/// Sends a method, a header and a path with a query, each in a line, and a body.
 pub(crate) fn request(bytes: &[u8]) {
     let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
@@ -51,7 +51,7 @@ pub(crate) fn request(bytes: &[u8]) {
     }
 }
 
-/// The kind of patch and of object, and the patch.
+/// Sends a patch; the first bytes select its type and the kind of object.
 pub(crate) fn patch(bytes: &[u8]) {
     let Some((choice, patch)) = bytes.split_first() else {
         return;
@@ -63,7 +63,7 @@ pub(crate) fn patch(bytes: &[u8]) {
     answer(with_body(request, patch));
 }
 
-/// A label selector and a field selector.
+/// Sends a label selector and a field selector.
 pub(crate) fn selector(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let mut part = || escaped(parts.next().unwrap_or_default());
@@ -73,7 +73,7 @@ pub(crate) fn selector(bytes: &[u8]) {
     }
 }
 
-/// A continue token, or its content.
+/// Sends a continue token, or its content.
 pub(crate) fn continue_token(bytes: &[u8]) {
     for token in [escaped(bytes), BASE64_URL_SAFE_NO_PAD.encode(bytes)] {
         for limit in [0, 1] {
@@ -83,7 +83,7 @@ pub(crate) fn continue_token(bytes: &[u8]) {
     }
 }
 
-/// The kind of object, and its message with and without the envelope.
+/// Sends a protobuf message with and without the envelope; the first byte selects the kind of object.
 pub(crate) fn protobuf(bytes: &[u8]) {
     let Some((choice, message)) = bytes.split_first() else {
         return;
@@ -95,7 +95,7 @@ pub(crate) fn protobuf(bytes: &[u8]) {
     }
 }
 
-/// The kind of object, and its text; also used as an apply.
+/// Sends YAML as a create and as an apply; the first byte selects the kind of object.
 pub(crate) fn yaml(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else {
         return;
@@ -108,7 +108,7 @@ pub(crate) fn yaml(bytes: &[u8]) {
     answer(with_body(apply, text));
 }
 
-/// `runtime.Unknown` with a message in field 2 and its length.
+/// Returns `runtime.Unknown` with a message in field 2 and its length.
 fn enveloped(message: &[u8]) -> Vec<u8> {
     let mut body = b"k8s\0\x12".to_vec();
     let mut length = message.len();
@@ -138,7 +138,7 @@ struct Target {
 }
 
 thread_local! {
-    /// Serves inputs until one of them has changed an object.
+    /// The server for the inputs, replaced after an input has changed an object.
     static TARGET: Cell<Option<Target>> = const { Cell::new(None) };
 }
 
@@ -155,7 +155,7 @@ impl Target {
     }
 }
 
-/// Sends a request to a server, and checks the answer.
+/// Sends a request to a server, and checks the response.
 fn answer(request: Request<Full<Bytes>>) {
     let target = TARGET.take().unwrap_or_else(Target::new);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -165,7 +165,7 @@ fn answer(request: Request<Full<Bytes>>) {
     }
 }
 
-/// Returns the code of the answer.
+/// Checks the response, and returns its status code.
 async fn check(server: ApiServer, request: Request<Full<Bytes>>) -> u16 {
     let shown = format!("{} {}", request.method(), request.uri());
     let is_head = request.method() == Method::HEAD;
@@ -263,7 +263,7 @@ async fn populate(server: &ApiServer) {
     }
 }
 
-/// The kind of object, and its text as JSON, checked strictly; also used as an update.
+/// Sends JSON with strict validation as a create and as an update; the first byte selects the kind of object.
 pub(crate) fn json(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else {
         return;
@@ -280,7 +280,7 @@ pub(crate) fn json(bytes: &[u8]) {
     }
 }
 
-/// The headers of a negotiation: `Accept`, `Content-Type` and `User-Agent`, each in a line.
+/// Sends the headers of a negotiation: `Accept`, `Content-Type` and `User-Agent`, each in a line.
 pub(crate) fn headers(bytes: &[u8]) {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
@@ -305,7 +305,7 @@ pub(crate) fn headers(bytes: &[u8]) {
     }
 }
 
-/// A quantity and a time, separated by a zero byte.
+/// Sends a quantity and a time, separated by a zero byte.
 pub(crate) fn quantity(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (quantity, time) = text.split_once('\0').unwrap_or((&text, &text));
@@ -355,8 +355,8 @@ fn files_of(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Changes to the files of a data directory: each has four bytes for the file, the offset (two bytes) and the new byte.
-/// A server opens the damaged directory, or returns an error.
+/// Changes files of a data directory: each change has four bytes for the file, the offset (two bytes) and the new
+/// byte. A server opens the damaged directory, or returns an error.
 pub(crate) fn journal(bytes: &[u8]) {
     let open = |directory: &std::path::Path| ApiServer::builder().seed(1).data_directory(directory).build();
     let files = JOURNAL.take().unwrap_or_else(|| {
@@ -374,7 +374,7 @@ pub(crate) fn journal(bytes: &[u8]) {
     let count = damaged.len().max(1);
     for edit in bytes.chunks_exact(4).take(64) {
         if let Some((_, content)) = damaged.get_mut(usize::from(edit[0]) % count) {
-            // From the end: the last records are checked most thoroughly.
+            // Offsets count from the end, so that the last records are checked most thoroughly.
             let back = usize::from(u16::from_le_bytes([edit[1], edit[2]]));
             let at = content.len().saturating_sub(back + 1);
             match edit[0] >> 6 {

@@ -141,7 +141,7 @@ async fn admit_step(
     change(admission, write, operation, Some(object), old).await
 }
 
-/// NodeRestriction, which is off by default.
+/// Runs NodeRestriction, which is off by default.
 fn restrict_node(
     admission: &Admission,
     write: &Write,
@@ -167,7 +167,7 @@ fn restricts_nodes(admission: &Admission) -> bool {
     admission.enabled_plugins.contains(NAME) && is_enabled(admission, NAME)
 }
 
-/// The plug-ins that complete a changed pod like a new one.
+/// Runs the plug-ins that complete a changed pod in the same way as a new one.
 fn complete_change(admission: &Admission, write: &Write, object: &mut Value, old: Option<&Value>) {
     let Some(old) = old.filter(|_| write.definition.is("", "pods") && write.subresource.is_empty()) else {
         return;
@@ -180,7 +180,7 @@ fn complete_change(admission: &Admission, write: &Write, object: &mut Value, old
     }
 }
 
-/// Returns the plug-ins that complete a new object of a built-in kind.
+/// Runs the plug-ins that complete a new object of a built-in kind.
 fn complete(
     admission: &Admission,
     write: &Write,
@@ -224,8 +224,8 @@ fn complete(
     Ok(())
 }
 
-/// Calls the mutating policies and webhooks. If one of them changes the object, those before it with a reinvocation policy
-/// are called again, once.
+/// Calls the mutating policies and webhooks. If one of them changes the object, the earlier ones with the reinvocation
+/// policy IfNeeded are called once more.
 async fn change(
     admission: &Admission,
     write: &Write,
@@ -288,7 +288,7 @@ async fn change(
     Ok(())
 }
 
-/// Restores the managed fields from before admission, if those after it cannot be parsed.
+/// Restores the managed fields from before admission if admission made them invalid.
 fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Value>) {
     if let Err(why) = managed_fields::check(object) {
         object::set_meta(object, "managedFields", before);
@@ -298,7 +298,7 @@ fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Valu
     }
 }
 
-/// Returns the plug-ins that only look at a new or changed object.
+/// Runs the plug-ins that only validate a new or changed object.
 pub(crate) async fn validate(
     admission: &Admission,
     write: &Write,
@@ -377,8 +377,8 @@ pub(crate) async fn delete(admission: &Admission, write: &Write, old: &Value) ->
     measured(admission, operation, false, step).await
 }
 
-/// Calls all policies and webhooks for a body that is not stored: a Binding, an Eviction, a review, the options of an
-/// exec. The change that follows from the body is not admitted again.
+/// Calls all policies and webhooks for a body that is not stored: a Binding, an Eviction, a review, or the options of
+/// an exec. The change that follows from the body does not pass admission again.
 pub(crate) async fn admit_body(
     admission: &Admission,
     write: &Write,
@@ -391,7 +391,7 @@ pub(crate) async fn admit_body(
     measured(admission, operation, false, step).await
 }
 
-/// Runs the first half of [`admit_body`]: the mutating policies and webhooks.
+/// Calls the mutating policies and webhooks for a body that is not stored: the first half of [`admit_body`].
 pub(crate) async fn mutate_body(
     admission: &Admission,
     write: &Write,
@@ -423,7 +423,7 @@ pub(crate) async fn mutate_body(
     Ok(())
 }
 
-/// Returns the second half of [`admit_body`]: the policies and webhooks that only validate.
+/// Calls the validating policies and webhooks for a body that is not stored: the second half of [`admit_body`].
 pub(crate) async fn validate_body(
     admission: &Admission,
     write: &Write,
@@ -485,6 +485,6 @@ async fn look(
     };
     let unconverted = policy::prepare(&attributes, &hooks.validating_policies).await;
     rounds::validate(&attributes, &hooks.validating_policies, &unconverted).await?;
-    // On the heap: their state is large, and the stack of the caller small.
+    // Boxed because the future is large and the stack of the caller is small.
     Box::pin(webhook::validate(&attributes, &hooks.validating_webhooks)).await
 }

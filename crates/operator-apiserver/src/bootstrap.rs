@@ -43,7 +43,7 @@ pub(crate) fn populate(registry: &Registry) {
     );
 }
 
-/// The range of service addresses, and the Service of the server with its address.
+/// Sets the range of service addresses, and creates the Service of the server with its address.
 fn populate_service_network(registry: &Registry) {
     let address = registry.service_network.kubernetes();
     let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };

@@ -93,7 +93,7 @@ pub struct List {
     pub items: Vec<Arc<Value>>,
 }
 
-/// The interface between the server and what runs inside its process.
+/// An in-process client of the server.
 ///
 /// `namespace` is empty for cluster-scoped resources and, in `list`, for all namespaces. Updates need a
 /// `metadata.resourceVersion` if the kind requires one; conflicts are a [`Status`] with reason `Conflict`.
@@ -103,7 +103,7 @@ pub struct Client {
     manager: String,
 }
 
-/// The field manager of writes, unless [`Client::with_manager`] names another.
+/// The default field manager of writes; see [`Client::with_manager`].
 const DEFAULT_MANAGER: &str = "kube-controller-manager";
 
 impl Client {
@@ -274,8 +274,8 @@ impl Client {
         }
     }
 
-    /// Starts the log of a container that runs as a local process. `pods/log` serves it, and the log before it as the
-    /// previous one, instead of the annotations of simulated pods.
+    /// Starts the log of a container that runs as a local process. `pods/log` serves it instead of the annotations of
+    /// simulated pods; the previous log stays available as `previous`.
     pub fn open_log(&self, pod_uid: &str, container: &str) -> LogWriter {
         self.registry.pod_logs.open(pod_uid, container)
     }
@@ -286,7 +286,7 @@ impl Client {
     }
 
     /// Sets the local address of a pod that runs as a local process; `None` removes it. Webhooks and extension API
-    /// servers behind a Service are called there.
+    /// servers behind a Service are called at this address.
     pub fn route_pod(&self, pod: IpAddr, local: Option<IpAddr>) {
         self.registry.services.pods.set(pod, local);
     }

@@ -9,7 +9,7 @@ pub trait Clock: Debug + Send + Sync + 'static {
     fn now(&self) -> SystemTime;
 }
 
-/// The time of the machine.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 
@@ -19,13 +19,13 @@ impl Clock for WallClock {
     }
 }
 
-/// Seconds since 1970; 0 for times before.
+/// Returns the seconds since 1970; 0 for earlier times.
 pub(crate) fn unix_seconds(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// `2026-01-02T03:04:05Z`: RFC 3339 with whole seconds, as Kubernetes writes times.
+/// Formats a time as Kubernetes does: RFC 3339 with whole seconds, such as `2026-01-02T03:04:05Z`.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let seconds = unix_seconds(time);
     jiff::Timestamp::from_second(seconds)

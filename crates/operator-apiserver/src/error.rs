@@ -1,4 +1,4 @@
-//! Errors of building a server and of listening.
+//! Errors of building a server and of listening: [`Error`].
 
 /// An error of building a server, or of listening.
 #[derive(Debug, thiserror::Error)]

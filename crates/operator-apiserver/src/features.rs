@@ -24,7 +24,7 @@ pub struct FeatureGates {
 }
 
 impl Default for FeatureGates {
-    /// The defaults of 1.36.
+    /// Returns the defaults of Kubernetes 1.36.
     fn default() -> Self {
         let on = gates().filter(|gate| gate.is_on);
         Self {
@@ -53,8 +53,8 @@ fn gates() -> impl Iterator<Item = Gate> {
 }
 
 impl FeatureGates {
-    /// Changes the defaults by a list of `NAME=true` and `NAME=false`. `AllAlpha` and `AllBeta` stand for all gates of
-    /// their stage that the list does not have.
+    /// Changes the defaults by a list of `NAME=true` and `NAME=false`. `AllAlpha` and `AllBeta` set all gates of their
+    /// stage that are not in the list.
     ///
     /// # Errors
     /// A gate is unknown, cannot be changed, or has another value.

@@ -1,4 +1,4 @@
-//! HTTP: reads, authenticates and authorizes a request, executes it on the registry, and writes the answer.
+//! HTTP: reads, authenticates and authorizes a request, executes it on the registry, and writes the response.
 //!
 //! [`pipeline`] calls the other modules in order.
 

@@ -3,7 +3,7 @@
 use apimachinery::json::DEPTH_MAX;
 use serde_json::Value;
 
-/// An estimate of the memory of a value in addition to its text: the value, its key, its share of the map node.
+/// The estimated memory of a value in addition to its text: the value, its key, and its share of the map node.
 const NODE_BYTES: usize = 72;
 
 /// The size of an object in storage and in memory.

@@ -62,7 +62,7 @@ pub(crate) struct Options {
     pub(crate) enabled_plugins: BTreeSet<String>,
     /// The configuration of the admission plug-ins.
     pub(crate) admission: AdmissionConfiguration,
-    /// The time after which events expire.
+    /// The retention time of events.
     pub(crate) event_ttl: Duration,
     /// The client certificate for extension API servers.
     pub(crate) proxy_identity: Option<ClientIdentity>,
@@ -81,7 +81,8 @@ pub(crate) struct Registry {
     pub(crate) converter: Arc<Converter>,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) admission: Admission,
-    /// Locked while the served resources are updated after a CRD changed, so that two changes do not undo each other.
+    /// Locked while the served resources are updated after a CRD changed, so that two updates do not overwrite each
+    /// other.
     pub(crate) establishing: Mutex<establish::Established>,
     /// The position of the search for the next cluster address and node port.
     pub(crate) addresses: service_address::Cursor,
@@ -89,7 +90,7 @@ pub(crate) struct Registry {
     pub(crate) service_network: ServiceNetwork,
     /// The APIService objects and the servers of extension APIs.
     pub(crate) aggregation: Aggregation,
-    /// When events expire.
+    /// The expiry of events.
     pub(crate) expiry: Expiry,
     /// The logs of pods that run as local processes.
     pub(crate) pod_logs: Arc<PodLogs>,
@@ -154,7 +155,7 @@ impl Registry {
         self.resources.find(group, version, resource)
     }
 
-    /// Returns the time as objects carry it.
+    /// Returns the current time in the format of `metadata`.
     pub(crate) fn timestamp(&self) -> String {
         clock::rfc3339(self.clock.now())
     }
@@ -177,7 +178,8 @@ impl Registry {
             .ok_or_else(|| status::not_found(&definition.subject, name))
     }
 
-    /// Serves the stored CRDs, and activates the stored policies and webhooks: the store may be loaded from disk.
+    /// Serves the stored CRDs, and activates the stored policies and webhooks. They exist if the store was loaded from
+    /// disk.
     pub(crate) fn establish_stored(&self) {
         establish::establish(self);
         admission::configure(&self.admission);
@@ -185,8 +187,8 @@ impl Registry {
         expiry::begin(self);
     }
 
-    /// Updates derived state after a commit: a CRD changes the served resources.
-    /// `before` is the object before the write.
+    /// Updates derived state after a commit: a CRD changes the served resources. `before` is the object before the
+    /// write.
     fn committed(&self, definition: &Definition, key: &str, before: Option<&Value>) {
         if definition.is("", "services")
             && let Some(service) = key.split_once('/')

@@ -48,7 +48,7 @@ const HISTORY: Horizon = Horizon {
 
 /// One API server, isolated from all others. Clones are handles of the same server.
 ///
-/// As a [`tower::Service`] it answers requests in-process, as the administrator.
+/// As a [`tower::Service`], it answers requests in-process, as the administrator.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     handler: Arc<Handler>,
@@ -143,8 +143,8 @@ impl ApiServer {
         Client::new(self.handler.registry.clone())
     }
 
-    /// Sets the address of a Service for webhooks of admission and of conversion: nothing else routes to Services here.
-    /// The certificate must be that of the Service (`NAME.NAMESPACE.svc`).
+    /// Sets the address at which webhooks behind a Service are called, because Services have no network here. The
+    /// certificate of the webhook must be valid for the Service (`NAME.NAMESPACE.svc`).
     pub fn route_service(&self, namespace: &str, name: &str, address: std::net::SocketAddr) {
         let registry = &self.handler.registry;
         registry.services.routes.set(namespace, name, address);
@@ -163,7 +163,7 @@ impl ApiServer {
     /// file of `--authentication-config` changes.
     ///
     /// # Errors
-    /// An authority of an issuer is not valid; the configuration is then that from before.
+    /// Returns an error if a certificate authority of an issuer is invalid; the configuration then stays unchanged.
     pub fn set_authentication(&self, configuration: &AuthenticationConfiguration) -> Result<(), Error> {
         let authenticator = &self.handler.authenticator;
         let configured = authenticator.configure(configuration);
@@ -174,14 +174,14 @@ impl ApiServer {
     /// changes.
     ///
     /// # Errors
-    /// The kubeconfig of a webhook is not valid; the authorizers are then those from before.
+    /// Returns an error if the kubeconfig of a webhook is invalid; the authorizers then stay unchanged.
     pub fn set_authorizers(&self, authorizers: Vec<Authorization>) -> Result<(), Error> {
         let set = self.handler.registry.authorizer.set_modes(authorizers);
         set.map_err(Error::Authorization)
     }
 
-    /// Returns the present objects, with which other servers can begin ([`Builder::snapshot`]). The objects are shared and not
-    /// copied, so that the time does not depend on their number.
+    /// Returns the current objects, from which other servers can start ([`Builder::snapshot`]). The objects are shared
+    /// and not copied, so the time does not depend on their number.
     ///
     /// ```
     /// # fn example() -> Result<(), operator_apiserver::Error> {
@@ -196,7 +196,7 @@ impl ApiServer {
         Snapshot(self.handler.registry.store.freeze())
     }
 
-    /// Ends all watches. Requests are still answered; the objects are dropped with the last handle.
+    /// Ends all watches. Requests are still answered; the objects are dropped with the last handle of the server.
     pub fn shutdown(&self) {
         self.handler.registry.stop.cancel();
     }
@@ -223,7 +223,7 @@ where
 }
 
 impl Tokens {
-    /// Returns the issuer, with the given keys, or those in the data directory.
+    /// Returns the issuer of service account tokens, with the given keys or those in the data directory.
     fn issuer(&self, keyring: &Keyring) -> Result<Issuer, Error> {
         let refuse = |which| {
             move |error: KeyError| Error::ServiceAccountKey {
@@ -259,8 +259,8 @@ impl Builder {
         self
     }
 
-    /// Begins with the objects of another server instead of those of a new cluster. Watches from revisions before it get
-    /// `Expired`. Has no effect with a data directory.
+    /// Starts with the objects of another server instead of those of a new cluster. Watches from revisions before the
+    /// snapshot get `Expired`. Has no effect with a data directory.
     #[must_use]
     pub fn snapshot(mut self, snapshot: &Snapshot) -> Self {
         self.snapshot = Some(snapshot.clone());
@@ -301,17 +301,17 @@ impl Builder {
         self
     }
 
-    /// Sets if each commit waits until it is on disk. Default: false; an acknowledged write survives the end of the
-    /// process, but a power failure or a crash of the operating system can lose the last seconds of writes. Has no
-    /// effect without a data directory.
+    /// Sets whether each commit waits until it is on disk. Default: false; an acknowledged write survives the end of
+    /// the process, but a power failure or a crash of the operating system can lose the writes of the last seconds. Has
+    /// no effect without a data directory.
     #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.fsync = fsync;
         self
     }
 
-    /// Disables admission plug-ins by their names in kube-apiserver: without controllers, pods need `ServiceAccount` to
-    /// be disabled.
+    /// Disables admission plug-ins by their names in kube-apiserver. Without controllers, disable `ServiceAccount` to
+    /// create pods.
     #[must_use]
     pub fn disable_admission_plugins(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.disabled_plugins.extend(names.into_iter().map(Into::into));
@@ -345,8 +345,8 @@ impl Builder {
         self
     }
 
-    /// Sets the minimum time after which a watch without a timeout ends, `--min-request-timeout` of kube-apiserver; it
-    /// ends at the latest after twice that time. Zero means that watches do not end. The default is 30 minutes.
+    /// Sets the minimum duration of a watch without a timeout, `--min-request-timeout` of kube-apiserver. Such a watch
+    /// ends after one to two times this duration; zero means never. The default is 30 minutes.
     #[must_use]
     pub fn min_request_timeout(mut self, timeout: Duration) -> Self {
         self.min_request_timeout = timeout;
@@ -379,7 +379,7 @@ impl Builder {
         self
     }
 
-    /// Accepts the bearer tokens that a webhook knows, `--authentication-token-webhook-*` of kube-apiserver.
+    /// Accepts bearer tokens that a webhook authenticates, `--authentication-token-webhook-*` of kube-apiserver.
     #[must_use]
     pub fn token_webhook(mut self, webhook: TokenWebhook) -> Self {
         self.token_webhook = Some(webhook);
@@ -411,7 +411,8 @@ impl Builder {
     }
 
     /// Sets the descriptions of built-in types and fields in OpenAPI documents: the table of the crate
-    /// `kubernetes-descriptions`, which is inflated when the first document is requested. Without it they have none.
+    /// `kubernetes-descriptions`. It is decompressed when the first document is requested. By default there are no
+    /// descriptions.
     #[must_use]
     pub fn openapi_descriptions(mut self, table: &'static [u8]) -> Self {
         self.descriptions = table;
@@ -440,7 +441,7 @@ impl Builder {
         self
     }
 
-    /// Sets if HTTPS requests without credentials are answered, as `system:anonymous`: `--anonymous-auth` of
+    /// Sets whether HTTPS requests without credentials are answered, as `system:anonymous`: `--anonymous-auth` of
     /// kube-apiserver. Default: true. With [`Authorization::AlwaysAllow`] they are always rejected.
     #[must_use]
     pub fn anonymous_auth(mut self, allowed: bool) -> Self {
@@ -456,7 +457,7 @@ impl Builder {
         self
     }
 
-    /// Adds an accepted issuer URL of service account tokens, in addition to that of new tokens: a further
+    /// Adds an accepted issuer URL of service account tokens. New tokens do not use it: it is a second or later
     /// `--service-account-issuer` of kube-apiserver.
     #[must_use]
     pub fn accepted_service_account_issuer(mut self, url: impl Into<String>) -> Self {
@@ -472,10 +473,10 @@ impl Builder {
         self
     }
 
-    /// Signs tokens of service accounts with the private key of a PEM text: RSA of at least 2048 bits, or EC on the
-    /// curve P-256.
+    /// Signs tokens of service accounts with this private key in PEM: RSA of at least 2048 bits, or EC on the curve
+    /// P-256.
     ///
-    /// Without it, a key of 2048 bits is created when the first token is requested, and kept in the data directory if
+    /// By default, a key of 2048 bits is created when the first token is requested, and kept in the data directory if
     /// there is one.
     #[must_use]
     pub fn service_account_signing_key(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -483,7 +484,7 @@ impl Builder {
         self
     }
 
-    /// Accepts tokens of service accounts that were signed by the keys of a PEM text, too: public keys, certificates or
+    /// Accepts also tokens of service accounts that were signed by these keys in PEM: public keys, certificates or
     /// private keys.
     #[must_use]
     pub fn service_account_key(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -529,8 +530,8 @@ impl Builder {
     /// Builds the server, with the objects of a new cluster, or those of its data directory.
     ///
     /// # Errors
-    /// Returns an error if the data directory is in use, damaged, or cannot be read or written, or a given key cannot
-    /// be used.
+    /// Returns an error if the data directory is in use, damaged, or cannot be read or written, or if a given key
+    /// cannot be used.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
         let snapshot = self.snapshot.filter(|_| self.data_directory.is_none());

@@ -8,7 +8,7 @@ use apimachinery::field;
 use apimachinery::go::quote;
 use serde_json::{Map, Value, json};
 
-/// An error answer, as `k8s.io/apimachinery/pkg/api/errors` makes it. `body` is the whole Status object.
+/// An error response, as `k8s.io/apimachinery/pkg/api/errors` makes it. `body` is the whole Status object.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", .body.get("message").and_then(Value::as_str).unwrap_or("unknown"))]
 pub struct Status {
@@ -35,7 +35,7 @@ impl Status {
             .unwrap_or_default()
     }
 
-    /// Seconds after which the client may try again, for the `Retry-After` header.
+    /// Returns the seconds after which the client may retry, for the `Retry-After` header.
     pub(crate) fn retry_after(&self) -> Option<i64> {
         self.body
             .pointer("/details/retryAfterSeconds")
@@ -43,7 +43,7 @@ impl Status {
     }
 }
 
-/// The resource in error texts: `pods`, `deployments.apps`.
+/// A resource and its kind in error texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedResource {
     pub(crate) group: String,
@@ -54,12 +54,12 @@ pub(crate) struct NamedResource {
 }
 
 impl NamedResource {
-    /// `deployments.apps`.
+    /// Returns the resource with its group: `deployments.apps`.
     pub(crate) fn resource_name(&self) -> String {
         qualified(&self.resource, &self.group)
     }
 
-    /// `Deployment.apps`.
+    /// Returns the kind with its group: `Deployment.apps`.
     pub(crate) fn kind_name(&self) -> String {
         qualified(&self.kind, &self.group)
     }
@@ -112,7 +112,7 @@ pub(crate) fn bad_request(message: impl Into<String>) -> Status {
     failure(400, "BadRequest", message, None)
 }
 
-/// A request with invalid credentials.
+/// Returns the error of a request with invalid credentials.
 pub(crate) fn unauthorized() -> Status {
     failure(401, "Unauthorized", "Unauthorized", None)
 }
@@ -122,7 +122,7 @@ pub(crate) fn not_found(subject: &NamedResource, name: &str) -> Status {
     failure(404, "NotFound", message, Some(subject.details(name)))
 }
 
-/// Returns a 404 of a resource that the server does not know, in a group that it does.
+/// Returns a 404 for an unknown resource in a known group.
 pub(crate) fn unknown_resource() -> Status {
     failure(
         404,
@@ -137,7 +137,7 @@ pub(crate) fn already_exists(subject: &NamedResource, name: &str) -> Status {
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
 
-/// No free name was found for a `generateName`.
+/// Returns the error of a `generateName` for which no free name was found.
 pub(crate) fn generate_name_conflict(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "{} {} already exists, the server was not able to generate a unique name for the object",
@@ -149,7 +149,7 @@ pub(crate) fn generate_name_conflict(subject: &NamedResource, name: &str) -> Sta
     failure(409, "AlreadyExists", message, Some(details))
 }
 
-/// The object is still being deleted while one with the same name is created.
+/// Returns the error of a create while an object with the same name is still being deleted.
 pub(crate) fn exists_while_deleted(subject: &NamedResource, name: &str) -> Status {
     let message = format!(
         "object is being deleted: {} {} already exists",
@@ -168,7 +168,7 @@ pub(crate) fn conflict(subject: &NamedResource, name: &str, why: &str) -> Status
     failure(409, "Conflict", message, Some(subject.details(name)))
 }
 
-/// Returns a write against an old version of an object.
+/// Returns the conflict of a write that is based on an old version of the object.
 pub(crate) fn modified(subject: &NamedResource, name: &str) -> Status {
     conflict(
         subject,
@@ -192,7 +192,7 @@ pub(crate) fn invalid(subject: &NamedResource, name: &str, errors: &[field::Erro
     invalid_listing(subject, name, errors, errors)
 }
 
-/// `Invalid` with causes that differ from the errors in the message: updates check metadata twice.
+/// Returns `Invalid` with causes that differ from the errors in the message: updates check metadata twice.
 pub(crate) fn invalid_listing(
     subject: &NamedResource,
     name: &str,
@@ -213,7 +213,7 @@ pub(crate) fn invalid_listing(
     failure(422, "Invalid", message, Some(details))
 }
 
-/// Joins errors, equal ones once: `[a, b]`.
+/// Joins errors as `[a, b]`, without duplicates.
 pub(crate) fn aggregate(errors: &[field::Error]) -> String {
     let mut seen = HashSet::with_capacity(errors.len());
     let texts: Vec<String> = errors
@@ -244,14 +244,14 @@ pub(crate) fn forbidden(subject: &NamedResource, name: &str, why: &str) -> Statu
     failure(403, "Forbidden", message, Some(subject.details(name)))
 }
 
-/// Returns a refusal with a cause that programs can read, such as `NamespaceTerminating`.
+/// Returns `Forbidden` with a machine-readable cause, such as `NamespaceTerminating`.
 pub(crate) fn forbidden_because(subject: &NamedResource, name: &str, why: &str, cause: &Value) -> Status {
     let mut status = forbidden(subject, name, why);
     status.body["details"]["causes"] = json!([cause]);
     status
 }
 
-/// Returns a refusal with another code and reason, and its text as a cause.
+/// Changes the code and the reason of an error, and adds its text as a cause.
 pub(crate) fn with_reason(mut refused: Status, code: u16, reason: &str, cause: &str) -> Status {
     refused.code = code;
     refused.body["code"] = code.into();
@@ -273,7 +273,7 @@ pub(crate) fn method_not_supported(subject: &NamedResource, verb: &str) -> Statu
     )
 }
 
-/// Returns a method that no verb of the resource uses.
+/// Returns the error of a method that no verb of the resource uses.
 pub(crate) fn method_not_allowed() -> Status {
     failure(
         405,
@@ -287,7 +287,7 @@ pub(crate) fn expired(message: impl Into<String>) -> Status {
     failure(410, "Expired", message, None)
 }
 
-/// The error of a backend that does not answer.
+/// Returns the error of a backend that does not respond.
 pub(crate) fn unavailable(message: impl Into<String>) -> Status {
     failure(503, "ServiceUnavailable", message, None)
 }
@@ -305,13 +305,13 @@ pub(crate) fn not_acceptable(accepted: &str) -> Status {
     )
 }
 
-/// The router's error if it supports none of the types that a client accepts.
+/// Returns the router's error for an `Accept` header without a supported type.
 pub(crate) fn no_representation(available: &str) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
     failure(406, "NotAcceptable", message, Some(Map::new()))
 }
 
-/// A format of one object was requested for a list, or vice versa.
+/// Returns the error of a format for one object that was requested for a list, or vice versa.
 pub(crate) fn wrong_transform(wanted: &str, found: &str) -> Status {
     let message = format!("you requested {wanted}, but the requested object {found}");
     failure(406, "NotAcceptable", message, None)
@@ -328,7 +328,7 @@ pub(crate) fn unsupported_media_type(accepted: &str) -> Status {
     )
 }
 
-/// Returns a patch of a type that built-in resources do not take.
+/// Returns the error of a patch type that built-in resources do not support.
 pub(crate) fn unsupported_patch_type() -> Status {
     failure(
         415,
@@ -338,7 +338,7 @@ pub(crate) fn unsupported_patch_type() -> Status {
     )
 }
 
-/// The error of a patch whose result is not an object of the kind; `shown` is the patched object, or the patch.
+/// Returns the error of a patch whose result is not an object of the kind; `shown` is the patched object, or the patch.
 pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
     let nothing = NamedResource {
         group: String::new(),
@@ -349,7 +349,8 @@ pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
     invalid(&nothing, "", &[error])
 }
 
-/// A commit that could not be written: an internal error with the text of `errors.NewInternalError`.
+/// Returns the error of a commit that could not be written: an internal error with the text of
+/// `errors.NewInternalError`.
 pub(crate) fn not_persisted(error: &impl std::fmt::Display) -> Status {
     internal(&error.to_string())
 }
@@ -365,12 +366,12 @@ pub(crate) fn internal(why: &str) -> Status {
     )
 }
 
-/// Returns a request that took too long.
+/// Returns the error of a request that took too long.
 pub(crate) fn timeout() -> Status {
     timed_out("request did not complete within the allotted timeout")
 }
 
-/// Returns a write that took too long.
+/// Returns the error of a write that took too long.
 pub(crate) fn write_timeout() -> Status {
     timed_out("request did not complete within requested timeout - context deadline exceeded")
 }
@@ -379,14 +380,15 @@ fn timed_out(why: &str) -> Status {
     failure(504, "Timeout", format!("Timeout: {why}"), Some(Map::new()))
 }
 
-/// A request beyond a limit of the server; the client may retry after `retry_after` seconds.
+/// Returns the error of a request beyond a limit of the server; the client may retry after `retry_after` seconds.
 pub(crate) fn too_many_requests(message: &str, retry_after: i64) -> Status {
     let mut details = Map::new();
     details.insert("retryAfterSeconds".to_owned(), retry_after.into());
     failure(429, "TooManyRequests", message, Some(details))
 }
 
-/// An eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for none.
+/// Returns the error of an eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for
+/// none.
 pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     let mut details = Map::new();
     details.insert(
@@ -404,12 +406,12 @@ pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     )
 }
 
-/// A Go error without a Status: 500 without a reason.
+/// Returns a 500 without a reason, for a Go error that is not a Status.
 pub(crate) fn plain(message: impl Into<String>) -> Status {
     failure(500, "", message, None)
 }
 
-/// Returns the answer to a JSON patch that does not apply.
+/// Returns the error of a JSON patch that cannot be applied.
 pub(crate) fn unprocessable() -> Status {
     failure(
         422,
@@ -419,12 +421,12 @@ pub(crate) fn unprocessable() -> Status {
     )
 }
 
-/// Returns a patch that cannot be carried out, without a reason that programs could read.
+/// Returns the error of a patch that cannot be applied, without a machine-readable reason.
 pub(crate) fn unprocessable_because(why: &str) -> Status {
     failure(422, "", why, None)
 }
 
-/// Returns a read at a revision that does not exist yet.
+/// Returns the error of a read at a revision that does not exist yet.
 pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Status {
     let mut details = Map::new();
     details.insert(
@@ -440,7 +442,7 @@ pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Status {
     )
 }
 
-/// Returns the answer to a delete that removed the object.
+/// Returns the response to a delete that removed the object.
 pub(crate) fn deleted(subject: &NamedResource, name: &str, uid: &str) -> Value {
     let mut details = subject.details(name);
     if !uid.is_empty() {

@@ -1,7 +1,7 @@
 //! The store: one revision counter, one synchronous commit, a history of events.
 //!
-//! It is independent of schemas and kinds. Objects are JSON trees behind `Arc`, by table (one per resource, however
-//! many versions serve it) and key (`namespace/name`, or `name`). Every commit takes the next revision, writes it to
+//! It is independent of schemas and kinds. Objects are JSON trees behind `Arc`, by table (one for each resource,
+//! shared by its versions) and key (`namespace/name`, or `name`). Every commit takes the next revision, writes it to
 //! `metadata.resourceVersion` and adds one event. The history keeps only the last events: older ones are [`Compacted`].
 //!
 //! With a journal, a commit is in the file before it becomes visible.
@@ -29,9 +29,9 @@ use apimachinery::object;
 /// The type of a change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// It was created.
+    /// The object was created.
     Added,
-    /// It was changed.
+    /// The object was changed.
     Modified,
     /// The object was deleted; the event has its last state with the revision of the deletion.
     Deleted,
@@ -59,13 +59,13 @@ pub(crate) struct Event {
 pub(crate) enum Rejected {
     /// A create found an object with the same key.
     Exists(Arc<Stored>),
-    /// The object is gone.
+    /// The object does not exist any more.
     Gone,
-    /// The object is at another revision than the base of the write.
+    /// The object has another revision than the base of the write.
     Moved,
-    /// An object that was to be changed with the write has changed.
+    /// Another object that the write changes jointly has been modified.
     Superseded,
-    /// The commit could not be written to the journal; it has not happened.
+    /// The commit could not be written to the journal, and was not made.
     NotPersisted(journal::Error),
 }
 
@@ -106,7 +106,7 @@ struct Table {
     /// Shared with the snapshots that were taken since the last change.
     objects: Arc<BTreeMap<Arc<str>, Arc<Stored>>>,
     history: VecDeque<Arc<Event>>,
-    /// The last dropped event of this table.
+    /// The revision of the last dropped event of this table.
     compacted: u64,
     revision: watch::Sender<u64>,
 }
@@ -117,12 +117,11 @@ struct History {
     events: VecDeque<(TableId, Arc<Event>)>,
     /// The memory of the objects of all events.
     bytes: usize,
-    /// Events up to and including this revision are dropped.
+    /// The revision up to which events are dropped.
     compacted: u64,
 }
 
-/// A change of another object that is committed together with a write, or not at all. Its event follows that of the
-/// write.
+/// A change of another object that is committed atomically with a write. Its event follows that of the write.
 #[derive(Debug)]
 pub(crate) struct JointUpdate {
     pub(crate) table: TableId,
@@ -208,7 +207,7 @@ impl Store {
         self.commit(table, gvr, &live.key, Change::Update { based_on, value }, joint)
     }
 
-    /// Removes an object; the answer is its last state with the revision of the deletion.
+    /// Removes an object; returns its last state with the revision of the deletion.
     pub(crate) fn delete(
         &self,
         table: &TableId,
@@ -271,12 +270,12 @@ impl Store {
         }
     }
 
-    /// Starts the history now, at the start of a server: earlier changes are not part of it.
+    /// Starts the history at the current revision; called when a server starts.
     pub(crate) fn begin_history(&self) {
         self.state.write().forget_all();
     }
 
-    /// Returns every object of every table, and their revision.
+    /// Returns all objects of all tables, and the revision.
     pub(crate) fn snapshot(&self) -> (u64, Vec<Resident>) {
         let state = self.state.read();
         let mut objects = Vec::new();
@@ -339,7 +338,7 @@ impl Store {
     }
 }
 
-/// A reader at `revision` has missed events if a later one is dropped.
+/// Returns an error if a reader at `revision` has missed dropped events.
 fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
     if revision < compacted {
         return Err(Compacted { oldest: compacted });
@@ -350,7 +349,7 @@ fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
 // === impl State ===
 
 impl State {
-    /// Returns the event of a change, if it is allowed. Nothing is changed yet.
+    /// Returns the event of a change if it is allowed, without applying it.
     fn plan(
         &mut self,
         revision: u64,
@@ -368,7 +367,7 @@ impl State {
         table.plan(revision, key, change).map(Arc::new)
     }
 
-    /// Lets an event happen.
+    /// Applies an event.
     fn take(&mut self, table_id: TableId, event: Arc<Event>) {
         self.revision = event.revision;
         if let Some(table) = self.tables.get_mut(&table_id) {
@@ -380,7 +379,7 @@ impl State {
         self.history.events.push_back((table_id, event));
     }
 
-    /// No reader can begin before the current revision any more.
+    /// Drops the whole history: no reader can start before the current revision.
     fn forget_all(&mut self) {
         self.history.events.clear();
         self.history.bytes = 0;
@@ -413,7 +412,7 @@ impl State {
 // === impl Table ===
 
 impl Table {
-    /// A table that is created when events up to a revision are dropped.
+    /// Creates an empty table without events up to a revision.
     fn new(gvr: Arc<Gvr>, compacted: u64) -> Self {
         Self {
             gvr,
@@ -428,7 +427,7 @@ impl Table {
         check_history(revision, self.compacted)
     }
 
-    /// Returns the event of a change, if it is allowed. Nothing is changed yet.
+    /// Returns the event of a change if it is allowed, without applying it.
     fn plan(&self, revision: u64, key: &str, change: Change) -> Result<Event, Rejected> {
         let live = self.objects.get(key).cloned();
         let (kind, object, old) = match (change, live) {

@@ -1,7 +1,7 @@
-//! Calls to the webhooks of admission and of conversion: JSON over HTTPS, with the errors of the real client.
+//! Calls to admission and conversion webhooks: JSON over HTTPS, with the errors of the real client.
 //!
-//! A webhook has a URL or a Service. The address of a Service is that in [`Routes`]; else its external name, or the
-//! first of its endpoints.
+//! A webhook has a URL or a Service. The address of a Service is taken from [`Routes`], or else from its external name,
+//! or from its first endpoint.
 
 pub(crate) mod extension;
 mod failure;
@@ -40,15 +40,15 @@ pub(crate) use self::trust::client_config;
 use crate::store::Store;
 use apimachinery::object;
 
-/// The maximum length of an answer.
+/// The maximum length of a response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum number of idle connections of each webhook.
 const IDLE_MAX: usize = 4;
 
-/// The maximum number of requests of one call.
+/// The maximum number of requests in one call, including redirects.
 const REDIRECTS_MAX: u32 = 10;
 
-/// The addresses of Services, for servers without a network of pods.
+/// The addresses of Services, for servers without a pod network.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(RwLock<HashMap<(String, String), SocketAddr>>);
 
@@ -114,7 +114,7 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    /// Returns the text without the prefix of admission.
+    /// Returns the reason, without the prefix that admission adds.
     pub(crate) fn why(&self) -> &str {
         let (Self::Configuration(why) | Self::Failed(why)) = self;
         why
@@ -147,7 +147,7 @@ impl WebhookClient {
     /// Reads a kubeconfig: the server of its current context, with the credentials of the user.
     ///
     /// # Errors
-    /// The kubeconfig is not valid.
+    /// Returns an error if the kubeconfig is invalid.
     pub(crate) fn from_kubeconfig(text: &str) -> Result<Self, String> {
         let access = kubeconfig::read(text)?;
         let identity = access.identity.as_ref();
@@ -161,7 +161,7 @@ impl WebhookClient {
         })
     }
 
-    /// Sends a body and returns the code and the body of the answer.
+    /// Sends a body, and returns the status code and the body of the response.
     pub(crate) async fn send(
         &self,
         services: &Services,
@@ -184,7 +184,7 @@ impl WebhookClient {
         Ok((answer.code, answer.body))
     }
 
-    /// Sends a review and parses the answer, which is a review of the same version and kind.
+    /// Sends a review and parses the response, which is a review of the same version and kind.
     pub(crate) async fn post(
         &self,
         services: &Services,
@@ -194,7 +194,7 @@ impl WebhookClient {
     ) -> Result<Value, CallError> {
         let tls = self.tls.clone().map_err(CallError::Configuration)?;
         let mut target = self.target.clone();
-        // Backends receive whole seconds, rounded up.
+        // Webhooks receive the timeout in whole seconds, rounded up.
         let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         if seconds > 0 {
             target.path = format!("{}?timeout={seconds}s", target.path);
@@ -215,7 +215,7 @@ impl WebhookClient {
         failure::read_answer(&answer, review).map_err(CallError::Failed)
     }
 
-    /// Sends the review, and follows redirects as Go's client does: 307 and 308 repeat the request, others turn it into
+    /// Sends the review, and follows redirects as Go's client does: 307 and 308 repeat the request, others change it to
     /// a GET.
     async fn follow(
         &self,
@@ -254,7 +254,7 @@ impl WebhookClient {
         mut request: Request<Full<Bytes>>,
     ) -> Result<Answered, String> {
         let is_own = target.authority == self.target.authority;
-        // A connection that the other side has closed returns the request unsent.
+        // A connection that the other side has closed returns the request without sending it.
         while is_own && let Some(mut sender) = self.take_idle() {
             if sender.ready().await.is_err() {
                 continue;
@@ -279,7 +279,7 @@ impl WebhookClient {
         self.idle.lock().pop()
     }
 
-    /// Reads an answer, and keeps the connection for the next call.
+    /// Reads a response, and keeps the connection for the next call.
     async fn finish(
         &self,
         sender: Option<SendRequest<Full<Bytes>>>,
@@ -321,7 +321,7 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// Returns the request with the review, or the GET that a redirect turns it into.
+    /// Returns the request with the review, or the GET request after a redirect.
     fn request(&self, target: &Target, with_review: bool) -> http::Result<Request<Full<Bytes>>> {
         let mut builder = Request::builder()
             .uri(&target.path)
@@ -341,7 +341,7 @@ impl Sent<'_> {
     }
 }
 
-/// One answer.
+/// One response.
 struct Answered {
     code: u16,
     /// The target of a redirect.
@@ -351,7 +351,7 @@ struct Answered {
     body: Bytes,
 }
 
-/// A request without an answer.
+/// A request without a response.
 struct Broken {
     url: String,
     why: String,
@@ -375,7 +375,7 @@ async fn connect(
     let stream = TcpStream::connect((host.as_str(), port))
         .await
         .map_err(|error| failure::of_dial(&host, port, &error))?;
-    // Small requests that wait for an answer: disable Nagle's algorithm.
+    // Disable Nagle's algorithm: the requests are small and wait for a response.
     let _ = stream.set_nodelay(true);
     if !target.secure {
         return converse(stream).await;

@@ -61,7 +61,7 @@ impl Write {
         self.definition.key(&self.namespace, &self.name)
     }
 
-    /// Returns the storage's conflict for an object with another `UID` or `ResourceVersion` (`what`) than the writer's.
+    /// Returns the storage's conflict for an object whose `UID` or `ResourceVersion` (`what`) is not the wanted one.
     pub(crate) fn precondition_failed(&self, what: &str, wanted: &str, found: &str) -> Status {
         let (folder, key) = (self.definition.storage_folder(), self.key());
         // A dry run is checked before the keys get their prefix.

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: matching requests, variables and results.
+//! Tests of ValidatingAdmissionPolicies: matching requests, variables and results.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -25,7 +25,7 @@ fn rule(resource: &str, operations: &[&str]) -> Value {
     json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": operations, "resources": [resource]})
 }
 
-/// A policy `p` over a rule with further fields of its specification.
+/// Creates the policy `p` with a rule and more fields of its specification.
 async fn policy(server: &ApiServer, rule: Value, mut spec: Value) {
     if spec["matchConstraints"].is_null() {
         spec["matchConstraints"] = json!({});
@@ -145,8 +145,8 @@ async fn rules_and_selectors_select_requests() {
     post(&server, CONFIG_MAPS, free).await.is_done();
     let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
     post(&server, elsewhere, config_map("a")).await.is_done();
-    // The existing object has the label, so its deletion does not match; a cluster-scoped object is in no
-    // namespace, so every selector of namespaces fits.
+    // The existing object has the label, so its deletion does not match. A cluster-scoped object has no namespace, so
+    // every namespace selector matches.
     delete(&server, &format!("{CONFIG_MAPS}/free")).await.is_done();
     delete(&server, &format!("{secrets}/spared")).await.is_done();
     let class = json!({"metadata": {"name": "c"}, "value": 1});
@@ -362,7 +362,7 @@ async fn expressions_are_compiled_when_a_policy_is_written() {
     assert_eq!(found, expected);
 }
 
-/// Widgets in two versions with the same fields.
+/// Defines widgets in two versions with the same fields.
 async fn define_widgets(server: &ApiServer) {
     let version = |name: &str| {
         json!({
@@ -482,7 +482,7 @@ async fn an_authorizer_answers_for_verbs_of_any_name_and_for_service_accounts() 
     post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
 }
 
-/// A mutating policy for new config maps with its binding, both of one name.
+/// Creates a mutating policy for new config maps, and its binding with the same name.
 async fn mutate(server: &ApiServer, name: &str, reinvocation: &str, expression: &str) {
     let policy = json!({
         "metadata": {"name": name},

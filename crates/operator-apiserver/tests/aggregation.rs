@@ -1,4 +1,4 @@
-//! APIService objects, their conditions, and the requests that servers of extension APIs answer.
+//! Tests of APIService objects, their conditions, and requests that are forwarded to extension API servers.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 mod asking;
@@ -29,7 +29,7 @@ async fn condition(server: &ApiServer, name: &str) -> Value {
     condition
 }
 
-/// Waits until the condition has a reason; returns it.
+/// Waits until the condition has a reason; returns the condition.
 async fn becomes(server: &ApiServer, name: &str, reason: &str) -> Value {
     let reached = async {
         loop {
@@ -85,7 +85,7 @@ async fn groups_of_the_server_have_their_objects() {
         "onstart"
     );
     assert_eq!(condition(&server, "v1.apps").await, local());
-    // It comes back, since its group is still served.
+    // The object is created again, because its group is still served.
     delete(&server, &format!("{SERVICES}/v1.apps")).await.is_done();
     assert_eq!(condition(&server, "v1.apps").await, local());
 }
@@ -282,7 +282,7 @@ async fn a_server_of_an_extension_api_answers_for_its_group() {
         asked,
         [format!("admin@{things}/a?x=y"), format!("admin@{things}")]
     );
-    // Its group is in discovery, which clients then ask for group by group.
+    // The group is in discovery, and clients then request the documents of the group.
     let groups = get(&server, "/apis").await.body;
     let groups = groups["groups"].as_array().unwrap();
     let found = groups
@@ -299,7 +299,7 @@ async fn a_server_of_an_extension_api_answers_for_its_group() {
         get(&server, "/apis/remote.example.com/v1").await.body["kind"],
         "Thing"
     );
-    // Nobody gets there without the right.
+    // Requests without permission are not forwarded.
     let request = Request::get(things).header("impersonate-user", "jane");
     let request = request.body(Full::new(Bytes::new())).unwrap();
     assert_eq!(server.clone().oneshot(request).await.unwrap().status(), 403);

@@ -1,4 +1,4 @@
-//! The audit log: which requests are recorded, and how much of them.
+//! Tests of the audit log: the recorded requests, and their levels.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -134,7 +134,7 @@ async fn the_level_determines_the_content_of_an_event() {
     assert_eq!(last["requestObject"], patch);
     delete(server, &format!("{HERE}/secrets/s")).await.is_done();
     audited.events();
-    // No rule records it, or only at its end.
+    // No rule records it, or only in its last stage.
     let ready = Request::get("/readyz").body(Full::new(Bytes::new())).unwrap();
     server.clone().oneshot(ready).await.unwrap();
     assert_eq!(audited.events(), Vec::<Value>::new());
@@ -242,7 +242,7 @@ async fn events_are_sent_in_batches_until_they_arrive() {
     let (told, mut sent) = tokio::sync::mpsc::unbounded_channel();
     let tries = std::sync::atomic::AtomicU32::new(0);
     let hook = Hook::start(move |events| {
-        // The first attempt fails, and is repeated.
+        // The first attempt fails and is retried.
         if tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
             return Reply::Text(503, "not yet");
         }
@@ -365,7 +365,7 @@ async fn large_events_are_truncated() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    // The events of the long address do not fit.
+    // Events with the long address are too large.
     assert_eq!(events.len(), 2, "{text}");
     assert_eq!(events[1]["annotations"]["audit.k8s.io/truncated"], "true");
     assert_eq!(events[1]["objectRef"]["name"], "a");

@@ -1,4 +1,4 @@
-//! The objects of a new cluster.
+//! Tests of the objects of a new cluster.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -105,7 +105,7 @@ async fn roles_bindings_and_flow_schemas_have_the_fields_of_the_real_ones() {
         part(level, "spec").await["limited"]["limitResponse"],
         json!({"type": "Queue", "queuing": {"queues": 64, "handSize": 6, "queueLengthLimit": 50}})
     );
-    // Without controllers, the roles that gather others have their rules all the same.
+    // Aggregated roles have their rules even without controllers.
     let view = part(&format!("{RBAC}/clusterroles/view"), "rules").await;
     assert!(view.as_array().is_some_and(|rules| rules.len() > 5), "{view}");
     assert_eq!(

@@ -1,8 +1,8 @@
 //! The recorded behaviour of kube-apiserver 1.36.2, replayed in-process against this server.
 //!
-//! A category's test fails when a scenario differs that `known-differences.txt` does not list, and when a listed one
-//! behaves as recorded. `CONFORMANCE_SHOW=apply-noop cargo test --test conformance apply -- --nocapture` prints the
-//! differences of listed scenarios too.
+//! The test of a category fails in two cases: a scenario differs that is not listed in `known-differences.txt`, or a
+//! listed scenario behaves as recorded. To print the differences of listed scenarios too, run
+//! `CONFORMANCE_SHOW=apply-noop cargo test --test conformance apply -- --nocapture`.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::Path;

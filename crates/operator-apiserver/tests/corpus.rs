@@ -1,4 +1,4 @@
-//! The committed inputs of the fuzz targets, each within a limit of time and all within a limit of memory.
+//! Runs the committed inputs of the fuzz targets, each with a time limit and all with a memory limit.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use targets::TARGETS;
 
-/// Set in the process whose memory is limited.
+/// The environment variable of the process with limited memory.
 const LIMITED: &str = "CORPUS_LIMITED";
 
 fn run_all() {

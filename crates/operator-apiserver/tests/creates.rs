@@ -1,4 +1,4 @@
-//! Creates and reads that differ in small things between kinds, as kube-apiserver answers them.
+//! Tests of creates and reads with small differences between kinds, as kube-apiserver handles them.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -27,7 +27,7 @@ async fn a_resource_version_of_a_new_object_is_refused_when_it_is_stored() {
     let object = |version: &str| json!({"metadata": {"name": "a", "resourceVersion": version}});
     let refused = post(&server, CONFIG_MAPS, object("5")).await;
     refused.is_refused(500, "resourceVersion should not be set on objects to be created");
-    // Admission and validation come first.
+    // Admission and validation run before the check of the resourceVersion.
     let invalid = json!({"metadata": {"name": "A", "resourceVersion": "5"}});
     assert_eq!(post(&server, CONFIG_MAPS, invalid).await.code, 422);
     let dry = post(&server, &format!("{CONFIG_MAPS}?dryRun=All"), object("5")).await;

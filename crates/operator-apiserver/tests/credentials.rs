@@ -1,4 +1,4 @@
-//! Credentials over HTTPS: certificates that are not trusted, tokens with uids, audiences, and requests without any.
+//! Tests of credentials over HTTPS: untrusted certificates, tokens with uids, audiences, and anonymous requests.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -25,7 +25,7 @@ async fn listen(builder: Builder) -> Listener {
     server.listen(ListenOptions::default()).await.unwrap()
 }
 
-/// Returns a client that trusts the server; with a certificate that the server does not trust, if wanted.
+/// Returns a connector that trusts the server, optionally with a client certificate that the server does not trust.
 fn connector(listener: &Listener, with_certificate: bool) -> TlsConnector {
     let kubeconfig = listener.kubeconfig();
     let line = kubeconfig
@@ -50,7 +50,7 @@ fn connector(listener: &Listener, with_certificate: bool) -> TlsConnector {
             .push(DnType::OrganizationName, "system:masters");
         let certificate = params.self_signed(&key).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        // The server names its authorities, and a client may send another certificate all the same.
+        // The server names its authorities, but a client may still send another certificate.
         builder
             .with_client_auth_cert(vec![certificate.der().clone()], key)
             .unwrap()
@@ -60,7 +60,7 @@ fn connector(listener: &Listener, with_certificate: bool) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Asks the server who the client is: the status code, and the answer.
+/// Returns the status code and the user as the server sees it.
 async fn who_am_i(listener: &Listener, with_certificate: bool, token: Option<&str>) -> (u16, Value) {
     let stream = TcpStream::connect(listener.local_addr()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -75,7 +75,7 @@ async fn who_am_i(listener: &Listener, with_certificate: bool, token: Option<&st
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A server may end the connection without a closing message.
+    // A server may close the connection without a TLS close message.
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! Answers of a real API server (1.36) to requests for custom resources with small errors.
+//! Tests of the responses of a real API server (1.36) to custom resource requests with small errors.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;

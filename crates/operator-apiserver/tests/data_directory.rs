@@ -1,4 +1,4 @@
-//! Acknowledged writes survive a restart, however the process ended.
+//! Tests that acknowledged writes survive a restart, regardless of how the process ended.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -153,7 +153,7 @@ async fn secret_files_are_readable_by_their_owner_only() {
     }
 }
 
-/// The writer below, as a process of its own: prints each name and value after the server acknowledged it.
+/// The environment variable of the writer process, which prints each name and value after the server acknowledged it.
 const WRITER: &str = "DATA_DIRECTORY_TEST_WRITER";
 
 #[tokio::test]
@@ -181,7 +181,7 @@ fn in_default(mut object: Value) -> Value {
     object
 }
 
-/// Starts the writer on a directory, kills it after `lines` acknowledgements, and returns all that it printed.
+/// Starts the writer with a directory, kills it after `lines` acknowledgements, and returns all acknowledged values.
 fn write_until_killed(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer", "--nocapture"])
@@ -196,7 +196,7 @@ fn write_until_killed(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
         .lines()
         .map_while(Result::ok)
     {
-        // The test harness puts its own words before the first line.
+        // The test harness prints its own text before the first line.
         if let Some((_, said)) = line.split_once("acknowledged ")
             && let Some((name, value)) = said.split_once(' ')
             && let Ok(value) = value.parse()
@@ -222,7 +222,7 @@ async fn acknowledged_writes_survive_sigkill_at_any_moment() {
         for (name, value) in acknowledged {
             let stored = client.get(&config_maps(), "default", &name).await.unwrap();
             let stored: u64 = stored["data"]["value"].as_str().unwrap().parse().unwrap();
-            // The killed writer may have committed one value more than it lived to print.
+            // The killed writer may have committed one value more than it printed.
             assert!(
                 stored >= value,
                 "{name}: {value} was acknowledged, {stored} is stored"
@@ -231,7 +231,7 @@ async fn acknowledged_writes_survive_sigkill_at_any_moment() {
     }
 }
 
-/// A writer that goes on after errors: prints what came of each value.
+/// The environment variable of a writer process that continues after errors and prints the result of each write.
 const PERSISTENT_WRITER: &str = "DATA_DIRECTORY_TEST_PERSISTENT_WRITER";
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn persistent_writer() {
 #[tokio::test]
 async fn writes_go_on_when_a_full_disk_has_space_again() {
     let directory = tempfile::tempdir().unwrap();
-    // A limit of the file size simulates a full disk. Its signal is ignored, so that writes fail.
+    // A limit of the file size simulates a full disk. The signal of the limit is ignored, so that writes fail.
     let mut writer = Command::new("sh")
         .args([
             "-c",

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions that get in each other's way.
+//! Tests of CustomResourceDefinitions with conflicting names.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use bytes::Bytes;
@@ -49,7 +49,7 @@ async fn names_are_free_again_when_their_definition_is_gone() {
     let conflict = ("False".to_owned(), "ListKindConflict".to_owned());
     assert_eq!(condition(&client, gadgets, "NamesAccepted").await, conflict);
 
-    // An instance with a finalizer holds the first definition up, and with it the names.
+    // An instance with a finalizer delays the deletion of the first definition, which keeps its names.
     let widgets = Gvr::new("example.com", "v1", "widgets");
     let held = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["example.com/hold"]}});
     client.create(&widgets, "default", held).await.unwrap();
@@ -73,7 +73,7 @@ async fn names_are_free_again_when_their_definition_is_gone() {
     assert!(client.list(&gadgets, "default", "").await.is_ok());
 }
 
-/// Returns the URL of the OpenAPI document of a group, which carries a hash of it.
+/// Returns the URL of a group's OpenAPI document, which contains its hash.
 async fn document_url(server: &ApiServer, group: &str) -> Option<String> {
     let request = Request::get("/openapi/v3")
         .body(Full::<Bytes>::default())
@@ -140,7 +140,7 @@ async fn names_are_found_among_many_definitions() {
         definition["spec"]["names"]["kind"] = format!("Kind{number}").into();
         client.create(&definitions(), "", definition).await.unwrap();
     }
-    // It has the kind of another definition.
+    // This definition uses the kind of another one.
     let mut late = definition("lates");
     late["spec"]["names"]["kind"] = "Kind333".into();
     client.create(&definitions(), "", late).await.unwrap();

@@ -1,5 +1,5 @@
-//! The claims of the fuzz targets, tried on inputs made from samples of what clients send: the samples themselves,
-//! cut short, with bytes changed, and pieced together.
+//! Runs the claims of the fuzz targets on inputs that are derived from samples of client requests: unchanged,
+//! truncated, with changed bytes, or combined.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -63,7 +63,7 @@ const HEADERS: &[&str] = &[
 const QUANTITIES: &[&str] = &["1.5Gi\u{0}2026-01-01T00:00:00.000000Z", "1e-99\u{0}*/5 0 31 2 *"];
 const DAMAGES: &[&str] = &["\u{1}\u{20}\u{0}x", "\u{41}\u{40}\u{1}A\u{0}\u{2}\u{1}B"];
 
-/// Returns a sample, cut and changed, or two of them together.
+/// Generates inputs: a truncated and changed sample, or two of them combined.
 fn inputs(samples: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let one = prop::sample::select(samples).prop_map(|text| text.as_bytes().to_vec());
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4), 0..6);

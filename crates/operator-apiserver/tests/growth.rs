@@ -1,5 +1,5 @@
-//! Work and memory that a client makes grow: variables of policies, instances of a deleted definition, requests in
-//! flight, events.
+//! Tests of work and memory that grow with requests: variables of policies, instances of a deleted definition, requests
+//! in flight, events.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
 
@@ -28,7 +28,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Stores a policy whose validation compares the last variable with a text.
+/// Creates a policy whose validation compares the last variable with a string.
 async fn policy_with(variables: Vec<Value>, expression: &str) -> ApiServer {
     let server = ApiServer::builder().build().unwrap();
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
@@ -84,7 +84,7 @@ async fn the_cost_of_variables_is_limited_as_a_whole() {
     let mut variables: Vec<Value> = (0..200).map(|index| variable(index, costly.clone())).collect();
     let all: Vec<String> = (0..200).map(|index| format!("variables.v{index}")).collect();
     variables.push(variable(200, all.join(" && ")));
-    // Enough of a chain that all of them are evaluated one after the other.
+    // The chain is long enough that its variables are evaluated one after the other.
     for index in 201..500 {
         variables.push(variable(index, format!("variables.v{} && true", index - 1)));
     }
@@ -100,7 +100,7 @@ async fn the_type_of_all_variables_is_not_copied_for_each_of_them() {
     let first = variable(0, "1".to_owned());
     let variables = std::iter::once(first).chain((1..8_000).map(next)).collect();
     policy_with(variables, "true").await;
-    // 32 million copied fields would take minutes and gigabytes.
+    // Copying 32 million fields would take minutes and gigabytes.
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
@@ -130,12 +130,12 @@ async fn instances_of_a_deleted_definition_are_removed_in_linear_time() {
             .await
             .is_done();
     }
-    // The work of all removals together was quadratic in their number: 18 million instances were visited.
+    // With quadratic work, 18 million instances would be visited.
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
     assert_eq!(get(&server, &path).await.code, 404);
 }
 
-/// Returns a body that sends its parts and then never ends.
+/// Returns a body that sends its parts and never ends.
 fn endless(parts: Vec<Bytes>) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static {
     let parts = futures::stream::iter(parts).chain(futures::stream::pending());
     StreamBody::new(parts.map(|part| Ok(Frame::data(part))))
@@ -189,7 +189,7 @@ async fn requests_beyond_the_limit_are_refused_until_others_end() {
     let refused = answer(&server, create(Some("jane"))).await;
     let text = "Too many requests, please try again later.\n".to_owned();
     assert_eq!(refused, (429, "1".to_owned(), text));
-    // Reads have a limit of their own; administrators and health checks have none.
+    // Reads have a separate limit; administrators and health checks have none.
     let read = |path: &str| request("GET", path, Some("jane"), Full::new(Bytes::new()));
     for path in [CONFIG_MAPS, "/readyz", "/livez/ping", "/healthz"] {
         assert_eq!(answer(&server, read(path)).await.0, 200, "{path}");
@@ -204,7 +204,7 @@ async fn slow_bodies_take_bounded_memory() {
     let server = with_user().await;
     let parts = [3 << 20, 500 << 10].map(|length| Bytes::from(vec![b' '; length]));
     let mut sent = Vec::new();
-    // More than 3 GB in all, of administrators too.
+    // More than 3 GB in total, including requests of administrators.
     for index in 0..1_100 {
         let user = (index % 2 == 0).then_some("jane");
         let part = parts[usize::from(index >= 1_000)].clone();
@@ -274,12 +274,12 @@ async fn events_expire_an_hour_after_their_last_write() {
     clock.0.store(3_600, Ordering::SeqCst);
     assert_eq!(names(&server).await, ["b"]);
     assert_eq!(get(&server, &format!("{EVENTS}/a")).await.code, 404);
-    // The time of stored events begins anew with the server.
+    // The time to live of stored events restarts with the server.
     drop(server);
     let server = start();
     clock.0.store(7_199, Ordering::SeqCst);
     assert_eq!(names(&server).await, ["b"]);
-    // A write is enough to delete the others.
+    // One write deletes the other events.
     clock.0.store(7_200, Ordering::SeqCst);
     let before = server.client();
     let gvr = operator_apiserver::client::Gvr::new("", "v1", "events");

@@ -1,5 +1,4 @@
-//! Authentication and authorization as clients see them: over HTTPS with tokens, in the process with
-//! impersonation.
+//! Tests of authentication and authorization: over HTTPS with tokens, and in the process with impersonation.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use tower::ServiceExt;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Returns the answer to a request inside the process, as a user or (without one) as the administrator.
+/// Sends a request inside the process, as a user or (without one) as the administrator; returns the response.
 async fn ask(
     server: &ApiServer,
     user: Option<&str>,
@@ -76,7 +75,7 @@ fn user(name: &str) -> Value {
     json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name})
 }
 
-/// Gives jane rules in the namespace `default`.
+/// Grants jane rules in the namespace `default`.
 async fn grant(server: &ApiServer, rules: Value) {
     let roles = format!("{RBAC}/namespaces/default/roles");
     create(server, &roles, role("Role", "janes", &rules)).await;
@@ -217,7 +216,7 @@ async fn privilege_escalation_is_rejected() {
         )
     );
     assert_eq!(try_role(&pods(&["a"])).await.0, 201);
-    // A change that grants nothing new is checked all the same, one that lets the object go is not.
+    // A change that grants nothing new is still checked; a change that only releases the object is not.
     let secrets = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]);
     let mut guarded = role("Role", "guarded", &secrets);
     guarded["metadata"]["finalizers"] = json!(["example.com/guard"]);
@@ -270,7 +269,7 @@ async fn a_put_that_creates_needs_both_permissions() {
     assert_eq!(ask(&server, Some("jane"), Method::PUT, path, limits).await.0, 200);
 }
 
-/// A server that listens, with a fixed token for jane, who may act as joe.
+/// Returns a server and its listener, with a static token for jane, who may impersonate joe.
 async fn listening() -> (ApiServer, Listener) {
     let server = ApiServer::builder()
         .token("janes-token", "jane", ["devs"])
@@ -294,7 +293,7 @@ async fn listening() -> (ApiServer, Listener) {
     (server, listener)
 }
 
-/// A client over HTTPS that has no certificate.
+/// Returns an HTTPS client without a certificate.
 async fn connect(listener: &Listener, token: Option<&str>, acts_as: Option<&str>) -> Client {
     let mut config = Kubeconfig::from_yaml(&listener.kubeconfig()).unwrap();
     let login = config.auth_infos.first_mut().unwrap().auth_info.as_mut().unwrap();
@@ -406,7 +405,7 @@ async fn a_token_of_a_service_account_lives_as_long_as_the_account() {
     .await;
     assert_eq!(answer.0, 200);
     assert_eq!(who_am_i(&client).await.unwrap_err().0, 401);
-    // Another account of the name does not bring the token back.
+    // A new account with the same name does not make the token valid again.
     create(&server, accounts, robot).await;
     assert_eq!(who_am_i(&client).await.unwrap_err().0, 401);
     listener.shutdown().await;
@@ -505,7 +504,7 @@ async fn given_keys_sign_and_check() {
             "id_token_signing_alg_values_supported": ["ES256"],
         })
     );
-    // A server that only knows the public key knows the token, but not the account.
+    // A server that has only the public key accepts the signature of the token, but does not have the account.
     let checker = ApiServer::builder()
         .service_account_issuer("https://issuer.example.com")
         .service_account_key(key.public_key_pem())

@@ -1,5 +1,5 @@
-//! Ten thousand idle connections: what they cost, and that others are served. The only test of its process, so that
-//! its memory can be measured.
+//! Tests the cost of ten thousand idle connections, and that other clients are served. It is the only test of its
+//! process, so that the memory of the process can be measured.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -18,12 +18,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 const CONNECTIONS: u64 = 10_000;
-/// Files that the process needs besides.
+/// The number of other files that the process needs.
 const OTHER_FILES: u64 = 100;
 /// The maximum memory of an idle connection.
 const CONNECTION_BYTES_MAX: u64 = 64 * 1024;
 
-/// As many connections as wished for, or as the limit of open files allows when it is raised as far as it goes.
+/// Raises the limit of open files; returns the wanted number of connections, or fewer if the limit does not allow it.
 fn connections() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -41,7 +41,7 @@ async fn connect(address: SocketAddr, kubeconfig: &str) -> TlsStream<TcpStream> 
         .unwrap()
 }
 
-/// One request and its answer, on a connection that stays open.
+/// Sends one request and reads its response, on a connection that stays open.
 async fn get(stream: &mut TlsStream<TcpStream>) {
     let request = b"GET /api/v1/namespaces/default HTTP/1.1\r\nhost: h\r\n\r\n";
     stream.write_all(request).await.unwrap();
@@ -50,8 +50,8 @@ async fn get(stream: &mut TlsStream<TcpStream>) {
     assert!(bytes[..read].starts_with(b"HTTP/1.1 200 "));
 }
 
-/// The clients below, as a process of their own: the address and the number of connections. The kubeconfig comes in,
-/// a line goes out when all are open, and the end of the input closes them.
+/// The environment variable of the client process, with the address and the number of connections. The process reads
+/// the kubeconfig from its input, prints a line when all connections are open, and closes them at the end of the input.
 const CLIENTS: &str = "IDLE_CONNECTIONS_TEST_CLIENTS";
 
 async fn be_the_clients(wanted: &str) {
@@ -66,7 +66,7 @@ async fn be_the_clients(wanted: &str) {
     let mut open = Vec::new();
     for index in 0..count {
         let mut stream = connect(address, &kubeconfig).await;
-        // Some have been used, some never spoke.
+        // Half of the connections are used, the others never send anything.
         if index % 2 == 0 {
             get(&mut stream).await;
         }
@@ -94,7 +94,7 @@ fn start_clients(address: SocketAddr, count: u64, kubeconfig: &str) -> Child {
     clients
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -111,7 +111,7 @@ async fn many_idle_connections_do_not_stop_others() {
     let count = connections();
     let server = ApiServer::builder().build().unwrap();
     let mut options = ListenOptions::default();
-    // None of them leaves before the last has come.
+    // No connection is closed before the last one is open.
     options.timeouts.idle = Duration::from_secs(600);
     options.timeouts.header = Duration::from_secs(600);
     let listener = server.listen(options).await.unwrap();

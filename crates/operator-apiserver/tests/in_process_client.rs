@@ -1,4 +1,4 @@
-//! The client that controllers in the same process use.
+//! Tests of the client that controllers in the same process use.
 
 use operator_apiserver::ApiServer;
 use operator_apiserver::client::{DeleteOptions, EventType, Gvr, Patch};

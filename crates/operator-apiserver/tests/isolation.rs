@@ -1,4 +1,4 @@
-//! A hundred servers in one process, at the same time, none of which knows of the others.
+//! Tests that a hundred concurrent servers in one process are isolated from each other.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -31,7 +31,7 @@ fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Returns the names in the answer to a list over HTTPS.
+/// Lists objects over HTTPS; returns their names.
 async fn names(kubeconfig: &str, address: std::net::SocketAddr) -> Vec<String> {
     let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -43,7 +43,7 @@ async fn names(kubeconfig: &str, address: std::net::SocketAddr) -> Vec<String> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    // The server closes the connection without a farewell of TLS.
+    // The server closes the connection without a TLS close message.
     let _ = stream.read_to_string(&mut answer).await;
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let list: Value = serde_json::from_str(body).unwrap();
@@ -54,7 +54,7 @@ async fn names(kubeconfig: &str, address: std::net::SocketAddr) -> Vec<String> {
         .collect()
 }
 
-/// The life of one server.
+/// Starts one server, uses it and stops it.
 async fn live(number: usize) {
     let server = ApiServer::builder().build().unwrap();
     let listener = server.listen(ListenOptions::default()).await.unwrap();

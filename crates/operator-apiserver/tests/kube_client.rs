@@ -1,4 +1,4 @@
-//! The public surface, as a client of kube sees it.
+//! Tests of the public API with the client of kube.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Requests that cost more than they should: they are refused, or answered with work that grows with their size.
+//! Tests of expensive requests: they are rejected, or handled with work proportional to their size.
 //!
-//! The sizes are such that quadratic work would take minutes.
+//! The sizes are chosen so that quadratic work would take minutes.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
 
@@ -29,8 +29,8 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Returns a server without the admission that pods need controllers for, with a definition of widgets that may hold
-/// anything.
+/// Returns a server with a definition of widgets that may have any fields, and without the admission plug-in that
+/// needs controllers to create pods.
 async fn server() -> ApiServer {
     let server = ApiServer::builder()
         .disable_admission_plugins(["ServiceAccount"])
@@ -55,7 +55,7 @@ async fn define_widgets(server: &ApiServer) {
 
 struct Answer {
     code: u16,
-    /// Null where the text is nested too deeply for the tests' own parser.
+    /// The body; null if it is nested too deeply for the parser of the tests.
     body: Value,
     text: String,
     warnings: Vec<String>,
@@ -130,12 +130,12 @@ fn pod(spec: Value) -> String {
     pod.to_string()
 }
 
-/// `{"a":{"a":…}}` with this many levels.
+/// Returns `{"a":{"a":…}}` with this number of levels.
 fn nested(levels: usize) -> String {
     format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))
 }
 
-/// `count` fields, each twice.
+/// Returns `count` fields, each of them twice.
 fn twice(count: usize) -> String {
     let mut fields = String::new();
     for index in 0..count {
@@ -510,7 +510,7 @@ async fn objects_that_etcd_would_refuse_are_refused() {
     )
     .await
     .is(201);
-    // Just too large with its managed fields: it is stored without them.
+    // With its managed fields the object is just too large, so it is stored without them.
     let answer = create(text(1_572_543)).await;
     answer.is(201);
     assert_eq!(answer.body["metadata"].get("managedFields"), None);
@@ -642,7 +642,7 @@ async fn a_health_check_does_not_wait_for_a_large_request() {
         finished.set(finished.get() + 1);
         (answer, finished.get())
     };
-    // The large request begins first, on the only thread of this runtime.
+    // The large request starts first, on the only thread of this runtime.
     let (large, health) = tokio::join!(
         async { order(ask(&server, "POST", &path, JSON, &large).await.code) },
         async { order(ask(&server, "GET", "/readyz", JSON, "").await.code) },
@@ -660,7 +660,7 @@ async fn a_request_that_is_not_allowed_is_refused_before_its_body_is_read() {
         .body(body)
         .unwrap();
     assert_eq!(server.clone().oneshot(request).await.unwrap().status(), 403);
-    // A watch has no use for one.
+    // A watch does not read its body.
     let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
     let request = Request::get(format!("{CONFIG_MAPS}?watch=1")).body(body).unwrap();
     assert_eq!(server.oneshot(request).await.unwrap().status(), 200);
@@ -689,7 +689,7 @@ async fn an_address_is_allocated_once_to_concurrent_requests() {
     }
 }
 
-/// Runs each test of this file in a process of its own with 512 MiB of memory, two at a time.
+/// Runs each test of this file in its own process with 512 MiB of memory, two at a time.
 #[test]
 fn requests_are_answered_with_little_memory() {
     let program = std::env::current_exe().unwrap();
@@ -749,7 +749,7 @@ async fn long_lists_are_applied_in_time() {
         let answer = ask(&server, "PATCH", &path, APPLY, &applied(0)).await;
         assert!(matches!(answer.code, 200 | 201), "{}", answer.message());
     }
-    // Each of these fields is owned by another manager: one conflict for each.
+    // Each of these fields is owned by another manager, so there is one conflict for each.
     let other = applied(0).replace("\"x\"", "\"y\"");
     let path = format!("{PODS}/a?fieldManager=o");
     ask(&server, "PATCH", &path, APPLY, &other).await.is(409);

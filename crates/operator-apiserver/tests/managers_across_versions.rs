@@ -1,4 +1,4 @@
-//! Managed fields of custom resources that are written through several versions.
+//! Tests of managed fields of custom resources that are written in several versions.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -10,7 +10,7 @@ use http::Method;
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 
-/// The versions of a Thing, and the name that each has for the same number.
+/// The versions of a Thing, and the name of the same field in each version.
 const VERSIONS: [(&str, &str); 3] = [("v1", "size"), ("v2", "count"), ("v3", "number")];
 
 fn field(api_version: &str) -> &'static str {
@@ -51,14 +51,14 @@ fn definition(versions: &[&str], storage: &str, conversion: &Value) -> Value {
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Renames the number of each object of a review.
+/// Converts the objects of a review by renaming the field.
 fn convert(review: &Value) -> Reply {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].as_str().unwrap();
     let convert = |object: &Value| {
         let mut object = object.clone();
         let from = field(object["apiVersion"].as_str().unwrap());
-        // An apply that gives fields up is converted without them.
+        // For an apply that gives up fields, an object without them is converted.
         let spec = object.get_mut("spec").and_then(Value::as_object_mut);
         if let Some(spec) = spec
             && let Some(number) = spec.remove(from)
@@ -163,7 +163,7 @@ async fn a_patch_in_another_version_keeps_the_managers() {
             ("labeller Update v1", labeller.clone()),
         ])
     );
-    // The number has another name in each version; each writer takes it from the one before.
+    // The field has another name in each version. Each writer takes the field over from the previous one.
     let size = json!({"spec": {"size": 4}});
     merge(&server, &format!("{}/a?fieldManager=one", things("v1")), size)
         .await
@@ -198,7 +198,7 @@ async fn an_apply_in_another_version_conflicts_and_gives_up_fields() {
     apply(&server, "v2", "fieldManager=you", &json!({"count": 1}))
         .await
         .is_done();
-    // The same manager in another version: the note is its own no more, and goes.
+    // An entry of the same manager in another version is replaced.
     apply(&server, "v1", "fieldManager=me", &json!({"size": 1}))
         .await
         .is_done();
@@ -281,7 +281,7 @@ async fn without_conversion_a_change_that_another_version_does_not_know_loses_th
     merge(&server, &format!("{}/a", things("v1")), size)
         .await
         .is_done();
-    // As the real server does: the relabelled object does not fit the schema of the other version.
+    // As in the real server, the object with the other apiVersion does not match the schema of that version.
     assert_eq!(managers(&server).await, owners(&[]));
 }
 
@@ -301,7 +301,7 @@ async fn the_owner_of_replicas_is_one_in_all_versions() {
     )
     .await
     .is_done();
-    // The path of the replicas is another in each version.
+    // The path of the replicas differs between the versions.
     scale(&server, "v1", "fieldManager=scaler", 3).await.is_done();
     let scaler = |version: &str, name: &str| {
         (
@@ -324,7 +324,7 @@ async fn the_owner_of_replicas_is_one_in_all_versions() {
     );
 }
 
-/// The storage of custom resources cannot convert a Scale without managers.
+/// Tests that the storage of custom resources cannot convert a Scale without managers.
 #[tokio::test]
 async fn a_scale_that_nobody_owns_cannot_be_applied() {
     let (server, _hook, _) = start().await;
@@ -345,7 +345,7 @@ async fn a_scale_that_nobody_owns_cannot_be_applied() {
     let text = "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
     let refused = send_it().await;
     assert_eq!((refused.code, refused.message()), (500, text));
-    // Writes to such a Scale have no manager either.
+    // Writes to such a Scale have no manager, either.
     scale(&server, "v2", "fieldManager=scaler", 2).await.is_done();
     let refused = send_it().await;
     assert_eq!((refused.code, refused.message()), (500, text));

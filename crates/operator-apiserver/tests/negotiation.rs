@@ -1,4 +1,4 @@
-//! Formats of answers: JSON, YAML, protobuf, tables and metadata, as kube-apiserver negotiates them.
+//! Tests of response formats: JSON, YAML, protobuf, tables and metadata, as kube-apiserver negotiates them.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use bytes::Bytes;
@@ -65,7 +65,7 @@ async fn post(server: &ApiServer, path: &str, accept: &str, body: Value) -> Answ
     send(server, ("POST", path), (accept, JSON), body.to_string().into()).await
 }
 
-/// Path of the collection of a resource such as `apps/v1/deployments`.
+/// Returns the path of the collection of a resource such as `apps/v1/deployments`.
 fn collection(resource: &str, namespaced: bool) -> String {
     let (version, plural) = resource.rsplit_once('/').unwrap();
     let root = if version == "v1" { "/api" } else { "/apis" };
@@ -92,12 +92,12 @@ async fn every_builtin_kind_is_the_same_object_in_protobuf() {
     for (index, line) in objects.into_iter().enumerate() {
         let resource = line["resource"].as_str().unwrap();
         if resource == "v1/bindings" || resource.ends_with("reviews") {
-            // They are not stored.
+            // Reviews are not stored.
             continue;
         }
         let text = line["object"]
             .to_string()
-            // Definitions make an APIService of their group: each object has a number of its own.
+            // A definition creates an APIService for its group, so each object gets its own number.
             .replace("${n}", &index.to_string())
             .replace("${ns}", "default");
         let mut object: Value = serde_json::from_str(&text).unwrap();
@@ -117,7 +117,7 @@ async fn every_builtin_kind_is_the_same_object_in_protobuf() {
         let before = get(&server, &path, JSON).await;
         let read = get(&server, &path, PROTOBUF).await;
         assert_eq!((read.code, &*read.media), (200, PROTOBUF), "{resource}");
-        // An object that is written back unchanged: an update without effect.
+        // An object that is written back unchanged is an update without effect.
         let written = send(&server, ("PUT", &path), (JSON, PROTOBUF), read.body).await;
         assert_eq!(
             written.code,

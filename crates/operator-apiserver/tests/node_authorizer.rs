@@ -1,4 +1,5 @@
-//! Permissions of kubelets: the Node authorizer and NodeRestriction, as a real server answered; and ABAC.
+//! Tests of the permissions of kubelets: the Node authorizer and NodeRestriction, as recorded from a real server; and
+//! ABAC.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -14,7 +15,7 @@ use tower::ServiceExt;
 const HERE: &str = "/api/v1/namespaces/default";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// Sends a request as the kubelet of the node n1: the code, and the message of a refusal.
+/// Sends a request as the kubelet of the node n1; returns the status code and the message of an error.
 async fn ask(server: &ApiServer, method: &str, path: &str, body: Value) -> (u16, String) {
     let media = if method == "PATCH" {
         "application/merge-patch+json"
@@ -46,7 +47,7 @@ fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// Two nodes with a pod each; that of n1 uses the secret, the config map and the claim that are named `used`.
+/// Returns a server with two nodes with a pod each. The pod of n1 uses the secret, the config map and the claim `used`.
 async fn cluster() -> ApiServer {
     let server = ApiServer::builder()
         .authorizers([Authorization::Node, Authorization::Rbac])

@@ -1,4 +1,4 @@
-//! `/metrics`, the health checks, `/statusz` and `/flagz`.
+//! Tests of `/metrics`, the health checks, `/statusz` and `/flagz`.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -53,7 +53,7 @@ async fn requests_are_counted_by_their_attributes() {
     assert_eq!(metric(&server, &created).await, Some(1.0));
     let missing = series("404", "GET", "resource", "configmaps", "v1", "apiserver");
     assert_eq!(metric(&server, &missing).await, Some(2.0));
-    // An unknown resource gets no label of its own.
+    // An unknown resource does not get its own label.
     let unknown = series("404", "LIST", "", "", "", "");
     assert_eq!(metric(&server, &unknown).await, Some(1.0));
     let (_, page) = text(&server, "/metrics").await;
@@ -114,7 +114,7 @@ async fn admission_is_timed_by_step_and_by_webhook() {
         let step = format!(
             "apiserver_admission_step_admission_duration_seconds_count{{operation=\"CREATE\",rejected=\"false\",type=\"{kind}\"}}"
         );
-        // The webhook's configuration is a second object.
+        // The create of the webhook's configuration also counts.
         assert_eq!(metric(&server, &step).await, Some(2.0));
     }
     let labels = "name=\"a.example.com\",operation=\"CREATE\",rejected=\"false\",type=\"validating\"";

@@ -1,4 +1,4 @@
-//! The descriptions in OpenAPI documents, which `kubectl explain` prints.
+//! Tests of the descriptions in OpenAPI documents, which `kubectl explain` prints.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -32,7 +32,7 @@ async fn schema(server: &ApiServer, document: &str, name: &str) -> Value {
     schemas.unwrap_or(&answer.body["definitions"])[name].clone()
 }
 
-/// Returns a description; the repository has none of these texts, so that tests look for words of them.
+/// Returns a description. The repository does not contain these texts, so the tests search for words in them.
 fn about<'s>(schema: &'s Value, field: &str) -> &'s str {
     let found = if field.is_empty() {
         schema

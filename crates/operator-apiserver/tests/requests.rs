@@ -1,4 +1,4 @@
-//! Errors for invalid options, bodies, tokens and methods, with the texts of the real server.
+//! Tests of errors for invalid options, bodies, tokens and methods, with the texts of the real server.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// Returns the status code of an answer and what it says.
+/// Returns the status code and the body of a response.
 async fn ask(server: &ApiServer, method: &str, path: &str, media: &str, body: &str) -> (u16, Value) {
     let request = Request::builder()
         .method(Method::from_bytes(method.as_bytes()).unwrap())
@@ -106,7 +106,7 @@ async fn all_errors_in_write_options_are_reported_together() {
     for (method, path, media, said) in cases {
         is_refused(&server, (method, &path, media, &config_map("c")), &said).await;
     }
-    // The form of a patch matters first.
+    // The format of a patch is checked first.
     let (code, _) = ask(&server, "PATCH", &format!("{object}{long}"), "text/plain", "{}").await;
     assert_eq!(code, 415);
 }
@@ -122,7 +122,7 @@ async fn a_delete_with_a_body_takes_no_options_of_the_query() {
     assert!(code == 200 && there().await);
     let (code, _) = ask(&server, "DELETE", &format!("{object}?dryRun=All"), JSON, "{}").await;
     assert!(code == 200 && !there().await);
-    // A delete has no field manager.
+    // A delete ignores the field manager.
     let path = format!("{object}?fieldManager={}", "x".repeat(200));
     is_refused(&server, ("DELETE", &path, JSON, ""), "configmaps \"c\" not found").await;
     let unsupported = "DeleteOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"";
@@ -262,7 +262,7 @@ async fn numbers_in_patches_are_converted_to_the_type_of_the_field() {
             (200, &replicas.into()),
             "{given}: {patched}"
         );
-        // A merge patch is text that is read again.
+        // A merge patch is parsed as text again.
         assert_eq!(
             ask(&server, "PATCH", &path, MERGE, &patch).await.0,
             422,
@@ -309,7 +309,7 @@ async fn bookmarks_are_empty_objects_of_their_kind() {
         let path = format!(
             "{path}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1&labelSelector=no%3Done"
         );
-        // There is one, so that the whole answer is JSON: a watch this short gets none before its end.
+        // The object exists, so that the whole response is JSON: a watch this short gets no bookmark before its end.
         let (code, event) = ask(&server, "GET", &path, JSON, "").await;
         assert_eq!((code, &event["type"]), (200, &"BOOKMARK".into()), "{path}");
         let mut object = event["object"].as_object().unwrap().clone();

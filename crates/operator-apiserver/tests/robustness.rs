@@ -1,5 +1,5 @@
-//! Hostile, broken and slow clients on a real listener: each gets an answer or a closed connection, and the server
-//! goes on.
+//! Tests of hostile, broken and slow clients on a real listener: each gets a response or a closed connection, and the
+//! server continues to work.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
@@ -23,12 +23,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower::ServiceExt;
 
-/// The time limit of every wait.
+/// The time limit of every wait in the tests.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time limits of a test's listener.
+/// The time limits of the listener under test.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A server on a socket, and the administrator's way to it.
+/// A server on a socket, and the connector of the administrator.
 struct Target {
     server: ApiServer,
     listener: Listener,
@@ -51,7 +51,7 @@ impl Target {
         Self::with(ListenOptions::default()).await
     }
 
-    /// Returns a server that loses patience soon.
+    /// Returns a server with short time limits.
     async fn impatient() -> Self {
         let mut options = ListenOptions::default();
         options.timeouts.handshake = SHORT;
@@ -72,14 +72,14 @@ impl Target {
         self.connector.connect(name, stream).await.unwrap()
     }
 
-    /// Returns the answer to bytes on a new connection, until the server closes it.
+    /// Sends bytes on a new connection; returns everything until the server closes it.
     async fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.tls().await;
         stream.write_all(bytes).await.unwrap();
         rest(&mut stream).await
     }
 
-    /// The server answers as if nothing had happened.
+    /// Checks that the server responds normally.
     async fn is_well(&self) {
         let answer = self
             .say(b"GET /api/v1/namespaces/default HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
@@ -101,10 +101,10 @@ impl Target {
     }
 }
 
-/// Everything until the server closes the connection, which it must do.
+/// Reads until the server closes the connection, which it must do.
 async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
-    // A connection that is reset is closed as well.
+    // A reset connection is closed, too.
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
     let _ = read.expect("the server keeps the connection");
     String::from_utf8_lossy(&bytes).into_owned()
@@ -122,12 +122,12 @@ async fn a_connection_may_wait_longer_for_its_next_request_than_for_a_head() {
     stream.write_all(request).await.unwrap();
     rest(&mut stream).await;
     assert!(began.elapsed() >= SHORT * 2, "closed after {:?}", began.elapsed());
-    // The part of a head has the shorter limit.
+    // An incomplete head has the shorter limit.
     let mut stream = target.tls().await;
     stream.write_all(request).await.unwrap();
     stream.write_all(b"GET /version").await.unwrap();
     rest(&mut stream).await;
-    // The first head, too.
+    // The limit also applies to the first head.
     rest(&mut target.tls().await).await;
 }
 
@@ -138,7 +138,7 @@ async fn malformed_tls_closes_that_connection_alone() {
         b"GET / HTTP/1.1\r\n\r\n",
         &[0; 4096],
         &[0xff; 70_000],
-        // A handshake record with a client hello of nonsense.
+        // A handshake record with an invalid client hello.
         &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0xff],
         &[0x16, 3, 3, 0xff, 0xff, 1, 2, 3],
     ];
@@ -225,7 +225,7 @@ async fn an_http2_client_that_stops_half_way_is_let_go() {
     target.is_well().await;
 }
 
-/// Returns a watch, read up to its first event.
+/// Starts a watch, and reads it up to its first event.
 async fn watching(target: &Target) -> TlsStream<TcpStream> {
     let mut stream = target.tls().await;
     stream
@@ -250,7 +250,7 @@ async fn a_watch_that_is_half_closed_ends() {
     stream.shutdown().await.unwrap();
     target.is_quiet().await;
 
-    // The same without a farewell of TLS.
+    // The same without a TLS close message.
     let (stream, _) = watching(&target).await.into_inner();
     let mut stream = stream;
     stream.shutdown().await.unwrap();
@@ -294,7 +294,7 @@ async fn a_client_that_takes_nothing_is_let_go() {
     for index in 0..20 {
         client.create(&secrets, "default", secret(index)).await.unwrap();
     }
-    // Lists and watches of more than the buffers of two sockets hold, of which nothing is read.
+    // Lists and watches that exceed the buffers of two sockets, and that the client does not read.
     let mut silent = Vec::new();
     for query in ["", "?watch=1"] {
         let mut stream = target.tls().await;
@@ -431,7 +431,7 @@ async fn long_answers_are_compressed_on_request() {
     }
 }
 
-/// Returns the code and the Status of a create.
+/// Sends a create; returns the status code and the Status.
 async fn create(target: &Target, content_type: &str, body: Vec<u8>) -> (u16, Value) {
     let request = Request::post("/api/v1/namespaces/default/configmaps")
         .header("content-type", content_type)
@@ -453,7 +453,7 @@ async fn a_body_that_is_too_long_is_refused() {
     let (code, status) = create(&target, "application/json", vec![b' '; 3 * 1024 * 1024 + 1]).await;
     assert_eq!((code, &status["reason"]), (413, &json!("RequestEntityTooLarge")));
 
-    // Over the wire the answer may come before the last byte is read.
+    // Over the network, the response may arrive before the last byte is read.
     let head = b"POST /api/v1/namespaces HTTP/1.1\r\nhost: h\r\ncontent-length: 4000000\r\n\r\n";
     let mut stream = target.tls().await;
     stream.write_all(head).await.unwrap();
@@ -524,7 +524,7 @@ async fn a_collection_is_deleted_by_the_rules_of_a_list() {
     );
 }
 
-/// A request, before it is one.
+/// The parts of a random request.
 #[derive(Clone, Debug)]
 struct Wild {
     method: &'static str,
@@ -677,7 +677,7 @@ fn wild() -> impl Strategy<Value = Wild> {
 }
 
 impl Wild {
-    /// `None` if the random text is not a request.
+    /// Returns the request; `None` if the random parts do not form a request.
     fn request(&self) -> Option<Request<Full<bytes::Bytes>>> {
         let mut request = Request::builder()
             .method(Method::from_bytes(self.method.as_bytes()).unwrap())
@@ -691,7 +691,7 @@ impl Wild {
     }
 }
 
-/// A path under a known resource of a known group, where every error is a Status.
+/// Paths of known resources in known groups, where every error is a Status.
 const RESOURCE_PATHS: [&str; 3] = [
     "/api/v1/namespaces/default/configmaps",
     "/apis/apps/v1/namespaces/default/deployments",
@@ -734,7 +734,7 @@ fn random_requests_are_answered() {
                     let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                     prop_assert_eq!(&status["kind"], "Status", "{}", text);
                     prop_assert_eq!(&status["code"], code);
-                    // The real server says 500 of some requests too, but those are not failures of its own.
+                    // The real server also responds to some requests with 500, but not because of internal errors.
                     prop_assert_ne!(&status["reason"], "InternalError", "{}", text);
                 }
                 Some("application/yaml") => {}

@@ -1,4 +1,4 @@
-//! Disabled built-in APIs and feature gates, with the answers of a real API server (1.36).
+//! Tests of disabled built-in APIs and of feature gates, with the responses of a real API server (1.36).
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -70,7 +70,7 @@ async fn a_disabled_api_is_neither_served_nor_listed() {
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
         assert_eq!(get(&server, &path).await.code, code, "{name}");
     }
-    // The others are served.
+    // The other APIs are served.
     let map = json!({"metadata": {"name": "a"}});
     post(&server, "/api/v1/namespaces/default/configmaps", map)
         .await

@@ -1,4 +1,5 @@
-//! Addresses of Services in clusters of one and of two families, with the answers of a real API server (1.36).
+//! Tests of Service addresses in clusters with one and with two families, with the responses of a real API server
+//! (1.36).
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -31,7 +32,7 @@ fn spec(more: &Value) -> Value {
     spec
 }
 
-/// Returns the policy, the families of `ipFamilies`, and those of `clusterIPs` (`n` is `None`); or the error.
+/// Returns the policy, the families of `ipFamilies`, and those of `clusterIPs` (`n` means `None`); or the error.
 fn summary(body: &Value) -> String {
     if body["kind"] == "Status" {
         let message = body["message"].as_str().unwrap();
@@ -269,7 +270,7 @@ async fn each_address_of_a_service_has_an_object() {
     let external = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
     merge(&server, &format!("{SERVICES}/s"), external).await.is_done();
     assert!(addresses_of(&server, "s").await.is_empty());
-    // An address that has another owner is taken.
+    // An address with another owner is taken.
     let mine = json!({
         "metadata": {"name": "10.0.0.77"},
         "spec": {"parentRef": {"resource": "things", "group": "example.com", "name": "t"}},
@@ -292,7 +293,7 @@ async fn further_ranges_extend_the_cluster() {
         );
         assert_eq!(outside("s", ip).await, why);
     }
-    // One of the six addresses is that of `kubernetes`.
+    // One of the six addresses belongs to `kubernetes`.
     for index in 0..5 {
         let made = create(&server, &format!("s{index}"), &json!({})).await;
         assert_eq!(made["kind"], "Service", "{made}");

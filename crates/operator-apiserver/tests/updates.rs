@@ -1,4 +1,4 @@
-//! Rejected changes of built-in objects, with the texts of the API server.
+//! Tests of rejected changes of built-in objects, with the texts of the API server.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -16,7 +16,7 @@ fn server() -> ApiServer {
     builder.build().unwrap()
 }
 
-/// A new object, and merge patches of it with their errors; no error if they are accepted.
+/// Creates an object, and applies merge patches to it. Each patch has its expected error; an empty one means success.
 async fn changes(server: &ApiServer, collection: &str, object: Value, changes: &[(Value, &str)]) {
     let created = post(server, collection, object).await;
     created.is_done();
@@ -189,7 +189,7 @@ async fn a_service_keeps_its_addresses_and_its_health_check_port() {
             json!({"spec": {"externalTrafficPolicy": "Nowhere"}}),
             "spec.externalTrafficPolicy: Unsupported value: \"Nowhere\": supported values: \"Cluster\", \"Local\"",
         ),
-        // The range is checked where a port is allocated, which a dry run does not do.
+        // The range is checked when a port is allocated, which a dry run does not do.
         (ports(json!({"port": 80, "nodePort": -1})), ""),
         (
             ports(json!({"port": 80, "appProtocol": "a b"})),

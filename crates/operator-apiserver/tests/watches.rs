@@ -1,4 +1,4 @@
-//! The end of watches, and the events that they skip.
+//! Tests of the end of watches, and of the events that they skip.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn watch(server: &ApiServer, path: &str) -> Body {
     response.into_body()
 }
 
-/// Returns the next event as its type and the name of its object; `None` at the end.
+/// Returns the next event: its type and the name of its object; `None` at the end.
 async fn next(watch: &mut Body) -> Option<(String, String)> {
     let frame = tokio::time::timeout(PATIENCE, watch.frame()).await.unwrap()?;
     let event: Value = serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Calls of webhooks: URLs, redirects, time limits, versions of reviews, and the requests that reach them.
+//! Tests of webhook calls: URLs, redirects, time limits, versions of reviews, and the requests that webhooks receive.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -24,7 +24,7 @@ fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// Returns a webhook about config maps, with further fields.
+/// Returns a server with a webhook for config maps, with more fields.
 async fn configured(client: Value, more: Value) -> ApiServer {
     let server = server();
     configure(&server, "validating", vec![webhook("a", client, more)]).await;
@@ -71,7 +71,7 @@ async fn redirects_are_followed_as_by_the_real_client() {
         let location = format!("https://localhost:{}/target", target.address.port());
         let hook = Hook::start(move |_| Reply::Redirect(code, location.clone())).await;
         let mut client = hook.by_url();
-        // Both certificates are their own authorities.
+        // Both certificates are self-signed.
         client["caBundle"] = both(&hook, &target).into();
         let server = configured(client, json!({"admissionReviewVersions": [version]})).await;
         post(&server, CONFIG_MAPS, named("a")).await.is_done();
@@ -350,7 +350,7 @@ async fn the_scale_of_a_custom_resource_is_a_scale_to_webhooks() {
 
 const DENY: &str = "name=";
 
-/// A policy that refuses everything but what has no name in its message.
+/// Creates a policy that rejects every request; the message contains the name of the object.
 async fn refuse_all(server: &ApiServer) {
     let spec = json!({
         "matchConstraints": {"resourceRules": [
@@ -437,7 +437,7 @@ async fn a_conversion_review_has_a_version_that_the_webhook_reads() {
                 object
             })
             .collect();
-        // Neither a type nor a uid: v1beta1 does not need them.
+        // Without a type and a uid, which v1beta1 does not need.
         Reply::Json(json!({"response": {"convertedObjects": converted, "result": {"status": "Success"}}}))
     })
     .await;

@@ -1,4 +1,4 @@
-//! Webhooks of admission and of conversion, called over HTTPS: requests, effects of responses, and failures.
+//! Tests of admission and conversion webhooks over HTTPS: requests, effects of responses, and failures.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -294,7 +294,7 @@ async fn conditions_and_dry_run_are_checked_before_a_webhook_is_called() {
     );
 }
 
-/// Makes a MutatingAdmissionPolicy `m`, and a binding `b` of it for everything.
+/// Creates a MutatingAdmissionPolicy `m`, and its binding `b` without restrictions.
 async fn bind_policy(server: &ApiServer, policy: Value) {
     let group = "/apis/admissionregistration.k8s.io/v1";
     post(server, &format!("{group}/mutatingadmissionpolicies"), policy)
@@ -337,7 +337,7 @@ async fn policies_change_objects_before_webhooks_see_them() {
         json!({"team": "core", "example.com/by": "yes"})
     );
     assert_eq!(hook.requests().pop().unwrap()["object"]["data"], data);
-    // The test of the JSON patch fails for another name, so that the patch as a whole is left out.
+    // The test of the JSON patch fails for another name, so the whole patch is skipped.
     let other = post(&server, CONFIG_MAPS, config_map("b")).await;
     assert_eq!(other.body["data"], json!({"from.policy": "yes"}));
     assert_eq!(other.body["metadata"]["labels"], json!({"team": "core"}));
@@ -373,7 +373,7 @@ async fn a_mutation_that_cannot_be_made_refuses() {
 const WIDGETS_V1: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const WIDGETS_V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
 
-/// Widgets with a `size` in v1, which is stored, and an `amount` in v2.
+/// Defines widgets with `size` in v1, which is stored, and `amount` in v2.
 async fn define_widgets(server: &ApiServer, client: Value) {
     let version = |name: &str, field: &str| {
         json!({
@@ -399,7 +399,7 @@ async fn define_widgets(server: &ApiServer, client: Value) {
     post(server, path, definition).await.is_done();
 }
 
-/// Converts the objects of a review, and lets `finish` spoil them.
+/// Converts the objects of a review, and calls `finish` to damage them.
 fn convert(review: &Value, finish: impl Fn(&mut Value)) -> Reply {
     let request = &review["request"];
     let wanted = &request["desiredAPIVersion"];
@@ -475,7 +475,7 @@ async fn a_custom_resource_is_converted_between_its_versions() {
         .map(|item| &item["spec"])
         .collect();
     assert_eq!(specs, [&json!({"amount": 5}), &json!({"amount": 4})]);
-    // Only the one that has not been converted yet is, and what has been stays known.
+    // Only the object that was not converted before is converted; the other result is cached.
     get(&server, WIDGETS_V2).await.is_done();
     assert_eq!(hook.requests().len(), calls + 1);
     let asked = hook.received.lock().unwrap().last().unwrap().clone();

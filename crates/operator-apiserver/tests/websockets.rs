@@ -1,4 +1,4 @@
-//! Watches over websockets, with the answers of a real API server (1.36).
+//! Tests of watches over WebSockets, with the responses of a real API server (1.36).
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 
 const WATCH: &str = "/api/v1/namespaces/default/configmaps?watch=true";
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The handshake of a client, and the key of its answer.
+/// The handshake of a client, and the key of its response.
 const HANDSHAKE: &str = "connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\norigin: http://localhost\r\n\
     sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n";
 const ACCEPTED: &str = "BACScCJPNqyz+UBoqMH89VmURoA=";
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// Sends a request; returns the head of the answer.
+    /// Sends a request; returns the head of the response.
     async fn ask(&self, path: &str, headers: &str) -> (String, TlsStream<TcpStream>) {
         let stream = TcpStream::connect(self.listener.local_addr()).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
@@ -84,7 +84,7 @@ async fn frame(stream: &mut TlsStream<TcpStream>) -> (u8, Vec<u8>) {
     tokio::time::timeout(PATIENCE, read).await.unwrap()
 }
 
-/// Everything until the server closes the connection, which it must do.
+/// Reads until the server closes the connection, which it must do.
 async fn rest(stream: &mut TlsStream<TcpStream>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
@@ -121,7 +121,7 @@ async fn protobuf_is_sent_in_binary_messages() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     let (kind, payload) = frame(&mut stream).await;
     assert_eq!(kind, 0x82);
-    // The type of the event, then an envelope.
+    // The type of the event, followed by an envelope.
     assert_eq!(payload[..7], *b"\n\x05ADDED");
     assert!(payload.windows(4).any(|part| part == b"k8s\0"));
 }
@@ -172,7 +172,7 @@ async fn wrong_handshakes_are_refused() {
         .await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     assert!(head.contains("sec-websocket-protocol: v4.channel.k8s.io\r\n"));
-    // Only a watch is a websocket, and its own errors come first.
+    // Only a watch can be a WebSocket, and its own errors take precedence.
     let list = "/api/v1/namespaces/default/configmaps";
     assert!(target.ask(list, HANDSHAKE).await.0.starts_with("HTTP/1.1 200 "));
     let wrong = format!("{WATCH}&fieldSelector=x=y");
@@ -206,7 +206,7 @@ async fn hostile_frames_end_their_connection_alone() {
         stream.write_all(bytes).await.unwrap();
         assert_eq!(rest(&mut stream).await, end);
     }
-    // Data is skipped, however much of it there is.
+    // Data of any size is skipped.
     let mut stream = target.watch().await;
     let length = 16_u32 << 20;
     let head = [&b"\x82\xff\0\0\0\0"[..], &length.to_be_bytes(), &[0; 4]].concat();

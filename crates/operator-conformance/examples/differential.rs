@@ -1,4 +1,5 @@
-//! Sends random requests to a real kube-apiserver and to the embedded one, and prints the causes of different answers.
+//! Sends random requests to a real kube-apiserver and to the embedded one, and prints the causes of different
+//! responses.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,9 +16,9 @@ use kube::{Client, Config};
 use operator_conformance::ApiService;
 use operator_conformance::differential::{Difference, Family, Options, record, run};
 
-/// Compares the answers of two API servers to random requests.
+/// Compares the responses of two API servers to random requests.
 ///
-/// The requests depend on the seed alone. Both servers should be fresh. The exit code is 1 if an answer differs for a
+/// The requests depend only on the seed. Both servers should be new. The exit code is 1 if a response differs for a
 /// reason that is not listed.
 #[derive(Parser)]
 struct Args {
@@ -27,28 +28,28 @@ struct Args {
     /// The number of requests to send to each server.
     #[arg(long, default_value_t = 1000)]
     requests: usize,
-    /// Kinds or resources to make requests for; may be repeated. The default is all.
+    /// Kinds or resources to send requests for; may be repeated. Default: all.
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<String>,
-    /// Families of requests; may be repeated. The default is all.
+    /// Families of requests; may be repeated. Default: all.
     #[arg(long, value_delimiter = ',')]
     family: Vec<Family>,
     /// The number of causes whose first sequence is minimised.
     #[arg(long, default_value_t = 0)]
     minimise: usize,
-    /// Runs one sequence and prints both answers.
+    /// Runs one sequence, and prints both responses.
     #[arg(long)]
     only: Option<u64>,
     /// The kubeconfig of the real server.
     #[arg(long)]
     real: PathBuf,
-    /// The kubeconfig of the embedded server; not needed to record.
+    /// The kubeconfig of the embedded server; not needed for recording.
     #[arg(long, required_unless_present = "record")]
     embedded: Option<PathBuf>,
-    /// A file for the sequences whose answers differ, one in each line as JSON.
+    /// A file for the sequences with different responses, one on each line as JSON.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Writes the answers of the real server to some sequences as a scenario to this file.
+    /// Writes the responses of the real server to some sequences as a scenario to this file.
     #[arg(long, requires = "sequences")]
     record: Option<PathBuf>,
     /// The numbers of the sequences to record.

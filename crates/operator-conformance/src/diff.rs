@@ -1,11 +1,11 @@
-//! The differences between a recorded answer and the one that was got. The order of fields does not count, nor does the age
-//! of an object in seconds, which a table has: it depends on the speed of the machine.
+//! Compares a recorded response with the actual one. The order of fields is ignored, and so is the age of an object in
+//! seconds, which is in tables and depends on the speed of the machine.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Returns the differences, one line each with the path of the field.
+/// Returns the differences, one line for each, with the path of the field.
 pub(crate) fn values(want: &Value, got: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     compare(want, got, "", &mut lines);
@@ -51,7 +51,7 @@ fn is_cell(path: &str) -> bool {
         .is_some_and(|(list, _)| list.ends_with(".cells"))
 }
 
-/// Returns true for a duration below two minutes as a table prints it.
+/// Returns true for a duration below two minutes in the format of tables.
 fn is_seconds(text: &str) -> bool {
     text.strip_suffix('s')
         .is_some_and(|digits| digits.parse::<u8>().is_ok_and(|seconds| seconds < 120))

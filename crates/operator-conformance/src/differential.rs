@@ -1,8 +1,8 @@
-//! Sends the same random requests to two API servers and reports the causes of different answers.
+//! Sends the same random requests to two API servers, and reports the causes of different responses ([`run`]).
 //!
-//! Data flow: [`catalog`] (base objects, discovery, OpenAPI of the first server) → [`family`] and [`mutation`] (sequences of
-//! requests) → the session that also replays recordings → [`crate::normalise`] → [`cause`] → [`report`]. `minimise`
-//! shortens the first sequence of each cause. Everything is repeatable from the seed.
+//! Data flow: [`catalog`] (base objects, discovery, OpenAPI of the first server) → [`family`] and [`mutation`]
+//! (sequences of requests) → the session that also replays recordings → [`crate::normalise`] → [`cause`] → [`report`].
+//! `minimise` shortens the first sequence of each cause. A run can be repeated with the same seed.
 
 mod catalog;
 mod cause;
@@ -33,16 +33,16 @@ use crate::normalise;
 use crate::scenario::{Step, Variables};
 use crate::session::{ApiService, Session};
 
-/// Causes that are listed as kept.
+/// The listed causes of accepted differences.
 const KEPT: &str = include_str!("differential/kept.txt");
 
-/// Consecutive requests without an answer after which a server counts as gone.
+/// The number of consecutive requests without a response after which a server counts as unreachable.
 const FAILURES_MAX: usize = 3;
 
-/// The names of the objects of two runs are this far apart.
+/// The distance between the numbers in the names of two runs' objects.
 const NUMBERS: u64 = 1_000_000;
 
-/// The roles whose rules are those of others.
+/// The roles that aggregate the rules of other roles.
 const AGGREGATED_ROLES: [&str; 3] = ["admin", "edit", "view"];
 
 /// The options of a run.
@@ -52,13 +52,13 @@ pub struct Options {
     pub seed: u64,
     /// The number of requests to send to each server.
     pub requests: usize,
-    /// Kinds or resources to make requests for; all if empty.
+    /// The kinds or resources to send requests for; all if empty.
     pub kinds: Vec<String>,
-    /// Families; all if empty.
+    /// The families of requests; all if empty.
     pub families: Vec<Family>,
     /// The number of causes whose first sequence is minimised.
     pub minimise: usize,
-    /// Only the sequence with this number, printed with both answers.
+    /// The number of the only sequence to run, which is printed with both responses.
     pub only: Option<u64>,
 }
 
@@ -71,14 +71,14 @@ impl Options {
         }
     }
 
-    /// Makes the sequence with a number.
+    /// Generates the sequence with a number.
     fn sequence(&self, catalog: &Catalog, number: u64, namespace: &str) -> (Family, Sequence) {
         let mut random = Random::new(self.seed, number);
         let family = Family::pick(self.families(), &mut random);
         let mut making = Making {
             catalog,
             random,
-            // Runs with other seeds can use the same servers.
+            // Runs with different seeds can use the same servers.
             number: self.seed * NUMBERS + number,
             namespace,
         };
@@ -89,7 +89,7 @@ impl Options {
 /// The error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A server did not answer.
+    /// A server did not respond.
     #[error("cannot reach the {server} server: {reason}")]
     Unreachable {
         /// The name of the server: `real` or `embedded`.
@@ -102,10 +102,11 @@ pub enum Error {
     Data(String),
 }
 
-/// Sends random requests to both servers and compares the answers. `observe` gets every sequence whose answers differ.
+/// Sends random requests to both servers, and compares the responses. `observe` is called for each sequence with
+/// different responses.
 ///
 /// # Errors
-/// Fails if a server cannot be reached, or if the first one has no usable discovery and OpenAPI documents.
+/// Returns an error if a server cannot be reached, or if the first one has no usable discovery and OpenAPI documents.
 pub async fn run<R: ApiService, E: ApiService>(
     real: R,
     embedded: E,
@@ -226,7 +227,7 @@ struct Pair<R, E> {
 }
 
 impl<R: ApiService, E: ApiService> Pair<R, E> {
-    /// Makes the namespace of the run with its default service account.
+    /// Creates the namespace of the run, with its default service account.
     async fn prepare(&mut self) -> Result<(), Error> {
         let account = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
         let steps = [
@@ -243,7 +244,7 @@ impl<R: ApiService, E: ApiService> Pair<R, E> {
             reached("real", &real.step(step).await)?;
             reached("embedded", &embedded.step(step).await)?;
         }
-        // A controller gives aggregated roles their rules; the real server may run without.
+        // A controller sets the rules of aggregated roles, but the real server may run without controllers.
         for role in AGGREGATED_ROLES {
             let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}");
             let role = embedded.step(&request("GET", path.as_str())).await;
@@ -328,7 +329,7 @@ fn reached(server: &'static str, answer: &Value) -> Result<(), Error> {
     }
 }
 
-/// Deletes the objects of a sequence, finalizers included.
+/// Deletes the objects of a sequence, including those with finalizers.
 async fn clean<S: ApiService>(session: &mut Session<S>, cleanup: &[String]) {
     for path in cleanup.iter().rev() {
         let answer = session
@@ -346,7 +347,7 @@ async fn clean<S: ApiService>(session: &mut Session<S>, cleanup: &[String]) {
     }
 }
 
-/// Cuts the difference in Go's notation that ends the errors of changed specs, and marks the place.
+/// Removes the difference in Go's notation at the end of errors about changed specs, and marks the position.
 fn without_details(mut answer: Value) -> Value {
     fn cut(text: &mut String) {
         if let Some(start) = text

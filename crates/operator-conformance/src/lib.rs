@@ -1,9 +1,9 @@
 //! Replays recorded behaviour of kube-apiserver against another API server, in-process.
 //!
-//! A recording is a scenario: a list of steps, each with the answer of a stock kube-apiserver. [`replay`] sends the steps to a
-//! server that is a [`tower::Service`], normalises the answers as the recordings are normalised (uids, resource
-//! versions, times, generated names, addresses, tokens), and returns the differences. [`suite`] runs a folder of
-//! recordings and holds them against a list of known differences.
+//! A recording is a scenario: a list of steps, each with the response of a standard kube-apiserver. [`replay`] sends
+//! the steps to a server that is a [`tower::Service`], and normalises the responses like the recordings (uids, resource
+//! versions, times, generated names, addresses, tokens). It returns the differences. [`suite`] runs a folder of
+//! recordings and compares the result with a list of known differences.
 //!
 //! Modules: [`scenario`] (the content of a file) → `session` (requests and watches) → `normalise` → `diff` → [`suite`].
 //! ```
@@ -29,7 +29,8 @@ use scenario::Scenario;
 pub use session::ApiService;
 use session::Session;
 
-/// Replays a scenario and returns the differences, one line each. None means that the server behaves as recorded.
+/// Replays a scenario; returns the differences, one line for each. An empty result means that the server behaves as
+/// recorded.
 pub async fn replay<S: ApiService>(server: S, scenario: &Scenario) -> Vec<String> {
     let mut session = Session::start(server, &scenario.name).await;
     let answers = session.run(&scenario.steps).await;

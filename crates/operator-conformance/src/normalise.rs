@@ -1,7 +1,7 @@
-//! Brings answers into the form of the recordings: what differs from run to run gets a name.
+//! Normalises responses like the recordings: values that differ from run to run are replaced by names.
 //!
 //! uids become `U1`, `U2`… in order of appearance, resource versions `RV1` < `RV2`… by rank, times `TIME`, generated
-//! suffixes `GEN`, addresses `IP`, node ports `PORT`, tokens `TOKEN`, continue tokens `CONTINUE`, the scenario's
+//! suffixes `GEN`, addresses `IP`, node ports `PORT`, tokens `TOKEN`, continue tokens `CONTINUE`, and the scenario's
 //! namespace and group `NS` and `GROUP`.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::scenario::{Step, Variables};
 
-/// Normalises the answers of one run together.
+/// Normalises all responses of one run.
 pub(crate) fn answers(steps: &[Step], mut answers: Vec<Value>, variables: &Variables) -> Vec<Value> {
     for (step, answer) in steps.iter().zip(&mut answers) {
         for path in &step.ignore {
@@ -94,7 +94,7 @@ fn collect_versions(value: &Value, found: &mut BTreeSet<u64>) {
     }
 }
 
-/// The patterns of texts that differ from run to run.
+/// The patterns of strings that differ from run to run.
 struct Patterns {
     time: Regex,
     uid: Regex,
@@ -156,7 +156,7 @@ impl<'a> Normaliser<'a> {
         }
     }
 
-    /// Replaces numbers that stand alone and are resource versions.
+    /// Replaces standalone numbers that are resource versions.
     fn ranked(&self, text: &str) -> String {
         let replace = |found: &regex::Captures<'_>| {
             self.ranks
@@ -188,7 +188,7 @@ impl<'a> Normaliser<'a> {
         Value::Object(normalised)
     }
 
-    /// Fields that are named by what they are.
+    /// Returns the name for the value of a field that is recognized by the name of the field.
     fn named(&mut self, name: &str, value: &Value, generate_name: &str) -> Option<Value> {
         let text = value.as_str();
         match (name, value, text) {

@@ -1,4 +1,4 @@
-//! Scenarios as they stand in their files.
+//! Recorded scenarios, as they are written in files: [`Scenario`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +8,13 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The variables of a run: `ns`, `group`, and what was captured.
+/// The variables of a run: `ns`, `group`, and captured values.
 pub(crate) type Variables = BTreeMap<String, String>;
 
 /// A recorded scenario.
 #[derive(Debug, Deserialize)]
 pub struct Scenario {
-    /// Its name, that of its file.
+    /// The name, which is the name of the file.
     pub name: String,
     /// Required features of the server, such as `controllers`.
     #[serde(default)]
@@ -23,59 +23,59 @@ pub struct Scenario {
     pub steps: Vec<Step>,
 }
 
-/// One step: a request, the opening of a watch, the reading of its events, or a pause. The fields decide which one it
-/// is.
+/// One step: a request, the start of a watch, the reading of its events, or a pause. The fields determine the type of
+/// the step.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Step {
-    /// The name in messages.
+    /// The name of the step in messages.
     pub id: Option<String>,
     /// The HTTP method of a request.
     pub method: Option<String>,
-    /// The path of a request or a watch; variables are replaced.
+    /// The path of a request or a watch, in which variables are replaced.
     pub path: Option<String>,
-    /// Query parameters.
+    /// The query parameters.
     pub query: BTreeMap<String, Value>,
-    /// Headers beyond `Accept: application/json`.
+    /// The headers in addition to `Accept: application/json`.
     pub headers: BTreeMap<String, String>,
-    /// A JSON body; the order of its fields is kept, since some answers follow it.
+    /// The JSON body. The order of its fields is kept, because some responses depend on it.
     pub body: Option<Ordered>,
-    /// A body as text.
+    /// The body as text.
     pub body_text: Option<String>,
-    /// A body as base64.
+    /// The body in base64.
     pub body_b64: Option<String>,
-    /// Variables to take out of the answer: name → dotted path.
+    /// The variables to set from the response: name → dotted path.
     pub capture: BTreeMap<String, String>,
-    /// Dotted paths of the answer that do not count.
+    /// The dotted paths of the response that are not compared.
     pub ignore: Vec<String>,
-    /// Repeats the request until the answer has a value.
+    /// Repeats the request until the response has a value.
     pub retry: Option<Retry>,
     /// The user to impersonate.
     pub user: Option<String>,
     /// The groups to impersonate.
     pub groups: Vec<String>,
-    /// Opens a watch of this name.
+    /// Starts a watch with this name.
     pub watch: Option<String>,
-    /// Reads events of the watch of this name.
+    /// Reads events of the watch with this name.
     pub events: Option<String>,
     /// The number of events to read.
     pub count: usize,
-    /// The time to wait: for events, or as a pause.
+    /// The time limit for events, or the duration of a pause, in seconds.
     pub seconds: Option<f64>,
-    /// Ends the reading of events when there was none for this time.
+    /// Stops reading events if there was none for this time, in seconds.
     pub quiet: Option<f64>,
-    /// The answer of the recorded server, normalised.
+    /// The normalised response of the recorded server.
     pub expect: Value,
 }
 
-/// Repeats a request until a part of the answer has a value.
+/// Repeats a request until a part of the response has a value.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Retry {
     /// The dotted path of the part.
     pub until: String,
-    /// The value.
+    /// The expected value.
     pub equals: Value,
-    /// The duration; default: 10 s.
+    /// The time limit in seconds. Default: 10.
     pub seconds: Option<f64>,
 }
 
@@ -162,7 +162,7 @@ impl From<Value> for Ordered {
 }
 
 impl fmt::Display for Ordered {
-    /// JSON with a space after each colon and comma, as the recorder wrote it: some errors quote the body.
+    /// Formats JSON with a space after each colon and comma, like the recorder, because some errors quote the body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scalar(value) => write!(f, "{value}"),
@@ -185,13 +185,13 @@ impl fmt::Display for Ordered {
     }
 }
 
-/// The error of reading a recording.
+/// An error of reading recordings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file or folder cannot be read.
     #[error("cannot read {}", .path.display())]
     Read {
-        /// Its path.
+        /// The path.
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
@@ -199,7 +199,7 @@ pub enum Error {
     /// The file is not a scenario.
     #[error("{} is not a scenario", .path.display())]
     Parse {
-        /// Its path.
+        /// The path.
         path: PathBuf,
         /// The cause.
         source: serde_json::Error,

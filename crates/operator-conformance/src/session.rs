@@ -1,4 +1,4 @@
-//! One scenario against one server: requests, watches, captured variables; collects raw answers.
+//! Runs one scenario on one server: sends requests, reads watches, captures variables, and collects the responses.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -30,14 +30,14 @@ const HEADERS: [&str; 6] = [
     "location",
 ];
 
-/// An answer that takes longer counts as different.
+/// The time after which a response counts as missing.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An API server that takes requests in-process, as `kube::Client::new` takes it.
+/// An API server that handles requests in-process, like the argument of `kube::Client::new`.
 pub trait ApiService:
     Service<Request<Full<Bytes>>, Response = Response<Self::Body>, Future: Send> + Clone + Send + Sync + 'static
 {
-    /// The body of its answers.
+    /// The body of the responses.
     type Body: http_body::Body<Data = Bytes, Error: std::fmt::Debug> + Send + Unpin + 'static;
 }
 
@@ -58,7 +58,8 @@ pub(crate) struct Session<S> {
 }
 
 impl<S: ApiService> Session<S> {
-    /// Makes the scenario's namespace. Names are the scenario's own, so that several may share a server.
+    /// Creates the namespace of the scenario. Names contain the name of the scenario, so that scenarios can share a
+    /// server.
     pub(crate) async fn start(server: S, scenario: &str) -> Self {
         let digest = Sha256::digest(scenario.as_bytes());
         let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
@@ -78,7 +79,7 @@ impl<S: ApiService> Session<S> {
         session
     }
 
-    /// Uses names and a namespace that exist.
+    /// Uses existing names and an existing namespace.
     pub(crate) fn with_variables(server: S, variables: Variables) -> Self {
         Self {
             server,
@@ -106,7 +107,7 @@ impl<S: ApiService> Session<S> {
             (None, Some(name), _) => self.read_events(name, step).await,
             (None, None, Some(method)) => self.request(method, step).await,
             (None, None, None) => {
-                // The pause is part of the scenario: it lets the clock's second pass.
+                // The pause is a part of the scenario: it advances the clock to another second.
                 sleep(Duration::from_secs_f64(step.seconds.unwrap_or_default())).await;
                 json!({})
             }
@@ -165,7 +166,7 @@ impl<S: ApiService> Session<S> {
             Ok(body) => body.to_bytes(),
             Err(error) => return json!({"error": format!("{error:?}")}),
         };
-        // Over the wire an answer to HEAD has no body, whatever the service gave.
+        // Over the network, a response to HEAD has no body, even if the service returns one.
         let bytes = if method == "HEAD" { Bytes::new() } else { bytes };
         let mut answer = json!({"status": status, "headers": headers});
         match (serde_json::from_slice::<Value>(&bytes), wire::tree(&bytes)) {
@@ -326,7 +327,7 @@ impl<S: ApiService> Session<S> {
     }
 }
 
-/// Hands on the events of a watch, one JSON object a line, and `"closed"` at its end.
+/// Sends the events of a watch, one JSON object for each line, and `"closed"` at the end.
 async fn read_watch<B>(status: u16, mut body: B, sender: mpsc::UnboundedSender<Value>)
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin,
@@ -357,7 +358,7 @@ where
     let _ = sender.send("closed".into());
 }
 
-/// Form encoding, as Python's `quote_plus` does it.
+/// Encodes form data, like Python's `quote_plus`.
 fn quote(text: &str) -> String {
     let mut quoted = String::new();
     for byte in text.bytes() {

@@ -1,7 +1,7 @@
-//! A folder of recordings against a server, held against the list of scenarios that are known to differ.
+//! Replays a folder of recordings on a server, and compares the result with a list of known differences ([`check`]).
 //!
-//! The list has one scenario a line, `CATEGORY/NAME: REASON`; `#` begins a comment. A suite fails when a scenario
-//! differs that is not listed, and when a listed one no longer differs: the list can only tell the truth.
+//! The list has one scenario on each line, `CATEGORY/NAME: REASON`; `#` starts a comment. A suite fails if a scenario
+//! differs that is not listed, or if a listed scenario no longer differs. Therefore the list is always correct.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,25 +12,26 @@ use futures::StreamExt;
 use crate::scenario::{self, Scenario};
 use crate::{ApiService, replay};
 
-/// The number of scenarios that run in parallel: they mostly wait for the clock.
+/// The number of scenarios that run in parallel, because they mostly wait for the clock.
 const PARALLEL: usize = 16;
 
-/// The outcome of a category.
+/// The result of a category.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The number of replayed scenarios.
     pub total: usize,
-    /// The differing ones, with their differences.
+    /// The differing scenarios, with their differences.
     pub differing: BTreeMap<String, Vec<String>>,
 }
 
-/// Replays every scenario of `FOLDER/CATEGORY`, each on a server of its own, and checks the outcome against the
-/// list of known differences. Scenarios that need `controllers` are left out unless `with_controllers`.
+/// Replays every scenario of `FOLDER/CATEGORY`, each on its own server, and compares the result with the list of known
+/// differences. Scenarios that need `controllers` are skipped unless `with_controllers` is true.
 ///
-/// The variable `CONFORMANCE_SHOW` (a part of a scenario's name, or `all`) prints the differences of known ones too.
+/// If the environment variable `CONFORMANCE_SHOW` is set to a part of a scenario's name or to `all`, the differences of
+/// listed scenarios are printed, too.
 ///
 /// # Errors
-/// The text to fail a test with: scenarios that differ and are not listed, and listed ones that do not differ.
+/// Returns a text for a failing test: scenarios that differ and are not listed, and listed ones that do not differ.
 pub async fn check<S, F>(
     folder: &Path,
     category: &str,

@@ -1,6 +1,6 @@
-//! Shows protobuf answers as trees of field numbers, without the schema of the messages.
+//! Shows protobuf responses as trees of field numbers, without the schemas of the messages.
 //!
-//! Fields with zero values are left out: Go writes them, and readers cannot distinguish them from missing ones.
+//! Fields with zero values are omitted: Go writes them, and readers cannot distinguish them from missing ones.
 
 use std::sync::LazyLock;
 
@@ -8,10 +8,10 @@ use base64::Engine as _;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// The bytes that begin a Kubernetes object in protobuf.
+/// The first bytes of a Kubernetes object in protobuf.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Messages are not read deeper than this.
+/// The maximum nesting of messages that are parsed.
 const DEPTH_MAX: usize = 40;
 
 static UID: LazyLock<Option<Regex>> =
@@ -19,23 +19,23 @@ static UID: LazyLock<Option<Regex>> =
 
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^10\.0\.0\.\d+$").ok());
 
-/// Returns the fields of an object in protobuf; `None` if the bytes are something else.
+/// Parses the fields of an object in protobuf; returns `None` for other bytes.
 pub(crate) fn tree(bytes: &[u8]) -> Option<Value> {
     let mut tree = message(bytes.strip_prefix(MAGIC)?, 0)?;
-    // The metadata of a list has its version in another place than that of an object.
+    // The metadata of a list has its version in another field than the metadata of an object.
     if let Some(Value::Object(metadata)) = tree.pointer_mut("/2/0/1/0")
         && metadata
             .keys()
             .all(|field| matches!(field.as_str(), "1" | "2" | "3" | "4"))
         && let Some(version) = metadata.get_mut("2")
     {
-        // It is that of the whole server.
+        // The version is that of the whole server.
         *version = "LIST".into();
     }
     Some(tree)
 }
 
-/// Returns the JSON form of a tree that is a `Status`, whose texts are compared as those of other answers.
+/// Returns the JSON form of a tree that is a `Status`, so that its texts are compared like those of other responses.
 pub(crate) fn status(tree: &Value) -> Option<Value> {
     if tree["1"][0]["1"][0] != "v1" || tree["1"][0]["2"][0] != "Status" {
         return None;
@@ -66,7 +66,7 @@ pub(crate) fn status(tree: &Value) -> Option<Value> {
     Some(status)
 }
 
-/// Returns the fields of a message by their names.
+/// Returns the fields of a message by name.
 fn named(message: &Value, names: &[(&str, &str)]) -> Value {
     let field = |(number, name): &(&str, &str)| {
         let value = message.get(*number)?.get(0)?;
@@ -118,7 +118,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Gives a field the name by which resource versions are normalised.
+/// Renames a field so that resource versions are normalised.
 fn name_version(fields: &mut Map<String, Value>, number: &str) {
     let version = fields.get(number).map(|values| values[0].clone());
     if let Some(version @ Value::String(_)) = version {
@@ -127,7 +127,7 @@ fn name_version(fields: &mut Map<String, Value>, number: &str) {
     }
 }
 
-/// Seconds since 1970 and node ports belong to one run.
+/// Replaces seconds since 1970 and node ports, which differ from run to run.
 fn number(value: u64) -> Value {
     match value {
         1_600_000_000..2_200_000_000 => "TIME".into(),
@@ -136,7 +136,7 @@ fn number(value: u64) -> Value {
     }
 }
 
-/// A text, a message, or other bytes.
+/// Parses a string, a message, or other bytes.
 fn content(bytes: &[u8], depth: usize) -> Value {
     let is_line = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let text = || std::str::from_utf8(bytes).ok();
@@ -148,7 +148,7 @@ fn content(bytes: &[u8], depth: usize) -> Value {
         if text.starts_with("X509SHA256=") {
             return "X509SHA256".into();
         }
-        // Raw JSON has the spaces of the request.
+        // Raw JSON has the white space of the request.
         return match serde_json::from_str(text) {
             Ok(json @ Value::Object(_)) => json.to_string().into(),
             _ => text.into(),

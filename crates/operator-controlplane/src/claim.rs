@@ -1,5 +1,5 @@
-//! The objects that a controller claims: it adopts selected objects without a controller, and releases
-//! its objects that are no longer selected.
+//! The ownership of objects by controllers ([`Claim`]): a controller adopts selected objects without a controller, and
+//! releases objects that it no longer selects.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::objects::Objects;
 use crate::owner::{controller_of, controller_reference, owners_without};
 use crate::plan::{Action, patch_metadata};
 
-/// The objects that a controller owns, and those that it could adopt, of the kind that it manages.
+/// The objects that a controller owns, and the writes that adopt or release objects.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
-    /// Its own, by name.
+    /// The owned objects, by name.
     pub(crate) owned: Vec<Arc<Value>>,
-    /// Adoptions and releases that must be done first.
+    /// The adoptions and releases, which must be executed first.
     pub(crate) actions: Vec<Action>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn claim(
     claim
 }
 
-/// Objects that are being deleted, and pods that have ended, are not adopted.
+/// Returns true if an object can be adopted: terminating objects and finished pods are not adopted.
 fn is_adoptable(object: &Value) -> bool {
     !object.is_terminating() && !crate::pod::is_finished(object)
 }

@@ -1,16 +1,16 @@
-//! The clock of controllers.
+//! The source of time for controllers: [`Clock`].
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Returns the current time. The default is the system clock; a simulation uses its own.
+/// A source of the current time. The default is the system clock; a simulation provides its own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock that calls `now`.
+    /// Creates a clock that calls `now`.
     ///
     /// ```
     /// use jiff::Timestamp;
@@ -22,7 +22,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// Returns the time now.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

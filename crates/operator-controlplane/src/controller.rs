@@ -27,14 +27,14 @@ use crate::object::Object;
 use crate::objects::Key;
 use crate::owner::controller_of;
 
-/// Returns the key of the object itself, if it is of a kind.
+/// Adds the key of the event's object if it is of a kind.
 pub(crate) fn key_of(kind: &Kind, event: &Event, keys: &mut Vec<Key>) {
     if kind.is(&event.gvr) {
         keys.push(Key::of(&event.object));
     }
 }
 
-/// Returns the keys of the objects of `owner` that control the object of the event, before or after it.
+/// Adds the keys of the objects of `owner` that control the object of the event, before or after the change.
 pub(crate) fn keys_of_controller(owner: &Kind, event: &Event, keys: &mut Vec<Key>) {
     for object in std::iter::once(&event.object).chain(&event.old) {
         let controller = controller_of(object).filter(|controller| controller.text("/kind") == owner.name);

@@ -20,7 +20,7 @@ pub(crate) struct Fields {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// If both days and weekdays are restricted, one match is sufficient.
+    /// True if both days and weekdays are restricted, so that one match is sufficient.
     is_any_day: bool,
     is_any_weekday: bool,
 }
@@ -30,7 +30,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// The number of days to search for the next time: leap days of a century that skips one.
+/// The number of days to search for the next time. Leap days can be eight years apart, when a century year has none.
 const DAYS_MAX: i32 = 366 * 9;
 
 impl Schedule {
@@ -72,7 +72,7 @@ impl Schedule {
     }
 }
 
-/// The periods in which the last time of a schedule is searched, in hours before now.
+/// The periods in which the last time of a schedule is searched, as hours before now.
 const WINDOWS: [i64; 5] = [1, 24, 31 * 24, 366 * 24, 9 * 366 * 24];
 
 impl Schedule {
@@ -146,7 +146,7 @@ impl Fields {
     }
 }
 
-/// Returns true if a time of the day exists on that day: clocks that are set forward skip an hour.
+/// Returns true if a local time exists on that day. If clocks are set forward, an hour does not exist.
 fn is_exact(at: &Zoned, hour: i8, minute: i8) -> bool {
     at.hour() == hour && at.minute() == minute
 }
@@ -159,7 +159,7 @@ fn is_any(field: &str) -> bool {
     field.starts_with('*') || field.starts_with('?')
 }
 
-/// Sunday is 0 and 7.
+/// Maps the weekday 7 to 0: both are Sunday.
 fn fold_sunday(bits: u64) -> u64 {
     (bits & 0x7f) | (bits >> 7 & 1)
 }
@@ -197,7 +197,7 @@ fn number(text: &str, low: u32, names: &[&str]) -> Option<u32> {
     text.parse().ok()
 }
 
-/// Returns a duration as Go writes it, in whole seconds: `1h30m`, `90s`.
+/// Parses a Go duration with whole seconds: `1h30m`, `90s`.
 fn seconds(text: &str) -> Option<i64> {
     let mut total = 0_i64;
     let mut digits = String::new();

@@ -21,14 +21,14 @@ use crate::plan::{Failure, Plan, World};
 use crate::queue::Queue;
 use crate::recorder::Recorder;
 
-/// The number of consecutive plans of a key before it has to wait: a plan that never settles must not spin.
+/// The maximum number of consecutive plans of a key; then it has to wait, so that an unstable plan cannot spin.
 const ROUNDS_MAX: usize = 32;
 
-/// The limit for the index to show an own write. It runs in the same process, so this is never reached
-/// while the server lives.
+/// The time limit for the index to receive the engine's own writes. The server runs in the same process, so the limit
+/// is never reached while the server runs.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
-/// Plans the actions for a key, as a function of the known state.
+/// Plans the actions for a key from the current state.
 type Decide = dyn FnMut(&World<'_>, &Key) -> Plan + Send;
 
 /// A controller: maps events to keys, and keys to plans.
@@ -131,7 +131,7 @@ impl Runner {
         (self.controller.plan)(&world, key)
     }
 
-    /// Nothing is left to do but to record Events.
+    /// Completes a plan without actions: writes the status, and schedules the next plan.
     async fn settle(&mut self, key: &Key, plan: Plan) {
         if let Some(delay) = plan.after {
             self.queue.add_after(key.clone(), delay);
@@ -148,7 +148,7 @@ impl Runner {
         }
     }
 
-    /// An action was rejected: the status reports the reason, and the key is retried later.
+    /// Handles a rejected action: the status reports the reason, and the key is retried later.
     async fn refused(&mut self, key: &Key, refusal: Refusal) {
         self.log(key, &refusal);
         if let Refusal::Failed(failure) = refusal {

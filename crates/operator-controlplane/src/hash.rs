@@ -1,13 +1,13 @@
 //! A stable hash of a template: the suffix of the names of ReplicaSets and ControllerRevisions.
 //!
-//! Its value differs from that of kube-controller-manager, which hashes Go's memory layout; no client can depend on it.
+//! The value differs from kube-controller-manager's, which hashes Go's memory layout. No client can depend on it.
 
 use serde_json::Value;
 
-/// Letters and digits that form no words and are not ambiguous.
+/// Unambiguous letters and digits that form no words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Returns the hash of a template, which depends on the collision count.
+/// Returns the hash of a template and the collision count.
 pub(crate) fn template_hash(template: &Value, collisions: Option<i64>) -> String {
     let mut hash = Fnv::default();
     hash.value(template);
@@ -22,7 +22,7 @@ fn safe(text: &str) -> String {
     text.bytes().filter_map(letter).copied().map(char::from).collect()
 }
 
-/// 32-bit FNV-1a.
+/// A 32-bit FNV-1a hash.
 struct Fnv(u32);
 
 impl Default for Fnv {
@@ -38,7 +38,7 @@ impl Fnv {
         }
     }
 
-    /// Fields are hashed in the order of their names, independent of the order of the tree.
+    /// Hashes a value. Fields are hashed in the order of their names, independent of their order in the tree.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! ControllerRevisions: the template history of a StatefulSet or a DaemonSet.
+//! ControllerRevisions: the template history of a StatefulSet or a DaemonSet ([`History`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::owner::controller_reference;
 use crate::plan::{Action, create, delete, update, update_subresource};
 use crate::selector::selects;
 
-/// The label with the revision of a pod.
+/// The label of pods with their revision.
 pub(crate) const HASH: &str = "controller-revision-hash";
 
-/// The revisions of an owner, and the one of its current template.
+/// The revisions of an owner, and the revision of its current template.
 pub(crate) struct History {
-    /// Oldest first.
+    /// The revisions, oldest first.
     pub(crate) revisions: Vec<Arc<Value>>,
     pub(crate) latest: Arc<Value>,
 }
@@ -32,7 +32,7 @@ impl History {
     }
 }
 
-/// Returns the template that a revision keeps.
+/// Returns the template in a revision.
 pub(crate) fn template(revision: &Value) -> Value {
     let mut template = revision
         .pointer("/data/spec/template")
@@ -44,7 +44,7 @@ pub(crate) fn template(revision: &Value) -> Value {
     template
 }
 
-/// Returns the revision label of pods; `hash_only` omits the owner's name, as for DaemonSets.
+/// Returns the revision label of pods. If `hash_only` is true, it omits the owner's name, as for DaemonSets.
 pub(crate) fn label(revision: &Value, owner: &Value, hash_only: bool) -> String {
     let name = revision.name();
     let hash = name.strip_prefix(&format!("{}-", owner.name())).unwrap_or(name);
@@ -55,7 +55,7 @@ pub(crate) fn label(revision: &Value, owner: &Value, hash_only: bool) -> String 
     }
 }
 
-/// Returns the revisions of an owner, or the actions that create the one of its template.
+/// Returns the revisions of an owner, or the actions that create the revision of its template.
 pub(crate) fn history(objects: &Objects, kind: &Kind, owner: &Value) -> Result<History, Vec<Action>> {
     let selector = owner.pointer("/spec/selector");
     let claim = claim(objects, kind, owner, &CONTROLLER_REVISION, |revision| {

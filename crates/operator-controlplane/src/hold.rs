@@ -1,14 +1,14 @@
-//! Stages of pods and claims that a test holds back.
+//! Blocks phases of pods and claims for tests: [`Holds`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The interval at which a stage that is held back is tried again.
+/// The interval at which a blocked phase is retried.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// Holds back stages in the life of pods and claims, as a node without the image or a storage without a provisioner does.
-/// Clones share the state.
+/// Blocks phases of pods and claims, as a node without the image or a storage without a provisioner does. Clones share
+/// the state.
 ///
 /// ```
 /// use operator_controlplane::{Holds, Options};
@@ -29,12 +29,12 @@ struct Flags {
 }
 
 impl Holds {
-    /// Sets if simulated pods stay in the phase Pending. Pods that run already are not changed.
+    /// Sets whether simulated pods stay in the phase Pending. Running pods are not changed. Default: false.
     pub fn hold_pods(&self, held: bool) {
         self.0.pods.store(held, Ordering::Relaxed);
     }
 
-    /// Sets if claims of volumes stay in the phase Pending. Claims that are bound already are not changed.
+    /// Sets whether volume claims stay in the phase Pending. Bound claims are not changed. Default: false.
     pub fn hold_claims(&self, held: bool) {
         self.0.claims.store(held, Ordering::Relaxed);
     }

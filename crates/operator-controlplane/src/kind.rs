@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use operator_apiserver::client::Gvr;
 
-/// A kind with the resource that serves it.
+/// A kind and its resource.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) gvr: Gvr,
-    /// Such as `Pod`.
+    /// The name of the kind, such as `Pod`.
     pub(crate) name: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if a resource is that of this kind, in any version.
+    /// Returns true if a resource is the resource of this kind, in any version.
     pub(crate) fn is(&self, gvr: &Gvr) -> bool {
         self.gvr.resource == gvr.resource && self.gvr.group == gvr.group
     }

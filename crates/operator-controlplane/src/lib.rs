@@ -1,8 +1,8 @@
 //! Controllers and simulated nodes for the embedded Kubernetes API server.
 //!
-//! The crate implements kube-controller-manager, kube-scheduler and kubelets, as far as operators can observe them: it
-//! empties terminating namespaces, collects garbage, creates ReplicaSets and Pods for Deployments, and reports Pods as
-//! Ready without running them.
+//! The crate replaces kube-controller-manager, kube-scheduler and kubelets, as far as operators can observe them. For
+//! example, it empties terminating namespaces, collects garbage, creates ReplicaSets and Pods for Deployments, and
+//! reports Pods as Ready without running them.
 //!
 //! Every controller is a pure function from a shared index of all objects to a plan of writes; one engine feeds the
 //! index, calls the functions and executes the plans. Nothing polls: an idle control plane uses no CPU.
@@ -60,43 +60,43 @@ use crate::process::Agent;
 use crate::queue::Queue;
 use crate::recorder::Recorder;
 
-/// The controllers to run.
+/// The set of controllers that run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controllers {
-    /// All of them.
+    /// All controllers.
     #[default]
     All,
-    /// Only ClusterRole aggregation, without which the default roles are empty: otherwise the API server alone, as with
-    /// controller-runtime's envtest.
+    /// Only ClusterRole aggregation, without which the default roles would be empty. Otherwise only the API server
+    /// runs, as in controller-runtime's envtest.
     None,
 }
 
-/// The parts of the control plane besides the API server.
+/// Options of a [`ControlPlane`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The controllers to run. Default: all.
     pub controllers: Controllers,
-    /// The number of simulated nodes, named `node-1` and so on; with nodes, a scheduler runs too. Without
-    /// nodes, pods stay Pending until a test assigns them. Default: 1. At most 128 nodes have addresses of their own.
+    /// The number of simulated nodes, named `node-1` and so on. With nodes, a scheduler runs too; without nodes, pods
+    /// stay Pending until a test binds them. Default: 1. At most 128 nodes have their own addresses.
     pub nodes: usize,
-    /// The durations of the stages of a simulated pod's life. Default: no delay.
+    /// The durations of the phases of a simulated pod. Default: no delay.
     pub delays: Delays,
-    /// Stages that a test holds back. Default: none.
+    /// The phases that a test blocks. Default: none.
     pub holds: Holds,
     /// The number of pods in the cluster at which controllers stop creating more. It protects the process from a Job or
-    /// a Deployment with billions of pods. Owners report it like any refused creation, with a FailedCreate Event, and
+    /// a Deployment with billions of pods. Their owners report a FailedCreate Event, as for any rejected create, and
     /// retry. Pods that clients create are not limited. Default: 10,000.
     pub max_pods: usize,
-    /// True if nodes record the Events Pulled, Created and Started for each container. Default: no.
+    /// True if nodes record the Events Pulled, Created and Started for each container. Default: false.
     pub container_events: bool,
-    /// The server's CA certificate in PEM, published in each namespace. Default: empty.
+    /// The server's CA certificate in PEM, which is published in each namespace. Default: empty.
     pub root_ca: String,
-    /// True if Operator Lifecycle Manager runs: its definitions are installed at the start. Needs all controllers.
-    /// Default: no.
+    /// True if Operator Lifecycle Manager runs; its CRDs are then installed when the control plane starts. Needs all
+    /// controllers. Default: false.
     #[cfg(feature = "olm")]
     pub olm: bool,
-    /// Runs pods as local processes if programs are registered for their images. Needs nodes. Default: every pod is
-    /// simulated.
+    /// Runs pods as local processes if programs are registered for their images. Needs nodes. Default: `None`; every
+    /// pod is simulated.
     pub processes: Option<Processes>,
     /// The clock of the controllers. Default: the system clock.
     pub clock: Clock,
@@ -129,7 +129,10 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts controllers and nodes on a server. Must be called within a tokio runtime.
+    /// Starts controllers and nodes for a server.
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime.
     pub fn start(client: &Client, options: Options) -> Self {
         let mut tasks = JoinSet::new();
         let cache = Cache::new();
@@ -167,8 +170,8 @@ impl ControlPlane {
         Self { tasks, processes }
     }
 
-    /// Stops all controllers, and returns when they have stopped. Call it before the server stops. Processes of pods
-    /// get SIGTERM, and SIGKILL after ten seconds; if the value is dropped instead, they are killed at once.
+    /// Stops all controllers, and waits until they have stopped. Call it before the server stops. Processes of pods get
+    /// SIGTERM, and SIGKILL after ten seconds; if the value is dropped instead, they are killed at once.
     pub async fn shutdown(mut self) {
         if let Some(processes) = &self.processes {
             processes.stop().await;

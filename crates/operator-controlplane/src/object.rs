@@ -1,13 +1,13 @@
-//! Kubernetes objects as JSON trees: the accessors and comparisons of controllers.
+//! Kubernetes objects as JSON trees: accessors ([`Object`]) and functions that change objects.
 //!
-//! Missing fields read as empty, because controllers treat them alike.
+//! Missing fields are returned as empty values, because controllers treat both in the same way.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Reads of a JSON tree by JSON pointer; a field of another type reads as missing.
+/// Accessors of a JSON tree by JSON pointers. A field of another type counts as missing.
 pub(crate) trait Object {
-    /// Returns the text at a pointer, or `""`.
+    /// Returns the string at a pointer, or `""`.
     fn text(&self, pointer: &str) -> &str;
     /// Returns the integer at a pointer, if it is one.
     fn int(&self, pointer: &str) -> Option<i64>;
@@ -20,7 +20,7 @@ pub(crate) trait Object {
     /// Returns the time at a pointer, if it is one.
     fn time(&self, pointer: &str) -> Option<Timestamp>;
 
-    /// `metadata.name`.
+    /// Returns `metadata.name`.
     fn name(&self) -> &str {
         self.text("/metadata/name")
     }
@@ -28,11 +28,11 @@ pub(crate) trait Object {
     fn namespace(&self) -> &str {
         self.text("/metadata/namespace")
     }
-    /// `metadata.uid`.
+    /// Returns `metadata.uid`.
     fn uid(&self) -> &str {
         self.text("/metadata/uid")
     }
-    /// `metadata.resourceVersion`.
+    /// Returns `metadata.resourceVersion`.
     fn version(&self) -> &str {
         self.text("/metadata/resourceVersion")
     }
@@ -44,11 +44,11 @@ pub(crate) trait Object {
     fn label(&self, name: &str) -> Option<&str>;
     /// Returns an annotation, if it is set.
     fn annotation(&self, name: &str) -> Option<&str>;
-    /// Returns true if the object waits for its finalizers or its grace period to end.
+    /// Returns true if the object is being deleted, and waits for its finalizers or its grace period.
     fn is_terminating(&self) -> bool {
         !self.text("/metadata/deletionTimestamp").is_empty()
     }
-    /// Returns true if the object carries a finalizer.
+    /// Returns true if the object has a finalizer.
     fn has_finalizer(&self, name: &str) -> bool {
         self.items("/metadata/finalizers")
             .iter()
@@ -67,8 +67,8 @@ pub(crate) trait Object {
     }
 }
 
-/// Returns the value at a JSON pointer without escapes. `Value::pointer` allocates two strings for each field on the
-/// way, and this is the most frequent operation of controllers.
+/// Returns the value at a JSON pointer without escapes. This is the most frequent operation of controllers, and
+/// `Value::pointer` allocates two strings for each segment.
 fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     let fields = pointer.split('/').skip(1);
     fields.into_iter().try_fold(value, |value, field| match value {
@@ -128,7 +128,7 @@ pub(crate) fn time(at: Timestamp) -> Value {
     Value::String(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// Sets `object[path[0]][path[1]]… = value`, making the objects on the way.
+/// Sets `object[path[0]][path[1]]… = value`, and creates missing objects on the path.
 pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) {
     let mut at = object;
     for field in path {
@@ -141,7 +141,7 @@ pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) {
     *at = value;
 }
 
-/// Removes a field, if it is there.
+/// Removes a field, if it exists.
 pub(crate) fn unset(object: &mut Value, path: &[&str]) {
     let Some((last, way)) = path.split_last() else {
         return;
@@ -158,7 +158,7 @@ pub(crate) fn unset(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// Returns a status from counters: those that are zero are left out, as `omitempty` does.
+/// Returns a status with counters. Counters that are zero are omitted, as with `omitempty`.
 pub(crate) fn counters(fields: &[(&str, i64)]) -> Map<String, Value> {
     fields
         .iter()

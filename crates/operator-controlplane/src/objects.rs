@@ -1,6 +1,6 @@
-//! The shared index: every object of every resource at one revision, by name, by uid and by owner ([`Objects`]).
+//! The shared index: all objects of all resources at one revision, by name, uid and owner ([`Objects`]).
 //!
-//! The engine updates it from events; controllers read it.
+//! The engine updates it from watch events; controllers read it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::kind::{Kind, POD};
 use crate::object::Object;
 use crate::owner::controller_of;
 
-/// Namespace (empty if cluster-scoped) and name.
+/// The namespace (empty if cluster-scoped) and the name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -41,17 +41,17 @@ pub(crate) struct Id {
     pub(crate) key: Key,
 }
 
-/// The objects of a resource, and those without a controller.
+/// The objects of a resource, and the set of those without a controller.
 #[derive(Debug, Default)]
 struct Resource {
     objects: BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>,
     uncontrolled: BTreeSet<Key>,
 }
 
-/// All objects. Every read is a lookup or a range query.
+/// The index of all objects. Every read is a lookup or a range query.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    /// By group, then plural: an object is in one version at a time.
+    /// The resources by group, then plural: an object is in one version at a time.
     resources: HashMap<String, HashMap<String, Resource>>,
     uids: HashMap<String, Id>,
     dependents: HashMap<String, BTreeSet<Id>>,
@@ -90,20 +90,20 @@ impl Objects {
         Some((id, self.find(&id.gvr, &id.key)?))
     }
 
-    /// Returns the objects that name a uid among their owners.
+    /// Returns the objects with a uid among their owner references.
     pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
         let ids = self.dependents.get(uid).into_iter().flatten();
         ids.filter_map(|id| Some((id, self.find(&id.gvr, &id.key)?)))
     }
 
-    /// Returns the objects of a kind that name a uid among their owners.
+    /// Returns the objects of a kind with a uid among their owner references.
     pub(crate) fn owned<'a>(&'a self, kind: &'a Kind, uid: &str) -> impl Iterator<Item = &'a Arc<Value>> {
         self.dependents(uid)
             .filter(|(id, _)| kind.is(&id.gvr))
             .map(|(_, object)| object)
     }
 
-    /// The objects of a kind in a namespace without a controller.
+    /// Returns the objects of a kind in a namespace that have no controller.
     pub(crate) fn uncontrolled<'a>(
         &'a self,
         kind: &'a Kind,
@@ -139,7 +139,7 @@ impl Objects {
         found
     }
 
-    /// Returns the objects that name a missing owner.
+    /// Returns the objects with an owner reference to a missing object.
     pub(crate) fn with_missing_owners(&self) -> impl Iterator<Item = &Arc<Value>> {
         let missing = self
             .dependents
@@ -150,7 +150,7 @@ impl Objects {
             .filter_map(|id| self.find(&id.gvr, &id.key))
     }
 
-    /// Returns the number of pods, and the memory that they take as counted by [`json::memory`].
+    /// Returns the number of pods, and their memory as counted by [`json::memory`].
     pub(crate) fn pods(&self) -> (usize, usize) {
         self.pods
     }
@@ -165,7 +165,7 @@ impl Objects {
         objects.map(|(gvr, object)| (gvr, object))
     }
 
-    /// Takes an event in.
+    /// Applies an event.
     pub(crate) fn apply(&mut self, event: &Event) {
         match event.kind {
             EventType::Added | EventType::Modified => self.insert(&event.gvr, &event.object),
@@ -173,7 +173,7 @@ impl Objects {
         }
     }
 
-    /// Inserts an object, or replaces its earlier state.
+    /// Inserts an object, or replaces its previous state.
     pub(crate) fn insert(&mut self, gvr: &Arc<Gvr>, object: &Arc<Value>) {
         let key = Key::of(object);
         self.remove(gvr, &key);

@@ -1,7 +1,7 @@
 //! Operator Lifecycle Manager as far as its API shows it: OLM v0, and OLM v1 in `v1`.
 //!
-//! Catalogs are read from ConfigMaps; no registry image runs. Each controller is a pure function from the shared index to
-//! a plan, like the others of this crate:
+//! Catalogs are read from ConfigMaps; no registry image runs. Each controller is a pure function from the shared index
+//! to a plan, like the other controllers of this crate:
 //!
 //! * `catalog_source` reports the connection of a CatalogSource, `packages` lists its packages as PackageManifests
 //! * `operator_group` computes target namespaces and the APIs that a group provides
@@ -47,7 +47,7 @@ pub use definitions::definitions;
 /// The namespace of OLM itself; its catalogs serve all namespaces.
 pub(crate) const NAMESPACE: &str = "olm";
 
-/// The label of objects that OLM makes.
+/// The label of objects that OLM creates.
 pub(crate) const MANAGED: &str = "olm.managed";
 /// The label of copied ClusterServiceVersions and roles: the namespace of the original.
 pub(crate) const COPIED_FROM: &str = "olm.copiedFrom";
@@ -55,7 +55,7 @@ const OWNER: &str = "olm.owner";
 const OWNER_NAMESPACE: &str = "olm.owner.namespace";
 const OWNER_KIND: &str = "olm.owner.kind";
 
-/// Waits until the definitions of OLM are served and its objects exist. It waits without end if OLM does not run.
+/// Waits until the CRDs of OLM are served and its objects exist. Never returns if OLM does not run.
 pub async fn installed(client: &Client) {
     let (revision, _) = client.snapshot();
     let mut changes = client.watch(revision);
@@ -70,7 +70,7 @@ pub async fn installed(client: &Client) {
     }
 }
 
-/// Starts to serve the content of catalogs, and returns the controllers of OLM.
+/// Starts to serve the content of catalogs; returns the controllers of OLM.
 pub(crate) fn start(tasks: &mut JoinSet<()>, cache: &Arc<Cache>) -> Vec<Controller> {
     let catalogs = catalog::Catalogs::default();
     let mut base = None;
@@ -98,7 +98,7 @@ pub(crate) fn is_copy(csv: &Value) -> bool {
     csv.label(COPIED_FROM).is_some()
 }
 
-/// Returns the labels of an object that belongs to another one, which may be in another namespace.
+/// Returns the labels that identify the owner of an object, which may be in another namespace.
 pub(crate) fn owner_labels(kind: &str, owner: &Value) -> Value {
     json!({
         MANAGED: "true",
@@ -108,14 +108,14 @@ pub(crate) fn owner_labels(kind: &str, owner: &Value) -> Value {
     })
 }
 
-/// Returns true if the labels of an object name an owner.
+/// Returns true if the labels of an object identify an owner.
 pub(crate) fn is_owned(object: &Value, kind: &str, namespace: &str, name: &str) -> bool {
     object.label(OWNER) == Some(&names::label(name))
         && object.label(OWNER_NAMESPACE) == Some(namespace)
         && object.label(OWNER_KIND) == Some(kind)
 }
 
-/// Returns an owner reference that controls nothing, as OLM sets it.
+/// Returns an owner reference that is not a controller reference, as OLM sets it.
 pub(crate) fn owner_reference(kind: &crate::kind::Kind, owner: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(),
@@ -138,7 +138,7 @@ pub(crate) fn originals<'a>(
         .filter(|csv| !is_copy(csv) && !csv.is_terminating())
 }
 
-/// Returns the texts of a list.
+/// Returns the strings of a list.
 pub(crate) fn strings(items: &[Value]) -> Vec<String> {
     items
         .iter()

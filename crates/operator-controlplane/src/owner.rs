@@ -1,4 +1,4 @@
-//! Owner references: the owners and the controller of an object.
+//! Owner references of objects.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner.flag("/controller"))
 }
 
-/// Returns the reference by which `owner` controls an object.
+/// Returns the controller reference of an object to `owner`.
 pub(crate) fn controller_reference(kind: &Kind, owner: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(),
@@ -23,7 +23,7 @@ pub(crate) fn controller_reference(kind: &Kind, owner: &Value) -> Value {
     })
 }
 
-/// Returns the owner references without some of them, or null if none are left.
+/// Returns the owner references except the dropped ones, or null if none are left.
 pub(crate) fn owners_without(object: &Value, dropped: impl Fn(&Value) -> bool) -> Value {
     let owners = object.items("/metadata/ownerReferences");
     let left: Vec<&Value> = owners.iter().filter(|owner| !dropped(owner)).collect();

@@ -1,4 +1,4 @@
-//! The decision of a controller: a plan of actions for one key, computed from the current state.
+//! The decision of a controller for one key: a [`Plan`] of actions, computed from the current state.
 //!
 //! Controllers are functions from a [`World`] to a [`Plan`]; the engine executes the plan.
 
@@ -12,20 +12,20 @@ use crate::kind::Kind;
 use crate::object::Object;
 use crate::objects::Objects;
 
-/// The inputs of a decision.
+/// The input of a decision.
 pub(crate) struct World<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) now: Timestamp,
-    /// The reason why the last creation or deletion for this key was rejected, if it was.
+    /// The error of the last create or delete for this key, if it was rejected.
     pub(crate) failure: Option<&'a Failure>,
-    /// The served resources; requested only if needed, since the answer is long.
+    /// Returns the served resources. Call it only if needed, because the list is long.
     pub(crate) resources: &'a dyn Fn() -> Vec<ServedResource>,
 }
 
-/// A creation or deletion that the server rejected.
+/// A create or delete that the server rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// `FailedCreate`, `FailedUpdate` or `FailedDelete`.
+    /// The reason of the Event: `FailedCreate`, `FailedUpdate` or `FailedDelete`.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
@@ -33,26 +33,26 @@ pub(crate) struct Failure {
 /// The actions for a key.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Carried out in order; then the controller plans again, with their effects in view.
+    /// The actions, executed in order. Then the controller plans again, with their results in the index.
     pub(crate) actions: Vec<Action>,
-    /// Executed when there are no other actions, or when an action was rejected.
+    /// The status update. It is executed when there are no other actions, or when an action was rejected.
     pub(crate) status: Option<Action>,
-    /// Plans again after this time, even without an event.
+    /// The time after which the controller plans again, even without an event.
     pub(crate) after: Option<Duration>,
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// Returns a plan without actions.
     pub(crate) fn done() -> Self {
         Self::default()
     }
 
-    /// One action.
+    /// Returns a plan with one action.
     pub(crate) fn act(action: Action) -> Self {
         Self::actions(vec![action])
     }
 
-    /// Returns some actions.
+    /// Returns a plan with actions.
     pub(crate) fn actions(actions: Vec<Action>) -> Self {
         Self {
             actions,
@@ -61,7 +61,7 @@ impl Plan {
     }
 }
 
-/// One write.
+/// A write to the API server.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Create {
@@ -75,7 +75,7 @@ pub(crate) enum Action {
         object: Box<Value>,
         note: Option<Note>,
     },
-    /// Replaces an object; the status reports a failure.
+    /// Replaces an object. If this fails, the status reports it.
     #[cfg(feature = "olm")]
     Put { gvr: Gvr, object: Box<Value> },
     /// A JSON merge patch.
@@ -104,7 +104,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Returns an update that records an Event; other actions stay as they are.
+    /// Returns an update that also records an Event. Other actions are unchanged.
     pub(crate) fn with(self, told: Note) -> Self {
         match self {
             Self::Update {
@@ -123,7 +123,7 @@ impl Action {
     }
 }
 
-/// Options of a deletion.
+/// The options of a delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delete {
     pub(crate) uid: String,
@@ -150,7 +150,7 @@ pub(crate) struct Note {
     pub(crate) kind: &'static str,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// The component that reports it.
+    /// The component that reports the Event.
     pub(crate) component: &'static str,
     /// The reason of the warning that is recorded if the action is rejected.
     pub(crate) refused: &'static str,
@@ -305,13 +305,13 @@ pub(crate) fn delete_with(
     }
 }
 
-/// Returns the time until an instant, at least a millisecond.
+/// Returns the time until an instant, which is at least one millisecond.
 pub(crate) fn until(now: Timestamp, instant: Timestamp) -> Duration {
     let left = instant.as_millisecond().saturating_sub(now.as_millisecond());
     Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1))
 }
 
-/// Returns the earlier of two waits.
+/// Returns the shorter of two delays.
 pub(crate) fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,4 +1,4 @@
-//! Facts about Pods, and Pods from templates.
+//! Properties of Pods, and Pods from templates.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(crate) fn phase(pod: &Value) -> &str {
     pod.text("/status/phase")
 }
 
-/// Returns true if the pod has ended, well or badly.
+/// Returns true if the pod has succeeded or failed.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -35,7 +35,8 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     pod.is_condition_true("Ready")
 }
 
-/// The instant from which a ready pod is available: `min_ready_seconds` after it became ready. `None` if not ready.
+/// Returns the time from which a ready pod is available: `min_ready_seconds` after it became ready. Returns `None` if
+/// it is not ready.
 pub(crate) fn available_at(pod: &Value, min_ready_seconds: i64) -> Option<Timestamp> {
     let ready = pod
         .condition("Ready")
@@ -54,7 +55,7 @@ pub(crate) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) 
     available_at(pod, min_ready_seconds).is_some_and(|at| at <= now)
 }
 
-/// Returns a pod from the template of its controller. `name` is its `generateName`, or its name if `exact`.
+/// Returns a pod from the template of its controller.
 pub(crate) fn from_template(kind: &Kind, owner: &Value, template: &Value, generate_name: &str) -> Value {
     let mut metadata = Map::new();
     for field in ["labels", "annotations", "finalizers"] {
@@ -73,16 +74,16 @@ pub(crate) fn from_template(kind: &Kind, owner: &Value, template: &Value, genera
 
 /// The maximum number of pods that a controller creates or deletes in one plan.
 pub(crate) const BURST: usize = 500;
-/// The memory limit of the pods of one plan, as counted by [`memory`](json::memory).
+/// The memory limit of the pods in one plan, as counted by [`memory`](json::memory).
 const BURST_WEIGHT: usize = 32 << 20;
 
-/// Returns the number of pods of a template that a controller creates in one plan. The next plan creates the others.
+/// Returns the maximum number of pods of a template that a controller creates in one plan.
 pub(crate) fn burst(template: &Value) -> usize {
     (BURST_WEIGHT / json::memory(template).max(1)).clamp(1, BURST)
 }
 
-/// Compares pods by the order of their deletion: not scheduled, not running, not ready, low deletion cost, many on one
-/// node, ready for a shorter time, restarted more often, younger.
+/// Sorts pods in the order in which they are deleted: not scheduled, not running, not ready, low deletion cost, many on
+/// one node, ready for a shorter time, restarted more often, younger.
 pub(crate) fn by_usefulness(pods: &mut [std::sync::Arc<Value>]) {
     let mut by_node: HashMap<&str, usize> = HashMap::new();
     for pod in pods.iter() {

@@ -1,9 +1,8 @@
-//! Pods that run as local processes.
+//! Pods that run as local processes: [`Processes`], [`Program`].
 //!
-//! A registry maps image names to programs of this machine. A pod with such an image on a simulated node runs the
-//! program with the arguments, the environment, the service account and the probes of its container. Containers with
-//! other images stay simulated. Nothing runs while the registry is empty, and no request to the API server can add an
-//! entry.
+//! A registry maps image names to local programs. A pod with such an image on a simulated node runs the program with
+//! the arguments, the environment, the service account and the probes of its container. Containers with other images
+//! stay simulated. Nothing runs while the registry is empty, and no request to the API server can add an entry.
 
 mod agent;
 mod container;
@@ -28,13 +27,13 @@ pub(crate) use agent::Agent;
 
 use crate::object::Object;
 
-/// The name of the registry's file in its directory.
+/// The name of the registry file in its directory.
 const FILE: &str = "programs.json";
 
-/// The time that processes have to end after SIGTERM when the control plane stops.
+/// The time limit for processes to end after SIGTERM when the control plane stops.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// A program of this machine that runs in place of an image.
+/// A local program that runs instead of an image.
 ///
 /// ```
 /// use operator_controlplane::Program;
@@ -51,7 +50,7 @@ pub struct Program {
 // === impl Program ===
 
 impl Program {
-    /// Describes a program without arguments of its own.
+    /// Creates a program without additional arguments.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -60,8 +59,8 @@ impl Program {
         }
     }
 
-    /// Describes an operator that operator-runtime made: its servers listen on the address of the pod, and the lease of the
-    /// leader is in the pod's namespace.
+    /// Creates a program that uses operator-runtime: its servers listen on the address of the pod, and its leader
+    /// election lease is in the pod's namespace.
     pub fn operator(path: impl Into<PathBuf>) -> Self {
         Self::new(path)
             .argument("--health-probe-bind-address=$(POD_IP):8081")
@@ -70,14 +69,14 @@ impl Program {
     }
 
     /// Adds a flag `--NAME=VALUE`, unless the container sets it. `$(POD_IP)`, `$(POD_NAME)` and `$(POD_NAMESPACE)` are
-    /// replaced; `POD_IP` is the address that the process can listen on.
+    /// replaced; `POD_IP` is the local address on which the process can listen.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Runs the program for pods of this namespace only. Default: for pods of all namespaces.
+    /// Restricts the program to pods of a namespace. Default: all namespaces.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
@@ -105,7 +104,7 @@ impl<P: Into<PathBuf>> From<P> for Program {
     }
 }
 
-/// A registry of programs cannot be read or written.
+/// An error of reading or writing a registry of programs.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot register programs in {}: {source}", path.display())]
 pub struct ProcessesError {
@@ -113,9 +112,9 @@ pub struct ProcessesError {
     source: io::Error,
 }
 
-/// The registry of local programs, and the addresses at which their processes reach the API server.
+/// The registry of local programs, and the address at which their processes reach the API server.
 ///
-/// Clones share everything. A registry in a directory can be changed by other processes of the same user, with
+/// Clones share the registry. If the registry has a directory, other processes of the same user can change it with
 /// [`register`].
 #[derive(Clone, Debug)]
 pub struct Processes(Arc<Inner>);
@@ -127,17 +126,17 @@ struct Inner {
     authority: String,
     directory: PathBuf,
     programs: RwLock<BTreeMap<String, Program>>,
-    /// True once the control plane stops.
+    /// True while the control plane stops.
     stopping: watch::Sender<bool>,
-    /// The number of pods that run.
+    /// The number of running pods.
     running: watch::Sender<usize>,
 }
 
 // === impl Processes ===
 
 impl Processes {
-    /// Creates a registry. Processes reach the API server at the address of a listener. `directory` is private to the user;
-    /// it holds the registry's file, and the credentials of the pods while they run.
+    /// Creates a registry. Processes reach the API server at the address of a listener. `directory` is private to the
+    /// user; it contains the registry file, and the credentials of running pods.
     pub fn new(server: &ApiServer, listener: &Listener, directory: impl Into<PathBuf>) -> Self {
         Self(Arc::new(Inner {
             server: server.clone(),
@@ -150,12 +149,12 @@ impl Processes {
         }))
     }
 
-    /// Adds a program; replaces an existing one for the image.
+    /// Adds a program. It replaces an existing program for the same image.
     pub fn add(&self, image: impl Into<String>, program: impl Into<Program>) {
         self.0.programs.write().insert(image.into(), program.into());
     }
 
-    /// Returns the program of an image for pods of a namespace.
+    /// Returns the program for an image in pods of a namespace.
     fn find(&self, image: &str, namespace: &str) -> Option<Program> {
         let own = self.0.programs.read().get(image).cloned();
         let found = own.or_else(|| read(&self.0.directory).remove(image))?;
@@ -170,7 +169,7 @@ impl Processes {
         images.any(|image| self.find(image, pod.namespace()).is_some())
     }
 
-    /// Ends all processes: SIGTERM, and SIGKILL for those that need more than ten seconds.
+    /// Ends all processes with SIGTERM, and after ten seconds with SIGKILL.
     pub(crate) async fn stop(&self) {
         self.0.stopping.send_replace(true);
         let mut running = self.0.running.subscribe();
@@ -179,7 +178,7 @@ impl Processes {
     }
 }
 
-/// Registers a program with a control plane of another process of this user, which has its registry in `directory`.
+/// Registers a program with the control plane of another process of this user, whose registry is in `directory`.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be written.
@@ -200,7 +199,7 @@ pub fn register(directory: &Path, image: &str, program: &Program) -> Result<(), 
     })
 }
 
-/// Reads the registry of a directory. Without a file it is empty.
+/// Reads the registry of a directory. A missing file is an empty registry.
 fn read(directory: &Path) -> BTreeMap<String, Program> {
     let text = std::fs::read_to_string(directory.join(FILE)).unwrap_or_default();
     let programs: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Groups of processes that end with the process that started them.
+//! Process groups that end with the process that started them: [`ProcessGroup`].
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,8 +9,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
-/// The leader of a group. It reads the IDs of the programs until its input closes, and then ends the group: at once, or with
-/// SIGTERM first. Without an ID, this process was killed while it started a program. A group cannot be signalled by name once its leader is gone, so that the leader ignores SIGTERM.
+/// The shell script of the group's leader. It reads the IDs of the programs until its input closes. It then ends the
+/// group, at once or with SIGTERM first. If it read no ID, this process was killed while it started a program. A group
+/// cannot be signalled after its leader has ended, so the leader ignores SIGTERM.
 const GUARD: &str = r#"
 trap '' TERM
 pids=
@@ -30,9 +31,9 @@ fi
 kill -s KILL 0
 "#;
 
-/// Processes of their own group, which end with this process, in any way that it ends.
+/// A process group that ends with this process, even if this process is killed.
 ///
-/// A shell leads the group. It exists before the first program of the group, because this process may be killed at any moment.
+/// A shell leads the group. It is started before the first program, because this process may be killed at any moment.
 /// Dropping the value kills every process of the group at once. Must be used within a tokio runtime.
 ///
 /// ```
@@ -55,15 +56,16 @@ kill -s KILL 0
 pub struct ProcessGroup {
     guard: Child,
     id: Option<Pid>,
-    /// Takes the IDs of the programs. Its end ends the group.
+    /// Sends the IDs of the programs to the leader. When it closes, the leader ends the group.
     input: Mutex<File>,
 }
 
 // === impl ProcessGroup ===
 
 impl ProcessGroup {
-    /// Starts a group without programs. If this process ends without dropping the value, such as by SIGKILL, the programs get
-    /// SIGTERM, and SIGKILL after the grace period, in whole seconds. Without a grace period they get SIGKILL at once.
+    /// Starts a group without programs. If this process ends without dropping the value, for example by SIGKILL, the
+    /// programs get SIGTERM, and SIGKILL after the grace period, which is rounded down to whole seconds. With a zero grace
+    /// period they get SIGKILL at once.
     ///
     /// # Errors
     /// Returns an error if the shell cannot be started.
@@ -89,8 +91,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Starts a program in the group. It is killed if the returned value is dropped. A signal of the terminal, such as that of
-    /// Ctrl-C, does not reach it.
+    /// Starts a program in the group. It is killed if the returned value is dropped. Signals of the terminal, such as
+    /// Ctrl-C, do not reach it.
     ///
     /// # Errors
     /// Returns an error if the program cannot be started.
@@ -98,7 +100,7 @@ impl ProcessGroup {
         let group = self.id.map_or(0, Pid::as_raw_pid);
         let child = command.process_group(group).kill_on_drop(true).spawn()?;
         if let (Some(id), Ok(mut input)) = (child.id(), self.input.lock()) {
-            // A shell that has ended cannot wait for the program, which is killed like all others.
+            // If the shell has ended, it cannot wait for the program, which is killed like all others.
             let _ = writeln!(input, "{id}");
         }
         Ok(child)
@@ -123,7 +125,7 @@ impl ProcessGroup {
 
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
-            // A group that has ended needs no signal.
+            // A group that has already ended needs no signal.
             let _ = kill_process_group(id, signal);
         }
     }

@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// The earlier one of two delays of a key applies.
+    /// Adds a key after a delay. If the key has two delays, the shorter one applies.
     fn add_at(&mut self, key: Key, at: Instant) {
         if self.queued.contains(&key) || self.due.get(&key).is_some_and(|due| *due <= at) {
             return;
@@ -59,7 +59,7 @@ impl State {
         BACKOFF_FIRST.saturating_mul(factor).min(BACKOFF_MAX)
     }
 
-    /// The next key, or the time of the next one.
+    /// Returns the next ready key, or the time at which the next key becomes ready.
     fn pop(&mut self, now: Instant) -> Result<Key, Option<Instant>> {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= now) {
             for key in entry.remove() {
@@ -85,19 +85,19 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds a key; a key that is queued already is not queued twice.
+    /// Adds a key, unless it is already queued.
     pub(crate) fn add(&self, key: Key) {
         self.state.lock().add(key);
         self.changed.notify_one();
     }
 
-    /// Adds a key after a time.
+    /// Adds a key after a delay.
     pub(crate) fn add_after(&self, key: Key, delay: Duration) {
         self.state.lock().add_at(key, Instant::now() + delay);
         self.changed.notify_one();
     }
 
-    /// Adds a key that failed, later each time until [`forget`](Self::forget).
+    /// Adds a failed key with a backoff that grows until [`forget`](Self::forget) is called.
     pub(crate) fn retry(&self, key: Key) {
         let mut state = self.state.lock();
         let delay = state.backoff(&key);

@@ -1,4 +1,4 @@
-//! Events about objects, as `kubectl describe` shows them. Repeated ones increment a count.
+//! Records Events about objects, as `kubectl describe` shows them ([`Recorder`]). Repeated Events increment a count.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::kind::EVENT;
 use crate::object::{Object, time};
 use crate::plan::Note;
 
-/// The number of distinct events that are remembered for counting.
+/// The maximum number of distinct Events that are remembered to count repetitions.
 const REMEMBERED_MAX: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Recorder {
         }
     }
 
-    /// Records an Event. An error is only logged: no controller depends on Events.
+    /// Records an Event. An error is only logged, because no controller depends on Events.
     pub(crate) async fn record(&self, note: &Note) {
         let id = format!(
             "{}/{}/{}/{}",
@@ -96,7 +96,7 @@ impl Recorder {
     }
 }
 
-/// Returns the Event of a note. Its name is the object's with the time in hexadecimal, as in client-go.
+/// Returns the Event of a note. As in client-go, its name is the object's name and the time in hexadecimal.
 fn event(note: &Note, now: jiff::Timestamp) -> Value {
     let about = &note.about;
     let namespace = match about.text("/namespace") {

@@ -1,11 +1,11 @@
-//! Label selectors and scheduling terms on the labels of indexed objects.
+//! Matches label selectors and scheduling terms against the labels of objects.
 
 use apimachinery::selector;
 use serde_json::Value;
 
 use crate::object::Object;
 
-/// Returns true if a `metav1.LabelSelector` matches labels. An empty selector matches everything, a missing one
+/// Returns true if a `metav1.LabelSelector` matches labels. An empty selector matches everything; a missing one matches
 /// nothing.
 pub(crate) fn selects(selector: Option<&Value>, labels: &[(&str, &str)]) -> bool {
     selector.is_some_and(|selector| selector::selects(selector, |name| value_of(labels, name)))

@@ -1,4 +1,4 @@
-//! Fixtures for the tests of controllers: objects, a time, and a plan.
+//! Fixtures for the tests of controllers: [`Scene`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::kind::{self, Kind};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Failure, Plan, World};
 
-/// Objects at a time.
+/// An index of objects and a time.
 pub(crate) struct Scene {
     pub(crate) objects: Objects,
     pub(crate) now: Timestamp,
@@ -43,7 +43,7 @@ impl Scene {
         });
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn wait(&mut self, seconds: i64) {
         self.now = self
             .now
@@ -88,7 +88,7 @@ fn served() -> Vec<ServedResource> {
         .collect()
 }
 
-/// Returns actions in short form: verb, resource, name.
+/// Returns actions in a short form: verb, resource, name.
 pub(crate) fn names(actions: &[Action]) -> Vec<String> {
     actions.iter().map(short).collect()
 }

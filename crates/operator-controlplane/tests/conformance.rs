@@ -16,7 +16,7 @@ use operator_conformance::suite;
 use operator_controlplane::{ControlPlane, Options};
 use tower::Service;
 
-/// A server with its controllers.
+/// A server and its controllers.
 #[derive(Clone)]
 struct Cluster {
     server: ApiServer,

@@ -1,4 +1,4 @@
-//! Operator Lifecycle Manager on the embedded control plane, as its API shows it.
+//! Tests of Operator Lifecycle Manager on the embedded control plane, through its API.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -39,7 +39,7 @@ fn install_plans() -> Gvr {
 }
 
 impl Stage {
-    /// A control plane with OLM.
+    /// Starts a control plane with OLM.
     async fn start() -> Self {
         let server = ApiServer::builder().build().unwrap();
         let client = server.client();
@@ -57,7 +57,7 @@ impl Stage {
         stage
     }
 
-    /// Waits until an object has a state, and shows the object if that takes too long.
+    /// Waits until an object satisfies a condition. Prints the object if that takes too long.
     async fn until(
         &self,
         gvr: &Gvr,
@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object is deleted.
     async fn until_gone(&self, gvr: &Gvr, namespace: &str, name: &str) {
         let (revision, _) = self.client.snapshot();
         let mut watch = self.client.watch(revision);
@@ -108,7 +108,7 @@ impl Stage {
         self.client.delete(gvr, NAMESPACE, name, options).await.unwrap();
     }
 
-    /// Returns a CatalogSource with its content in a ConfigMap.
+    /// Creates a CatalogSource with its content in a ConfigMap.
     async fn catalog(&self, documents: &[Value]) {
         let text = documents
             .iter()

@@ -1,4 +1,4 @@
-//! OLM v1 on the embedded control plane, as its API shows it.
+//! Tests of OLM v1 on the embedded control plane, through its API.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -99,7 +99,7 @@ impl Stage {
         self.client.get(gvr, namespace, name).await.is_ok()
     }
 
-    /// Offers documents in a ClusterCatalog.
+    /// Creates a ClusterCatalog with documents.
     async fn offer(&self, documents: &[Value]) {
         let text: String = documents
             .iter()
@@ -163,7 +163,7 @@ impl Stage {
     }
 }
 
-/// Returns the answer of an HTTP server.
+/// Returns the response of an HTTP server.
 async fn get(url: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
@@ -182,7 +182,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Returns reason and message of a condition.
+/// Returns the reason and the message of a condition.
 fn message<'a>(object: &'a Value, kind: &str) -> (&'a str, &'a str) {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
@@ -253,7 +253,7 @@ fn bundle(csv: &Value, others: &[Value]) -> Value {
     })
 }
 
-/// Returns a package whose entries replace each other.
+/// Returns a package in which each entry replaces the previous one.
 fn package(bundles: Vec<Value>) -> Vec<Value> {
     let mut entries: Vec<Value> = Vec::new();
     for bundle in &bundles {
@@ -344,7 +344,7 @@ async fn an_extension_is_installed_upgraded_and_deleted() {
         .unwrap();
     assert_eq!(roles.items.len(), 2, "both permissions apply to all namespaces");
 
-    // An edited object is put back, a deleted one created again.
+    // An edited object is restored; a deleted one is created again.
     let edit = Patch::Merge(json!({"spec": {"replicas": 4}}));
     let edited = stage
         .client
@@ -365,7 +365,7 @@ async fn an_extension_is_installed_upgraded_and_deleted() {
         .until(&core("configmaps"), NAMESPACE, "first", |_| true)
         .await;
 
-    // The next version lowers a maximum, which is not safe.
+    // The next version lowers a maximum, which is not a safe change.
     let second = bundle(&csv("0.2.0"), &[crd(3), config_map("second")]);
     stage.offer(&package(vec![first, second])).await;
     let refused = stage
@@ -491,7 +491,7 @@ async fn faults_are_reported_until_they_are_corrected() {
         .filter(|role| text(role, "/metadata/name").starts_with("cache.v0.1.0-cache-sa-"));
     assert_eq!(owned.count(), 1);
 
-    // A catalog that is not available is not asked; the installed bundle stays.
+    // An unavailable catalog is not used; the installed bundle stays.
     let patch = Patch::Merge(json!({"spec": {"availabilityMode": "Unavailable"}}));
     stage
         .client

@@ -1,4 +1,4 @@
-//! Groups of processes end with the process that started them.
+//! Tests that process groups end with the process that started them.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -10,9 +10,9 @@ use operator_controlplane::ProcessGroup;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-/// Prints a line when it runs, and one at SIGTERM, which does not end it.
+/// A program that prints a line when it runs, and another line at SIGTERM, which does not end it.
 const STUBBORN: &str = "trap 'echo terminated' TERM; echo running; while :; do sleep 0.2; done";
-/// The variable that makes `a_process_with_a_group` one.
+/// The environment variable that makes `a_process_with_a_group` start a group.
 const GRACE: &str = "TEST_GROUP_GRACE";
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_group_that_is_dropped_is_killed_with_the_children_of_its_programs() {
     assert!(!program.wait().await.unwrap().success());
 }
 
-/// Not a test by itself: the process that the tests below kill.
+/// Runs as the process that the other tests kill.
 #[tokio::test]
 async fn a_process_with_a_group() {
     let Ok(grace) = std::env::var(GRACE) else {
@@ -47,7 +47,7 @@ async fn a_process_with_a_group() {
     program.wait().await.unwrap();
 }
 
-/// Returns the output of a program whose parent is killed once it runs. It closes when the program has ended.
+/// Returns the output of a program whose parent is killed while it runs. The output ends when the program has ended.
 fn output_after_kill(grace: &str) -> String {
     let mut parent = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_with_a_group", "--nocapture"])

@@ -1,4 +1,4 @@
-//! Pods that run as local processes: arguments, environment, credentials, logs, restarts and their end.
+//! Tests of pods that run as local processes: arguments, environment, credentials, logs, restarts and termination.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -52,7 +52,7 @@ fn pods() -> Gvr {
     Gvr::new("", "v1", "pods")
 }
 
-/// Writes a shell script that can be run.
+/// Writes an executable shell script.
 fn script(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("program");
     std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -80,7 +80,7 @@ impl Stage {
         self.client.create(&pods(), "default", pod).await.unwrap()
     }
 
-    /// Waits until the pod has a state; `Null` represents a deleted pod.
+    /// Waits until the pod satisfies a condition. A deleted pod is `Null`.
     async fn eventually(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         for attempt in 0.. {
             let found = self.client.get(&pods(), "default", name).await;
@@ -122,7 +122,7 @@ fn state<'a>(pod: &'a Value, pointer: &str) -> &'a Value {
 
 fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // A zombie has ended.
+    // A zombie process has ended.
     !status.is_empty() && !status.contains(") Z ")
 }
 

@@ -1,4 +1,4 @@
-//! The steps of the tutorial: a Deployment starts on a simulated node, is scaled, updated and deleted.
+//! Tests the steps of the tutorial: a Deployment starts on a simulated node, is scaled, updated and deleted.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of these tests fail as the tests do"
@@ -46,12 +46,12 @@ fn deployment(replicas: i64) -> Value {
 }
 
 impl Stage {
-    /// Waits until the objects of a resource have a state, and shows them if that takes too long.
+    /// Waits until the objects of a resource satisfy a condition. Prints them if that takes too long.
     async fn eventually(&self, gvr: &Gvr, wanted: impl Fn(&[Arc<Value>]) -> bool) -> Vec<Arc<Value>> {
         self.eventually_in(NAMESPACE, gvr, wanted).await
     }
 
-    /// Like [`Stage::eventually`], in a namespace, or in the cluster (`""`).
+    /// Like [`Stage::eventually`], in a namespace or in the cluster (`""`).
     async fn eventually_in(
         &self,
         namespace: &str,
@@ -389,7 +389,7 @@ async fn without_controllers_only_the_rules_of_roles_are_gathered() {
             .is_some_and(|role| role["rules"] == rules)
     };
     stage.eventually_in("", &roles, is_gathered).await;
-    // The Deployment existed before: a controller would have acted by now.
+    // The Deployment already existed, so a controller would have acted by now.
     let replica_sets = client
         .list(&gvr("apps", "replicasets"), NAMESPACE, "")
         .await

@@ -1,4 +1,4 @@
-//! registry+v1 bundles: `metadata/`, `manifests/` and what they declare.
+//! registry+v1 bundles: the labels in `metadata/`, and the objects in `manifests/` ([`Bundle`]).
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ pub use size::Size;
 /// The prefix of the labels of a bundle.
 const LABEL: &str = "operators.operatorframework.io.bundle.";
 
-/// A bundle that cannot be loaded. Its text is that of the Go program, with paths below the directory's name.
+/// An error of loading a bundle, with the text of the Go program. Paths include the name of the bundle's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct LoadError {
-    /// The text.
+    /// The error message.
     pub message: String,
-    /// The file that is the cause, relative to the bundle, where there is one.
+    /// The file that causes the error, relative to the bundle, if there is one.
     pub path: Option<String>,
     /// The JSON pointer of the cause in the file.
     pub pointer: String,
@@ -62,10 +62,10 @@ impl LoadError {
     }
 }
 
-/// The kind of content of a manifests directory.
+/// The type of the content of a manifests directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaType {
-    /// A ClusterServiceVersion and what belongs to it.
+    /// A ClusterServiceVersion with related objects.
     RegistryV1,
     /// Objects without a ClusterServiceVersion.
     Plain,
@@ -84,29 +84,29 @@ impl MediaType {
     }
 }
 
-/// The labels of a bundle, with the file that holds them.
+/// The labels of a bundle, with the file that contains them.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
     /// The file, relative to the bundle.
     pub path: String,
     /// The labels.
     pub values: BTreeMap<String, String>,
-    /// The file's content with positions.
+    /// The content of the file, with positions.
     pub document: Document,
 }
 
 impl Annotations {
-    /// Returns the value of a label of the bundle by the end of its name, such as `package.v1`.
+    /// Returns the value of a label by the end of its name, such as `package.v1`.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.values.get(&format!("{LABEL}{name}")).map(String::as_str)
     }
 
-    /// Returns the package.
+    /// Returns the name of the package.
     pub fn package(&self) -> &str {
         self.label("package.v1").unwrap_or_default()
     }
 
-    /// Returns the channels as they are written, separated by commas.
+    /// Returns the channels, which are written as a comma-separated list.
     pub fn channels(&self) -> Vec<&str> {
         let channels = self.label("channels.v1").unwrap_or_default().split(',');
         channels.filter(|channel| !channel.is_empty()).collect()
@@ -127,31 +127,31 @@ pub struct Bundle {
     pub annotations: Annotations,
     /// The manifests directory, relative to the bundle.
     pub manifests_dir: String,
-    /// All objects of the manifests directory by file name, the ClusterServiceVersion among them.
+    /// All objects in the manifests directory, including the ClusterServiceVersion, ordered by file name.
     pub manifests: Vec<Manifest>,
     /// The index of the ClusterServiceVersion among the manifests.
     csv_index: usize,
-    /// The ClusterServiceVersion as decoded by its Go struct: scalars converted to strings where the type is string, no
-    /// unknown fields, no nulls.
+    /// The ClusterServiceVersion as decoded by its Go struct: without unknown fields and nulls, and with scalars
+    /// converted to strings for string fields.
     pub csv: Value,
     /// The CustomResourceDefinitions as decoded by their Go structs, with the indexes of their manifests.
     pub crds: Vec<(usize, Value)>,
-    /// `metadata/dependencies.yaml` if it can be read.
+    /// The content of `metadata/dependencies.yaml`, if it can be read.
     pub dependencies: Option<Manifest>,
-    /// `metadata/properties.yaml` if it can be read.
+    /// The content of `metadata/properties.yaml`, if it can be read.
     pub properties: Option<Manifest>,
-    /// The size of the manifests.
+    /// The total size of the manifests.
     pub size: Size,
 }
 
 impl Bundle {
-    /// Returns the manifest of the ClusterServiceVersion, as it is written.
+    /// Returns the manifest of the ClusterServiceVersion as written.
     pub fn csv_manifest(&self) -> &Manifest {
-        // The loader makes no bundle without a ClusterServiceVersion.
+        // The loader creates no bundle without a ClusterServiceVersion.
         &self.manifests[self.csv_index]
     }
 
-    /// Returns the name of the bundle: the `metadata.name` of the ClusterServiceVersion as it is written.
+    /// Returns the name of the bundle, which is `metadata.name` of the ClusterServiceVersion as written.
     pub fn name(&self) -> &str {
         self.csv_manifest().name()
     }
@@ -208,7 +208,7 @@ pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 /// Loads the bundle in a directory.
 ///
 /// # Errors
-/// The error of the Go programs.
+/// Returns the error of the Go programs.
 ///
 /// ```
 /// let mut files = operator_olm::files::Files::new("bundle");
@@ -223,10 +223,10 @@ pub fn load(files: &Files) -> Result<Bundle, LoadError> {
     load::bundle(files, annotations, manifests_dir)
 }
 
-/// Determines the media type of a manifests directory by its content.
+/// Determines the media type of a manifests directory from its content.
 ///
 /// # Errors
-/// The directory has no files.
+/// Returns an error if the directory has no files. The directory has no files.
 pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
     let mut manifests = files.list(dir).filter_map(|(_, content)| content).peekable();
     if manifests.peek().is_none() {

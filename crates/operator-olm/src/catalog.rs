@@ -1,4 +1,4 @@
-//! File-based catalogs: packages, channels, bundles and deprecations as YAML or JSON streams.
+//! File-based catalogs: packages, channels, bundles and deprecations as YAML or JSON streams ([`Catalog`]).
 
 pub mod constraint;
 mod contents;
@@ -30,7 +30,8 @@ pub use validate::{Index, validate};
 /// Returns the package and the version of a bundle.
 ///
 /// # Errors
-/// Returns an error if the bundle has not exactly one property `olm.package`, or its version is not a semantic version.
+/// Returns an error if the bundle does not have exactly one property `olm.package`, or its version is not a semantic
+/// version.
 pub fn package_version(bundle: &Bundle) -> Result<(String, version::Version), String> {
     let name = quote(&bundle.name);
     let packages = property::packages(&bundle.properties)
@@ -48,69 +49,69 @@ pub fn package_version(bundle: &Bundle) -> Result<(String, version::Version), St
     Ok((package.package.clone(), version))
 }
 
-/// Checks the form of properties whose type is known.
+/// Checks the values of properties with a known type.
 pub(crate) fn check_properties(properties: &[Property]) -> Result<(), String> {
     property::packages(properties).map(|_| ())
 }
 
-/// Schema of a package.
+/// The schema of a package.
 pub const SCHEMA_PACKAGE: &str = "olm.package";
-/// Schema of a channel.
+/// The schema of a channel.
 pub const SCHEMA_CHANNEL: &str = "olm.channel";
-/// Schema of a bundle.
+/// The schema of a bundle.
 pub const SCHEMA_BUNDLE: &str = "olm.bundle";
-/// Schema of the deprecations of a package.
+/// The schema of the deprecations of a package.
 pub const SCHEMA_DEPRECATIONS: &str = "olm.deprecations";
 
-/// A catalog, or a part of one: all documents of its files.
+/// The documents of a catalog, or of a part of a catalog.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
-    /// Documents with schema `olm.package`.
+    /// The documents with schema `olm.package`.
     pub packages: Vec<Package>,
-    /// Documents with schema `olm.channel`.
+    /// The documents with schema `olm.channel`.
     pub channels: Vec<Channel>,
-    /// Documents with schema `olm.bundle`.
+    /// The documents with schema `olm.bundle`.
     pub bundles: Vec<Bundle>,
-    /// Documents with schema `olm.deprecations`.
+    /// The documents with schema `olm.deprecations`.
     pub deprecations: Vec<Deprecations>,
-    /// Documents with other schemas, which are kept unchanged.
+    /// The documents with other schemas, which are not changed.
     pub others: Vec<Other>,
 }
 
 /// A package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Package {
-    /// Name, a DNS label.
+    /// The name, which is a DNS label.
     pub name: String,
-    /// Name of the default channel.
+    /// The name of the default channel.
     pub default_channel: String,
-    /// Icon.
+    /// The icon.
     pub icon: Option<Icon>,
-    /// Description in Markdown.
+    /// The description in Markdown.
     pub description: String,
-    /// Properties, for internal use of catalogs.
+    /// The properties, for internal use of catalogs.
     pub properties: Vec<Property>,
 }
 
 /// The icon of a package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Icon {
-    /// The image, in base64.
+    /// The image in base64.
     pub data: String,
-    /// Its media type.
+    /// The media type of the image.
     pub media_type: String,
 }
 
 /// A channel: a graph of upgrades.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Channel {
-    /// Name of the channel.
+    /// The name of the channel.
     pub name: String,
-    /// Name of the package.
+    /// The name of the package.
     pub package: String,
-    /// Entries; `None` if the field is missing or null.
+    /// The entries; `None` if the field is missing or null.
     pub entries: Option<Vec<Entry>>,
-    /// Properties, for internal use of catalogs.
+    /// The properties, for internal use of catalogs.
     pub properties: Vec<Property>,
 }
 
@@ -124,32 +125,32 @@ impl Channel {
 /// A bundle in a channel, and the bundles that it upgrades.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// Name of the bundle.
+    /// The name of the bundle.
     pub name: String,
-    /// Name of the bundle that it replaces.
+    /// The name of the bundle that it replaces.
     pub replaces: String,
-    /// Names of bundles that are skipped.
+    /// The names of skipped bundles.
     pub skips: Vec<String>,
-    /// Range of versions that can be upgraded directly.
+    /// The range of versions that can be upgraded directly.
     pub skip_range: String,
 }
 
 /// A bundle.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bundle {
-    /// Name, that of the ClusterServiceVersion.
+    /// The name, which is the name of the ClusterServiceVersion.
     pub name: String,
-    /// Name of the package.
+    /// The name of the package.
     pub package: String,
-    /// Reference of the bundle image; empty if the bundle contains its objects.
+    /// The reference of the bundle image; empty if the bundle contains its objects.
     pub image: String,
-    /// Properties.
+    /// The properties.
     pub properties: Vec<Property>,
-    /// Images that the bundle uses.
+    /// The images that the bundle uses.
     pub related_images: Vec<RelatedImage>,
 }
 
-/// A property: a type and a value whose form depends on the type.
+/// A property: a type, and a value whose structure depends on the type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Property {
     /// The type, such as `olm.gvk`.
@@ -161,38 +162,38 @@ pub struct Property {
 /// An image that a bundle uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelatedImage {
-    /// Name; empty for images that were found in the bundle.
+    /// The name; empty for images that were found in the bundle.
     pub name: String,
-    /// Reference.
+    /// The image reference.
     pub image: String,
 }
 
 /// The deprecations of a package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deprecations {
-    /// Name of the package.
+    /// The name of the package.
     pub package: String,
-    /// Deprecated objects; `None` if the field is missing or null.
+    /// The deprecated objects; `None` if the field is missing or null.
     pub entries: Option<Vec<Deprecation>>,
 }
 
 /// A deprecated package, channel or bundle.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deprecation {
-    /// Schema of the object.
+    /// The schema of the object.
     pub schema: String,
-    /// Name of the object; empty for the package.
+    /// The name of the object; empty for the package.
     pub name: String,
-    /// Message to users.
+    /// The message for users.
     pub message: String,
 }
 
-/// A document with a schema of another tool.
+/// A document with the schema of another tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Other {
-    /// Schema of the document.
+    /// The schema of the document.
     pub schema: String,
-    /// Package that the document belongs to; may be empty.
+    /// The package of the document; may be empty.
     pub package: String,
     /// The document.
     pub document: Value,

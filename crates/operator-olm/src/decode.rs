@@ -1,6 +1,6 @@
-//! Typed decoding: the shape of a value, as `encoding/json` decodes it into a Go struct after sigs.k8s.io/yaml.
+//! Decodes values like `encoding/json` decodes them into a Go struct after sigs.k8s.io/yaml, according to a [`Shape`].
 //!
-//! A number or a boolean is accepted for a string field; any other value of the wrong type is an error.
+//! A number or a boolean is accepted for a string field. Any other value of a wrong type is an error.
 
 use apimachinery::go;
 use apimachinery::quantity::Quantity;
@@ -9,7 +9,7 @@ use structured_merge::builtin::{self, FieldKind, Type};
 
 use crate::catalog::version::{self, Version};
 
-/// The shape of a value.
+/// The type of a value in a Go struct.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Text,
@@ -24,11 +24,11 @@ pub(crate) enum Shape {
     List(&'static Shape),
     Map(&'static Shape),
     Struct(&'static [(&'static str, Shape)]),
-    /// A built-in type of Kubernetes by its OpenAPI name.
+    /// A built-in Kubernetes type, by its OpenAPI name.
     Builtin(&'static str),
 }
 
-/// A value of the wrong type.
+/// The error of a value with a wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DecodeError {
     /// The JSON pointer of the value.
@@ -36,7 +36,7 @@ pub(crate) struct DecodeError {
     pub(crate) message: String,
 }
 
-/// Returns the value as decoded by the struct: without unknown fields and nulls, with scalars converted to strings.
+/// Returns the value as decoded by the struct: without unknown fields and nulls, and with scalars converted to strings.
 pub(crate) fn decode(shape: Shape, value: &Value) -> Result<Value, DecodeError> {
     Decoder {
         pointer: String::new(),
@@ -47,7 +47,7 @@ pub(crate) fn decode(shape: Shape, value: &Value) -> Result<Value, DecodeError> 
 
 struct Decoder {
     pointer: String,
-    /// The struct that is decoded, in messages.
+    /// The name of the decoded struct in messages.
     owner: &'static str,
 }
 
@@ -196,7 +196,7 @@ impl Decoder {
         Ok(Value::Object(decoded))
     }
 
-    /// The tree is at most `apimachinery::json::DEPTH_MAX` deep, which bounds the recursion.
+    /// Decodes a field. The recursion is limited, because the tree is at most `apimachinery::json::DEPTH_MAX` deep.
     fn field(&mut self, kind: &'static FieldKind, value: &Value) -> Result<Value, DecodeError> {
         if value.is_null() {
             return Ok(Value::Null);
@@ -226,7 +226,7 @@ impl Decoder {
     }
 }
 
-/// Returns true if the value is the zero value of its Go type. Lists and maps that are given are not zero.
+/// Returns true if the value is the zero value of its Go type. Lists and maps that are present are not zero.
 pub(crate) fn is_zero(shape: Shape, value: Option<&Value>) -> bool {
     match (shape, value) {
         (_, None | Some(Value::Null | Value::Bool(false))) => true,

@@ -1,4 +1,4 @@
-//! Objects of files, with the positions of their nodes.
+//! Objects in files, with the positions of their nodes: [`Manifest`].
 
 use apimachinery::yaml::{self, Document, Place};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use serde_json::Value;
 pub struct Manifest {
     /// The file, relative to the bundle.
     pub path: String,
-    /// The object and the positions of its nodes.
+    /// The object, with the positions of its nodes.
     pub document: Document,
 }
 
 impl Manifest {
-    /// Returns the object as it is written.
+    /// Returns the object as written.
     pub fn value(&self) -> &Value {
         &self.document.value
     }
@@ -44,28 +44,28 @@ impl Manifest {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns group, version and kind as Go prints a `GroupVersionKind`.
+    /// Formats group, version and kind as Go prints a `GroupVersionKind`.
     pub fn group_version_kind(&self) -> String {
         let api_version = self.api_version();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         group_version_kind(group, version, self.kind())
     }
 
-    /// Returns the position of the node at a JSON pointer, or of the nearest node around it.
+    /// Returns the position of the node at a JSON pointer, or of its nearest existing ancestor.
     pub fn place(&self, pointer: &str) -> Place {
         self.document.place(pointer)
     }
 }
 
-/// Returns group, version and kind as Go prints a `GroupVersionKind`.
+/// Formats group, version and kind as Go prints a `GroupVersionKind`.
 pub(crate) fn group_version_kind(group: &str, version: &str, kind: &str) -> String {
     format!("{group}/{version}, Kind={kind}")
 }
 
-/// Reads the first YAML document of a file. `None`: the file is empty.
+/// Parses the first YAML document of a file. Returns `None` if the file is empty.
 ///
 /// # Errors
-/// The text of the YAML parser, which begins with `yaml: `.
+/// Returns an error with the text of the YAML parser, which starts with `yaml: `.
 pub(crate) fn first(content: &[u8]) -> Result<Option<Document>, String> {
     let text = std::str::from_utf8(content).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
     let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
@@ -80,7 +80,7 @@ pub(crate) fn first(content: &[u8]) -> Result<Option<Document>, String> {
     Ok(Some(documents.into_iter().next().unwrap_or_default()))
 }
 
-/// Returns the text up to the first line `---` that follows content, as the YAML reader of Kubernetes splits a stream.
+/// Returns the text up to the first line `---` after content, like the YAML reader of Kubernetes.
 fn first_chunk(text: &str) -> &str {
     let mut end = 0;
     let mut has_content = false;

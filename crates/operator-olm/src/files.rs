@@ -1,4 +1,4 @@
-//! The files of a directory in memory, read with bounds on their number, depth and size.
+//! The files of a directory in memory, with limits on their number, depth and size: [`Files`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Maximum number of files and directories.
+/// The maximum number of files and directories.
 pub const ENTRIES_MAX: usize = 10_000;
-/// Maximum depth of directories.
+/// The maximum depth of directories.
 pub const DEPTH_MAX: usize = 16;
-/// Maximum number of bytes in all files together.
+/// The maximum total size of all files, in bytes.
 pub const BYTES_MAX: u64 = 64 << 20;
 
-/// A directory that cannot be read.
+/// An error of reading a directory.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The operating system reports an error.
+    /// The operating system reported an error.
     #[error("cannot read {path}: {source}")]
     Io {
         /// The file or directory.
@@ -25,10 +25,10 @@ pub enum ReadError {
         /// The error.
         source: std::io::Error,
     },
-    /// A symbolic link leaves the directory or refers to a directory.
+    /// A symbolic link leads out of the directory or to a directory.
     #[error("{0} is a symbolic link to something that is not a file of this directory")]
     Link(PathBuf),
-    /// A device, socket or pipe.
+    /// The entry is a device, socket or pipe.
     #[error("{0} is neither a file nor a directory")]
     Special(PathBuf),
     /// A limit is exceeded.
@@ -39,12 +39,12 @@ pub enum ReadError {
         /// The limit, with its unit.
         limit: String,
     },
-    /// A name that is not UTF-8.
+    /// A name is not UTF-8.
     #[error("the file name {0} is not valid UTF-8")]
     Name(PathBuf),
 }
 
-/// The files below one directory. Paths are relative to it, with `/` between their parts.
+/// The files in a directory. Paths are relative to it and have `/` as the separator.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     root: String,
@@ -52,7 +52,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Returns an empty directory that messages call `root`.
+    /// Creates an empty directory with the name `root` in messages.
     pub fn new(root: impl Into<String>) -> Self {
         Self {
             root: root.into(),
@@ -60,14 +60,14 @@ impl Files {
         }
     }
 
-    /// Adds a file and the directories above it.
+    /// Adds a file, and its parent directories.
     pub fn insert(&mut self, path: &str, content: Vec<u8>) {
         let path = clean(path);
         self.insert_parents(&path);
         self.entries.insert(path, Some(content));
     }
 
-    /// Adds a directory and the directories above it.
+    /// Adds a directory, and its parent directories.
     pub fn insert_dir(&mut self, path: &str) {
         let path = clean(path);
         self.insert_parents(&path);
@@ -88,7 +88,7 @@ impl Files {
         &self.root
     }
 
-    /// Returns a path as messages show it, with the name of the directory in front, as Go's `filepath.Join` writes it.
+    /// Formats a path for messages: it starts with the name of the directory, like Go's `filepath.Join`.
     pub fn shown(&self, path: &str) -> String {
         let (root, path) = (self.root.trim_end_matches('/'), clean(path));
         match (root.is_empty(), path.is_empty()) {
@@ -114,7 +114,7 @@ impl Files {
         files.filter_map(|(path, content)| Some((path.as_str(), content.as_deref()?)))
     }
 
-    /// Returns the entries of a directory ordered by name; the content is `None` for a directory.
+    /// Returns the entries of a directory, ordered by name. The content is `None` for a directory.
     pub fn list<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
         self.entries.iter().filter_map(move |(path, content)| {
             let rest = if dir.is_empty() {
@@ -127,7 +127,7 @@ impl Files {
     }
 }
 
-/// Returns a relative path without empty parts, `.` and `..`; `..` cannot leave the directory.
+/// Normalizes a relative path: removes empty parts, `.` and `..`. A `..` cannot leave the directory.
 pub fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -142,10 +142,11 @@ pub fn clean(path: &str) -> String {
     parts.join("/")
 }
 
-/// Reads a directory to the bottom.
+/// Reads a directory and its subdirectories.
 ///
 /// # Errors
-/// [`ReadError`]: an I/O error, a limit, a symbolic link that leaves the directory, a special file.
+/// Returns a [`ReadError`] for an I/O error, an exceeded limit, a symbolic link that leads out of the directory, or a
+/// special file.
 pub fn read(dir: &Path) -> Result<Files, ReadError> {
     let mut files = Files::new(dir.display().to_string());
     let top = dir.canonicalize().map_err(|source| io(dir, source))?;

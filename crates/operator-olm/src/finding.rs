@@ -1,4 +1,4 @@
-//! Findings of validators.
+//! The findings of validators: [`Finding`].
 
 use apimachinery::yaml::Place;
 
@@ -7,14 +7,14 @@ use crate::Manifest;
 /// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The bundle can be used.
+    /// A problem that does not make the bundle invalid.
     Warning,
-    /// The bundle is not valid.
+    /// A problem that makes the bundle invalid.
     Error,
 }
 
 impl Level {
-    /// Returns the word that messages begin with.
+    /// Returns the word at the start of messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Warning => "Warning",
@@ -23,7 +23,7 @@ impl Level {
     }
 }
 
-/// A finding about a bundle.
+/// A problem of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The validator that reports it.
@@ -36,13 +36,13 @@ pub struct Finding {
     pub field: String,
     /// The value; `None` omits it from the message.
     pub value: Option<String>,
-    /// The text.
+    /// The message.
     pub detail: String,
     /// The file, relative to the bundle.
     pub path: String,
     /// The position in the file.
     pub place: Place,
-    /// An edit that corrects the file.
+    /// An edit that corrects the problem.
     pub fix: Option<Fix>,
 }
 
@@ -56,7 +56,7 @@ pub struct Fix {
 }
 
 impl Finding {
-    /// Returns the finding as `bundle validate` prints it: `Error: Field F, Value V: DETAIL`.
+    /// Formats the finding as `bundle validate` prints it: `Error: Field F, Value V: DETAIL`.
     pub fn message(&self) -> String {
         let subject = match (self.field.is_empty(), &self.value) {
             (false, Some(value)) => format!("Field {}, Value {value}", self.field),
@@ -72,7 +72,7 @@ impl Finding {
         self.level == Level::Error
     }
 
-    /// Applies the fix to the content of the file; `None` if the text is not there.
+    /// Applies the fix to the content of the file; returns `None` if the text to replace was not found.
     pub fn fixed(&self, content: &str) -> Option<String> {
         let fix = self.fix.as_ref()?;
         let before: usize = content

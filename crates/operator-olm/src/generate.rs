@@ -1,4 +1,5 @@
-//! Generation of bundles: a stream of objects and a base become a ClusterServiceVersion and files.
+//! Generates bundles: converts a stream of objects and a base to a ClusterServiceVersion and other manifests
+//! ([`generate`]).
 
 mod collect;
 mod images;
@@ -14,25 +15,25 @@ use serde_json::{Map, Value, json};
 use crate::catalog::version::Version;
 use collect::Objects;
 
-/// Environment variable of namespaces to watch, which OLM sets.
+/// The environment variable with the watched namespaces, which OLM sets.
 const WATCH_NAMESPACE: &str = "WATCH_NAMESPACE";
 
-/// Settings of a generation.
+/// The options of [`generate`].
 #[derive(Clone, Debug, Default)]
 pub struct Options<'a> {
-    /// Name of the package.
+    /// The name of the package.
     pub package: &'a str,
-    /// Version of the bundle; the base's version if empty.
+    /// The version of the bundle. Default: the base's version, if empty.
     pub version: &'a str,
-    /// Service accounts whose permissions belong to the operator, beside those of its Deployments.
+    /// Additional service accounts whose permissions belong to the operator, besides those of its Deployments.
     pub extra_service_accounts: &'a [String],
-    /// Name of the ClusterServiceVersion that is replaced; the base's value if `None`.
+    /// The name of the ClusterServiceVersion that is replaced. Default: the base's value, if `None`.
     pub replaces: Option<&'a str>,
-    /// Names of ClusterServiceVersions that are skipped; the base's value if empty.
+    /// The names of skipped ClusterServiceVersions. Default: the base's value, if empty.
     pub skips: &'a [String],
-    /// Range of versions that can be upgraded directly; the base's value if `None`.
+    /// The range of versions that can be upgraded directly. Default: the base's value, if `None`.
     pub skip_range: Option<&'a str>,
-    /// Annotations to set on the ClusterServiceVersion.
+    /// The annotations to set on the ClusterServiceVersion.
     pub annotations: &'a [(&'a str, String)],
 }
 
@@ -45,25 +46,25 @@ pub struct Generated {
     pub files: BTreeMap<String, Value>,
     /// The configuration of the scorecard, if the input has one.
     pub scorecard: Option<Value>,
-    /// Messages, in the texts of the Go program.
+    /// The messages, with the texts of the Go program.
     pub log: Vec<Message>,
-    /// Objects of the input that the bundle neither contains nor describes: `Kind name`.
+    /// The input objects that the bundle neither contains nor describes, as `Kind name`.
     pub dropped: Vec<String>,
 }
 
 /// A message about the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Level.
+    /// The level.
     pub level: Level,
-    /// Text.
+    /// The text.
     pub text: String,
 }
 
-/// Level of a message.
+/// The level of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// For information.
+    /// The message is for information.
     Info,
     /// The bundle may not work as intended.
     Warning,
@@ -78,7 +79,7 @@ impl Message {
     }
 }
 
-/// A bundle cannot be generated.
+/// An error of generating a bundle.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GenerateError {
     /// The version is not a semantic version.
@@ -94,17 +95,17 @@ pub enum GenerateError {
     NoBase {
         /// The package.
         package: String,
-        /// Names of the ClusterServiceVersions of other packages.
+        /// The names of the ClusterServiceVersions of other packages.
         found: Vec<String>,
     },
-    /// An object of the input has a field of a wrong type.
+    /// An input object has a field with a wrong type.
     #[error(
         "error adding {gvk} to manifest collector: error unmarshaling JSON: while decoding JSON: {reason}"
     )]
     Decode {
-        /// `group/version, Kind=K`.
+        /// The type of the object: `group/version, Kind=K`.
         gvk: String,
-        /// The reason, with the field.
+        /// The reason, including the field.
         reason: String,
     },
     /// An environment variable of an image has no literal value.
@@ -113,7 +114,7 @@ pub enum GenerateError {
     /// The base is not a ClusterServiceVersion.
     #[error("the base ClusterServiceVersion cannot be used: {0}")]
     Base(String),
-    /// The result is not valid.
+    /// The generated bundle is invalid.
     #[error("invalid generated ClusterServiceVersion")]
     Invalid(Vec<Message>),
 }
@@ -125,8 +126,8 @@ fn list_found(names: &[String]) -> String {
     format!(": the input has {}", names.join(", "))
 }
 
-/// Parses a stream of YAML documents. Documents that cannot be parsed, and those without a kind, are omitted; their
-/// numbers, from one, and the reasons are returned too.
+/// Parses a stream of YAML documents. Documents that cannot be parsed or have no kind are omitted; the second list has
+/// their numbers, from one, and the reasons.
 pub fn parse_stream(text: &str) -> (Vec<Value>, Vec<String>) {
     let mut objects = Vec::new();
     let mut skipped = Vec::new();
@@ -162,10 +163,10 @@ fn split_documents(text: &str) -> Vec<String> {
 
 /// Generates a bundle from the objects of an operator.
 ///
-/// The base is a ClusterServiceVersion in `objects`, else `base`; it must be named `<package>.…`.
+/// The base is a ClusterServiceVersion in `objects`, or else `base`. Its name must start with `<package>.`.
 ///
 /// # Errors
-/// See [`GenerateError`].
+/// Returns a [`GenerateError`] if an input object or the base is invalid, or the base is missing.
 pub fn generate(
     objects: &[Value],
     base: Option<&Value>,
@@ -233,7 +234,7 @@ fn choose_base(objects: &Objects, base: Option<&Value>, package: &str) -> Result
     }
 }
 
-/// Returns an object field, made if it is missing.
+/// Returns a field that is an object; creates it if it is missing.
 fn child<'a>(object: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Value>, GenerateError> {
     let missing = || GenerateError::Base(format!("`{name}` is not an object"));
     let fields = object.as_object_mut().ok_or_else(missing)?;
@@ -337,7 +338,7 @@ fn set_install(
     Ok(())
 }
 
-/// Makes the watched namespaces those of the OperatorGroup, in all containers that have the variable.
+/// Sets the watched namespaces to those of the OperatorGroup, in all containers that have the environment variable.
 fn set_watch_namespace(spec: &mut Value) {
     let containers = spec
         .pointer_mut("/template/spec/containers")
@@ -353,7 +354,7 @@ fn set_watch_namespace(spec: &mut Value) {
     }
 }
 
-/// Lists the versions of the definitions as owned. Entries of the base keep their descriptions.
+/// Lists the versions of the CRDs as owned. Entries of the base keep their descriptions.
 fn set_owned(spec: &mut Map<String, Value>, objects: &Objects) -> Result<(), GenerateError> {
     let mut definitions = spec.remove("customresourcedefinitions").unwrap_or_default();
     if definitions.is_null() {
@@ -422,7 +423,7 @@ fn check(csv: &Value, objects: &Objects) -> Vec<Message> {
     messages
 }
 
-/// Returns the manifests beside the ClusterServiceVersion, by file name.
+/// Returns the manifests other than the ClusterServiceVersion, by file name.
 fn files(objects: &Objects, split: &permissions::Split) -> BTreeMap<String, Value> {
     let mut files = BTreeMap::new();
     let mut duplicates = 0;
@@ -466,12 +467,12 @@ fn file_name(object: &Value) -> String {
         let name = apimachinery::object::name(object);
         format!("{name}_{group}{version}_{}.yaml", kind.to_lowercase())
     };
-    // Names of objects such as `system:auth` are not valid file names everywhere, and must not lead to other
-    // directories.
+    // Names of objects such as `system:auth` are not valid file names on all systems, and must not contain path
+    // separators.
     name.replace(['/', '\\'], "_")
 }
 
-/// Writes JSON indented by two blanks, with the characters of HTML escaped as Go does.
+/// Formats JSON with an indentation of two spaces, and with the special characters of HTML escaped, like Go.
 fn pretty(value: &Value) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut out = String::with_capacity(text.len());

@@ -1,11 +1,12 @@
-//! Operator Lifecycle Manager data as pure functions, without I/O and clocks; only [`files::read`] reads a directory.
+//! Data of the Operator Lifecycle Manager as pure functions, without I/O and clocks; only [`files::read`] reads a
+//! directory.
 //!
 //! * [`bundle`]: registry+v1 bundles with the positions of their nodes
 //! * [`validator`] and [`finding`]: the checks of `bundle validate`
 //! * [`scorecard`]: the built-in scorecard tests
-//! * [`catalog`]: file-based catalogs: loading, validation, written form, upgrade graph
-//! * [`generate`]: bundles from the objects of an operator
-//! * [`mod@render`]: a bundle as a document of a catalog
+//! * [`catalog`]: file-based catalogs: loading, validation, formatting, upgrade graphs
+//! * [`generate`]: generates bundles from the objects of an operator
+//! * [`mod@render`]: renders a bundle as a document of a catalog
 //! * [`template`]: catalog templates (`olm.semver`, `olm.template.basic`)
 //! ```no_run
 //! use std::path::Path;

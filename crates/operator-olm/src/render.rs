@@ -1,4 +1,4 @@
-//! A bundle as the `olm.bundle` document of a catalog.
+//! Renders a bundle as the `olm.bundle` document of a catalog: [`render`].
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::bundle::{Bundle, list, text};
 use crate::catalog::{self, Property, RelatedImage};
 
-/// Renders a bundle. With an empty image the document contains the objects, so that OLM needs no image.
+/// Renders a bundle. If `image` is empty, the document contains the objects, so that OLM needs no image.
 ///
 /// # Errors
-/// Returns an error if a kind that the bundle owns is not defined in it, or a name or property is invalid.
+/// Returns an error if the bundle does not define a kind that it owns, or if a name or property is invalid.
 pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
     check_texts(bundle)?;
     let provided = provided(bundle);
     check_owned(bundle, &provided)?;
     let mut properties = Properties::default();
-    // The package and its version are those of the annotations and the ClusterServiceVersion.
+    // The package and its version come from the annotations and the ClusterServiceVersion.
     let written = bundle.properties().iter();
     for value in written.filter(|value| text(value, "/type") != "olm.package") {
         properties.add(
@@ -105,7 +105,7 @@ struct Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    /// Reads an entry of the definitions of a ClusterServiceVersion, which is named `plural.group`.
+    /// Parses an entry of a ClusterServiceVersion's CRDs, which has the name `plural.group`.
     fn of_definition(entry: &'a Value) -> Result<Self, String> {
         let name = text(entry, "/name");
         let (plural, group) = name
@@ -143,7 +143,7 @@ fn provided(bundle: &Bundle) -> Vec<Kind<'_>> {
     for (_, definition) in &bundle.crds {
         let versions = list(definition, "/spec/versions").iter();
         let mut versions: Vec<&str> = versions.map(|version| text(version, "/name")).collect();
-        // The old form of v1beta1.
+        // The older field of v1beta1.
         let single = text(definition, "/spec/version");
         if versions.is_empty() && !single.is_empty() {
             versions.push(single);
@@ -199,7 +199,7 @@ fn check_owned(bundle: &Bundle, provided: &[Kind<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects values of other types for a string field; elsewhere they are converted to strings.
+/// Rejects values of other types for some string fields. For other string fields, they are converted to strings.
 fn check_texts(bundle: &Bundle) -> Result<(), String> {
     let csv = bundle.csv_manifest().value();
     let fault = |value: &Value, field: &str| {
@@ -244,7 +244,7 @@ fn check_texts(bundle: &Bundle) -> Result<(), String> {
     Ok(())
 }
 
-/// Properties without duplicates, by type and the text of the value.
+/// Properties without duplicates, by type and value.
 #[derive(Default)]
 struct Properties(BTreeMap<(String, String), Value>);
 
@@ -265,7 +265,7 @@ impl Properties {
     }
 }
 
-/// Returns the images by reference: those that the ClusterServiceVersion lists, the bundle's, those of containers.
+/// Returns the images by reference: those in the ClusterServiceVersion, the bundle image, and those of containers.
 fn related_images(bundle: &Bundle, image: &str) -> Vec<RelatedImage> {
     let mut images: BTreeMap<&str, &str> = BTreeMap::new();
     for related in bundle.csv_list("/spec/relatedImages") {

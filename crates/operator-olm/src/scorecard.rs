@@ -10,10 +10,10 @@ use crate::validator::{self, Examples, examples};
 /// The state of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// The bundle meets the test.
+    /// The bundle passes the test.
     #[default]
     Pass,
-    /// The bundle does not meet the test.
+    /// The bundle fails the test.
     Fail,
     /// The test could not run.
     Error,
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub state: State,
     /// The reasons of a failure.
     pub errors: Vec<String>,
-    /// Improvements that do not decide the state.
+    /// Suggested improvements, which do not affect the state.
     pub suggestions: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub const TESTS: [&str; 6] = [
     "olm-status-descriptors",
 ];
 
-/// Runs a built-in test; `None` if no test has this name.
+/// Runs a built-in test; returns `None` if no test has this name.
 pub fn run(test: &str, files: &Files, bundle: &Bundle) -> Option<Outcome> {
     let mut outcome = Outcome {
         name: test.to_owned(),
@@ -104,10 +104,10 @@ fn loaded(bundle: &Bundle) -> String {
     format!("Loaded ClusterServiceVersion: {}\n", bundle.csv_name())
 }
 
-/// Reads the examples of the annotation `alm-examples`.
+/// Parses the examples of the annotation `alm-examples`.
 ///
 /// # Errors
-/// Returns the reason if the annotation is not a list of objects in JSON.
+/// Returns an error if the annotation is not a JSON list of objects.
 pub fn objects(bundle: &Bundle) -> Result<Vec<Value>, String> {
     let Some(annotation) = bundle.csv_annotation("alm-examples") else {
         return Ok(Vec::new());
@@ -167,7 +167,8 @@ fn bundle_validation(files: &Files, bundle: &Bundle, outcome: &mut Outcome) {
     }
 }
 
-/// Returns the fields of a part of an example. A part that is not an object panics in the Go program; here it is an error.
+/// Returns the fields of a part of an example. If it is not an object, the Go program panics, and this function reports
+/// an error.
 fn part<'a>(object: &'a Value, name: &str, outcome: &mut Outcome) -> Option<&'a Map<String, Value>> {
     match object.get(name) {
         None | Some(Value::Null) => None,
@@ -183,7 +184,7 @@ fn part<'a>(object: &'a Value, name: &str, outcome: &mut Outcome) -> Option<&'a 
     }
 }
 
-/// Reports fields of an example that its definitions do not have; true if there are any.
+/// Reports fields of an example that its CRDs do not have; returns true if there are any.
 fn has_validation(object: &Value, bundle: &Bundle, outcome: &mut Outcome) -> bool {
     let kind = text(object, "/kind");
     let version = text(object, "/apiVersion").rsplit('/').next().unwrap_or_default();
@@ -231,7 +232,7 @@ fn has_validation(object: &Value, bundle: &Bundle, outcome: &mut Outcome) -> boo
     false
 }
 
-/// Compares kinds without regard to case and to a plural `s`.
+/// Compares kinds, ignoring case and a plural `s`.
 fn is_same_kind(left: &str, right: &str) -> bool {
     let singular = |kind: &str| {
         let kind = kind.to_lowercase();
@@ -246,7 +247,7 @@ fn is_same_kind(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right) || singular(left) == singular(right)
 }
 
-/// Finds the owned definition of an example.
+/// Finds the owned CRD of an example.
 fn owned<'a>(object: &Value, bundle: &'a Bundle, outcome: &mut Outcome) -> Option<&'a Value> {
     let kind = text(object, "/kind");
     let version = text(object, "/apiVersion").rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The shapes of the objects that a bundle loads as Go structs.
+//! The shapes of objects in a bundle, which are loaded as Go structs.
 
 use crate::decode::Shape::{
     self, Any, Bool, Builtin, Int, IntOrString, List, Map, Release, Struct, Text, Version,
@@ -20,7 +20,7 @@ pub(crate) const CSV: Shape = Struct(&[
     ("spec", CSV_SPEC),
 ]);
 
-/// The shape of its spec.
+/// The shape of the spec of a ClusterServiceVersion.
 pub(crate) const CSV_SPEC: Shape = Struct(&[
     ("install", INSTALL),
     ("version", Version),
@@ -69,10 +69,10 @@ pub(crate) const CSV_SPEC: Shape = Struct(&[
     ("relatedImages", List(&Struct(&[("name", Text), ("image", Text)]))),
 ]);
 
-/// The shape of its install strategy.
+/// The shape of an install strategy.
 pub(crate) const INSTALL: Shape = Struct(&[("strategy", Text), ("spec", INSTALL_SPEC)]);
 
-/// The shape of the details of its install strategy.
+/// The shape of the details of an install strategy.
 pub(crate) const INSTALL_SPEC: Shape = Struct(&[
     (
         "deployments",

@@ -1,4 +1,4 @@
-//! Catalog templates: short descriptions from which catalogs are generated.
+//! Renders catalog templates, which are short descriptions of catalogs: [`render()`].
 
 mod basic;
 mod semver;
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::catalog::{Bundle, Catalog};
 
-/// Returns the bundle of an image reference.
+/// Renders the bundle of an image reference.
 ///
 /// # Errors
-/// The reason why the bundle cannot be rendered.
+/// Returns the reason why the bundle cannot be rendered.
 pub type RenderBundle<'a> = dyn Fn(&str) -> Result<Bundle, String> + 'a;
 
-/// Renders a template of either kind: `olm.semver` or `olm.template.basic`.
+/// Renders a template with the schema `olm.semver` or `olm.template.basic`.
 ///
 /// # Errors
-/// The template has another schema, or one of the errors of [`semver`] and [`basic`].
+/// Returns an error if the template has another schema, or an error of [`semver`] or [`basic`].
 pub fn render(text: &str, bundle: &RenderBundle<'_>) -> Result<Catalog, String> {
     let documents = crate::catalog::stream(text)?;
     let schema = documents.first().and_then(|template| template.get("schema"));
@@ -31,19 +31,19 @@ pub fn render(text: &str, bundle: &RenderBundle<'_>) -> Result<Catalog, String> 
     }
 }
 
-/// Renders an `olm.semver` template: channels for major and minor versions are made from lists of bundles.
+/// Renders an `olm.semver` template: creates channels for major and minor versions from lists of bundles.
 ///
 /// # Errors
-/// The text of `opm` for a template that cannot be read, a bundle that cannot be rendered, bundles of several
-/// packages, or versions that have no order.
+/// Returns an error with the text of `opm` if the template cannot be read, a bundle cannot be rendered, the bundles
+/// belong to several packages, or the versions cannot be ordered.
 pub fn semver(text: &str, bundle: &RenderBundle<'_>) -> Result<Catalog, String> {
     semver::render(text, bundle)
 }
 
-/// Renders an `olm.template.basic` template: the bundles of a catalog are given only by their image.
+/// Renders an `olm.template.basic` template, which is a catalog whose bundles contain only their image.
 ///
 /// # Errors
-/// The text of `opm` for a template that cannot be read or a bundle that cannot be rendered.
+/// Returns an error with the text of `opm` if the template cannot be read, or a bundle cannot be rendered.
 pub fn basic(text: &str, bundle: &RenderBundle<'_>) -> Result<Catalog, String> {
     basic::render(text, bundle)
 }

@@ -31,14 +31,14 @@ pub(crate) use example::{Examples, examples};
 pub use format::format;
 pub(crate) use object_metadata::SUPPORTED;
 
-/// The input of a validator beside the bundle.
+/// The options of validators.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The values of `--optional-values`.
+    /// The values of `--optional-values`, by key.
     pub values: BTreeMap<String, String>,
-    /// The categories that replace the standard ones, if they are configured.
+    /// The categories that replace the standard ones. Default: `None`.
     pub categories: Option<Vec<String>>,
-    /// The content of the file that the value `index-path` names, or the reason why it cannot be read.
+    /// The content of the file in the value `index-path`, or the reason why it cannot be read.
     pub index: Option<Result<String, String>>,
 }
 
@@ -51,11 +51,11 @@ impl Options {
 /// An optional validator.
 #[derive(Debug)]
 pub struct Optional {
-    /// The name, which is its label `name`.
+    /// The name, which is also the label `name`.
     pub name: &'static str,
-    /// The other labels.
+    /// The value of the label `suite`.
     pub suite: Option<&'static str>,
-    /// One sentence.
+    /// The description, which is one sentence.
     pub description: &'static str,
     run: fn(&Bundle, &Options) -> Vec<Finding>,
 }
@@ -76,7 +76,7 @@ impl Optional {
 
 const SUITE: Option<&str> = Some("operatorframework");
 
-/// The optional validators in the order in which they run. `multiarch` is not among them: it inspects images.
+/// The optional validators, in the order in which they run. `multiarch` is not included, because it inspects images.
 pub const OPTIONAL: &[Optional] = &[
     Optional {
         name: "operatorhub",
@@ -134,7 +134,7 @@ pub const OPTIONAL: &[Optional] = &[
     },
 ];
 
-/// Runs the validators that always run, in the order in which `bundle validate` prints their findings.
+/// Runs the required validators, in the order in which `bundle validate` prints their findings.
 pub fn validate(bundle: &Bundle) -> Vec<Finding> {
     let parts = [
         bundle::validate(bundle),
@@ -145,13 +145,13 @@ pub fn validate(bundle: &Bundle) -> Vec<Finding> {
     parts.into_iter().flat_map(warnings_first).collect()
 }
 
-/// Runs the validator of objects, which is part of no command of operator-sdk.
+/// Runs the validator of objects, which no command of operator-sdk runs.
 pub fn validate_objects(bundle: &Bundle) -> Vec<Finding> {
     object::validate(bundle)
 }
 
-/// Runs one validator by its name: `bundle`, `csv`, `crd`, or an optional one with its default options. An unknown validator has no
-/// findings.
+/// Runs one validator by its name: `bundle`, `csv`, `crd`, or an optional one with its default options. Returns no
+/// findings for an unknown validator.
 pub fn validate_with(name: &str, bundle: &Bundle) -> Vec<Finding> {
     match name {
         "bundle" => bundle::validate(bundle),
@@ -165,26 +165,26 @@ pub fn validate_with(name: &str, bundle: &Bundle) -> Vec<Finding> {
     }
 }
 
-/// Sorts the findings of a validator as the command prints them.
+/// Sorts the findings of a validator in the order of the command's output: warnings first.
 pub fn warnings_first(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.level);
     findings
 }
 
-/// Returns true if the files have a manifests directory that is a registry+v1 bundle.
+/// Returns true if the files contain a manifests directory of a registry+v1 bundle.
 pub fn is_registry_v1(files: &Files) -> bool {
     crate::bundle::media_type(files, "manifests") == Ok(crate::bundle::MediaType::RegistryV1)
 }
 
 impl Findings {
-    /// Adds a `CSVFileNotValid` about a node of the ClusterServiceVersion.
+    /// Adds a finding `CSVFileNotValid` about a node of the ClusterServiceVersion.
     fn csv(&mut self, level: Level, bundle: &Bundle, detail: impl AsRef<str>, pointer: &str) -> &mut Finding {
         let detail = format!("({}) {}", bundle.csv_name(), detail.as_ref());
         let at = (bundle.csv_manifest(), pointer);
         self.add(level, "CSVFileNotValid", Some(String::new()), detail, at)
     }
 
-    /// Adds a `ValidationFailed` about a node of the ClusterServiceVersion.
+    /// Adds a finding `ValidationFailed` about a node of the ClusterServiceVersion.
     fn failed(
         &mut self,
         level: Level,
@@ -198,7 +198,7 @@ impl Findings {
     }
 }
 
-/// Returns the manifest of the labels, so that findings can point at them.
+/// Returns the file of the labels as a manifest, so that findings can refer to its positions.
 fn annotations_manifest(bundle: &Bundle) -> Manifest {
     Manifest {
         path: bundle.annotations.path.clone(),

@@ -1,6 +1,6 @@
 //! Replays recorded results of the Go programs: bundles, validators, `bundle validate` and the scorecard.
 //!
-//! `recorded/bundles.json` holds two bundles, and for each case the operations that change one of them.
+//! `recorded/bundles.json` contains two bundles, and for each case the operations that change one of them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -17,7 +17,7 @@ mod recording;
 
 use recording::{Recording, on_all_cores};
 
-/// Cases that differ, with the reason. Each counts as failed.
+/// The cases that differ, with the reason. Each counts as failed.
 const DIFFERENCES: [(&str, &str); 4] = [
     (
         "csv-release-1",
@@ -93,7 +93,7 @@ fn problems(case: &Value, files: &Files) -> Vec<String> {
     problems
 }
 
-/// The rest of such an error is the text of Go's decoders.
+/// Returns the part of an error before the text of Go's decoders.
 fn up_to_decoder(text: &str) -> &str {
     let ends = ["while decoding JSON:", "converting YAML to JSON:"];
     let end = ends
@@ -110,7 +110,7 @@ fn strings(list: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Compares two lists without regard to their order. `<dump>` and `<pointer>` stand for any text.
+/// Compares two lists, ignoring their order. `<dump>` and `<pointer>` match any text.
 fn compare(what: &str, mut ours: Vec<String>, recorded: Vec<String>, problems: &mut Vec<String>) {
     for text in recorded {
         match ours.iter().position(|ours| matches(ours, &text)) {
@@ -179,7 +179,7 @@ fn check_validators(case: &Value, bundle: &Bundle, problems: &mut Vec<String>) {
     }
     for (name, findings) in ours {
         if expected.get(format!("panic:{name}")).is_some() {
-            // The Go program crashes.
+            // The Go program panics.
             assert!(findings.iter().any(Finding::is_error), "{name}");
             continue;
         }
@@ -255,7 +255,7 @@ fn check_scorecard(expected: &Value, files: &Files, bundle: &Bundle, problems: &
     }
 }
 
-/// The recording sorts the parts of a finding about the format.
+/// Sorts the parts of a finding about the format, as in the recording.
 fn sorted_format(error: &str) -> String {
     let before = "Bundle validation errors: ";
     let Some(parts) = error.strip_prefix(before) else {

@@ -1,4 +1,4 @@
-//! Replays recorded answers of the Go programs: catalogs and templates.
+//! Replays recorded results of the Go programs: catalogs and templates.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -6,7 +6,7 @@ use operator_olm::catalog::{Bundle, Catalog, mermaid, validate};
 use operator_olm::template;
 use serde_json::{Map, Value, json};
 
-/// Cases whose recorded answer is a defect of the Go program, with the reason. They count as failed.
+/// Cases whose recorded result is a defect of the Go program, with the reason. They count as failed.
 const DIFFERENT: &[(&str, &str)] = &[];
 
 fn cases(file: &str) -> Vec<Value> {
@@ -27,7 +27,7 @@ fn file<'a>(case: &'a Value, name: &str) -> &'a str {
     op["text"].as_str().unwrap()
 }
 
-/// Cuts the part of an error that comes from Go's decoder.
+/// Removes the part of an error that comes from Go's decoder.
 fn shortened(text: &str) -> String {
     let ends = ["json: ", "yaml: "].map(|decoder| text.find(decoder));
     let end = ends.into_iter().flatten().min().unwrap_or(text.len());

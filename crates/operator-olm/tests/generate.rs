@@ -1,11 +1,11 @@
-//! Replays recorded answers of the Go program for the generation of bundles.
+//! Replays recorded results of the Go program for the generation of bundles.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails panics")]
 
 use operator_olm::generate::{GenerateError, Generated, Level, Message, Options, generate, parse_stream};
 use serde_json::{Map, Value, json};
 
-/// Cases whose recorded answer is a defect of the Go program, with the reason. They count as failed.
+/// Cases whose recorded result is a defect of the Go program, with the reason. They count as failed.
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "generate-base-hand-written-related-images",
@@ -44,7 +44,7 @@ fn log(messages: &[Message]) -> Value {
             Level::Warning => "warning",
             Level::Error => "error",
         };
-        // Formats a text as logrus does.
+        // Formats a text like logrus.
         format!("level={level} msg={:?}", message.text).into()
     });
     Value::Array(lines.collect())
@@ -158,7 +158,7 @@ fn broken_documents_are_skipped_with_a_reason() {
     assert_eq!(skipped[1], "document 4: it has no kind");
 }
 
-/// Fields of any type at any place are errors or ignored; nothing panics.
+/// Checks that fields of any type at any position are errors or ignored, and that nothing panics.
 #[test]
 fn mutated_inputs_do_not_panic() {
     let case = cases()

@@ -1,4 +1,4 @@
-//! Malformed bundles give errors or findings, with bounded work and without panics.
+//! Tests that malformed bundles result in errors or findings, with bounded work and without panics.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics")]
 
@@ -11,7 +11,7 @@ mod recording;
 
 use recording::{Recording, on_all_cores};
 
-/// Loads a bundle and runs everything; returns the number of findings, or `None` if the bundle cannot be loaded.
+/// Loads a bundle and runs all functions on it. Returns the number of findings, or `None` if it cannot be loaded.
 fn run(files: &Files) -> Option<usize> {
     let format = validator::format(files).len();
     let bundle = bundle::load(files).ok()?;
@@ -35,7 +35,7 @@ fn with(base: &[(String, Vec<u8>)], path: &str, content: Vec<u8>) -> Files {
     files
 }
 
-/// All pointers of a tree.
+/// Collects all JSON pointers of a tree.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {

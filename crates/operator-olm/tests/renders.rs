@@ -17,7 +17,7 @@ use recording::{Recording, on_all_cores};
 const TEXT: &str = "refused with the text of `bundle validate`";
 const REFUSED: &str = "`bundle validate` refuses it, so it is not rendered either";
 
-/// Cases that differ, with the reason. Each counts as failed.
+/// The cases that differ, with the reason. Each counts as failed.
 const DIFFERENCES: [(&str, &str); 39] = [
     ("annotations-empty-file", TEXT),
     ("annotations-empty-manifests.v1", REFUSED),
@@ -72,7 +72,7 @@ const DIFFERENCES: [(&str, &str); 39] = [
     ("metadata-dir-empty", TEXT),
 ];
 
-/// The part of an error that is not the text of Go's decoders.
+/// Returns the part of an error that is not the text of Go's decoders.
 fn plain(error: &str) -> &str {
     let end = ["json: ", "yaml: ", "<JSON of"]
         .iter()
@@ -84,7 +84,7 @@ fn plain(error: &str) -> &str {
         .unwrap_or(error)
 }
 
-/// A rendered bundle as it is recorded: objects by kind, name and digest.
+/// Returns a rendered bundle in the format of the recording: objects by kind, name and digest.
 fn shown(document: &Value) -> Value {
     let mut document = document.clone();
     for property in document["properties"].as_array_mut().unwrap() {
@@ -162,7 +162,7 @@ fn recorded_renders_are_met() {
     }
 }
 
-/// The first field that differs, where the recording has it.
+/// Returns the first field that differs, if the recording has the field.
 fn difference(ours: &Value, expected: &Value) -> Option<String> {
     let whole = expected.get("bundle");
     let fields = whole.unwrap_or(expected).as_object().unwrap();
@@ -175,7 +175,7 @@ fn difference(ours: &Value, expected: &Value) -> Option<String> {
         } else {
             ours[name].clone()
         };
-        // A name that is missing is recorded as null, and one that is empty here.
+        // A missing name is null in the recording, and an empty string here.
         let expected = if expected.is_null() { &json!("") } else { expected };
         (ours != sorted(expected)).then(|| format!("{name}: {ours}, recorded {expected}"))
     })

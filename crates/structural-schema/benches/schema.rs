@@ -1,4 +1,4 @@
-//! Benchmarks of definitions and custom resources without a server.
+//! Benchmarks of CRDs and custom resources without a server.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark whose input is refused measures nothing"
@@ -12,7 +12,7 @@ fn main() {
     divan::main();
 }
 
-/// Returns the schema of one part: 25 lines of YAML.
+/// Returns the schema of one part, which is 25 lines of YAML.
 fn part(index: usize) -> Value {
     json!({
         "type": "object",
@@ -31,7 +31,7 @@ fn part(index: usize) -> Value {
     })
 }
 
-/// Returns a definition that has 10,000 lines as YAML.
+/// Returns a CRD that is 10,000 lines of YAML.
 fn large_definition() -> Value {
     let parts: Map<String, Value> = (0..400)
         .map(|index| (format!("part{index}"), part(index)))
@@ -71,7 +71,7 @@ fn parts_object(count: usize) -> Value {
            "spec": {"parts": (0..count).map(part).collect::<Vec<_>>()}})
 }
 
-/// About 100 KB of JSON.
+/// Returns an object of about 100 KB of JSON.
 fn object_of_100_kb() -> Value {
     parts_object(850)
 }
@@ -137,7 +137,7 @@ fn evaluate_10_000_rules(bencher: Bencher<'_, '_>) {
     bencher.bench(|| schema.validate(&object, None));
 }
 
-/// Returns the same without the rules; the difference is their cost.
+/// Measures the validation without rules; the difference is the cost of the rules.
 #[divan::bench]
 fn validate_5_000_parts(bencher: Bencher<'_, '_>) {
     let (schema, object) = (parts_schema(&json!([])), parts_object(5000));

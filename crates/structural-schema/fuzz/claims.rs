@@ -24,7 +24,8 @@ fn definition_of(schema: &Value) -> Value {
     crd
 }
 
-/// No schema and no object cause a panic; pruning and defaulting are idempotent; a schema does not differ from itself.
+/// Checks that no schema and no object causes a panic, that pruning and defaulting are idempotent, and that a schema
+/// does not differ from itself.
 pub(crate) fn definition(bytes: &[u8]) {
     let Some([schema, object, old]) = parts::<3>(bytes) else {
         return;
@@ -70,7 +71,8 @@ fn has_transition(source: &Value) -> bool {
     source.to_string().contains("oldSelf")
 }
 
-/// No text makes the parser, the checker or the evaluation panic or run for long; every issue has a description.
+/// Checks that no text makes the parser, the checker or the evaluation panic or run for long, and that every issue has
+/// a description.
 pub(crate) fn expression(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else {
         return;
@@ -93,7 +95,7 @@ pub(crate) fn expression(bytes: &[u8]) {
     }
 }
 
-/// No rule makes a definition or an object panic.
+/// Checks that no rule causes a panic of a CRD's validation or of an object's validation.
 pub(crate) fn rule(bytes: &[u8]) {
     let Some([rule, object]) = parts::<2>(bytes) else {
         return;
@@ -118,7 +120,7 @@ pub(crate) fn rule(bytes: &[u8]) {
     }
 }
 
-/// No pattern makes a definition or the check of a string panic or run for long.
+/// Checks that no pattern makes the validation of a CRD or of a string panic or run for long.
 pub(crate) fn pattern(bytes: &[u8]) {
     let Some([pattern, text]) = parts::<2>(bytes) else {
         return;

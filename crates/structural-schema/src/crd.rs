@@ -1,8 +1,8 @@
-//! CustomResourceDefinitions: their defaults and all checks of
-//! `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`, with the same order and texts.
+//! CustomResourceDefinitions: their defaults, and all checks of
+//! `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation` in the same order and with the same texts.
 //!
-//! Objects are `apiextensions.k8s.io/v1` JSON. Checks of the object metadata and the immutable uid belong to the
-//! server.
+//! Objects are `apiextensions.k8s.io/v1` JSON. The server itself checks the object metadata and that the uid is
+//! unchanged.
 
 mod column;
 mod conversion;
@@ -83,7 +83,8 @@ fn default_spec(crd: &mut Value) {
     }
 }
 
-/// Sets the status of a new definition, whatever the client sent: no accepted names, and the storage version stored.
+/// Sets the status of a new CRD and overwrites that of the client: no accepted names, and the storage version as
+/// stored.
 pub fn prepare_for_create(crd: &mut Value) {
     let stored = storage_version(crd).map_or(Value::Null, |name| json!([name]));
     if let Some(crd) = crd.as_object_mut() {
@@ -92,7 +93,7 @@ pub fn prepare_for_create(crd: &mut Value) {
     }
 }
 
-/// Adds the storage version to the stored ones, as an update of the definition does.
+/// Adds the storage version to the stored versions, as an update of the CRD does.
 pub fn prepare_for_update(crd: &mut Value) {
     let Some(storage) = storage_version(crd).cloned() else {
         return;
@@ -109,7 +110,7 @@ pub fn prepare_for_update(crd: &mut Value) {
     }
 }
 
-/// Returns the errors of a new definition with its defaults and status ([`prepare_for_create`]).
+/// Returns the errors of a new CRD with its defaults and status ([`prepare_for_create`]).
 pub fn validate_create(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_name(crd, &mut errors);
@@ -117,7 +118,7 @@ pub fn validate_create(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// Returns the errors of a new definition but for those of its metadata.
+/// Returns the errors of a new CRD, except those of its metadata.
 pub fn validate_new(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_spec(crd, false, &mut errors);
@@ -127,7 +128,7 @@ pub fn validate_new(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// Returns the errors of a changed definition.
+/// Returns the errors of a changed CRD.
 pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     let established = old
@@ -164,7 +165,7 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
     errors
 }
 
-/// Returns the errors of a status update of a definition: its accepted names. Stored versions are not checked.
+/// Returns the errors of a status update of a CRD: its accepted names. Stored versions are not checked.
 pub fn validate_status_update(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     let names = crd.pointer("/status/acceptedNames").and_then(Value::as_object);
@@ -174,7 +175,7 @@ pub fn validate_status_update(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// Returns the warnings for the writer of a definition: new formats that are not validated.
+/// Returns the warnings for the client that writes a CRD: new formats that are not validated.
 pub fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(|old| warnings(old, None)).unwrap_or_default();
     let mut warnings = unchecked_formats(crd);
@@ -233,8 +234,8 @@ fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
     );
 }
 
-/// Returns the errors of the name of a definition, which consists of the plural and the group.
-/// A prefix, which other names begin with, may end with a dash.
+/// Returns the errors of the name of a CRD, which consists of the plural and the group. If `is_prefix` is true, the
+/// name is the prefix of a generated name, and may end with a dash.
 pub fn name_problems(crd: &Value, name: &str, is_prefix: bool) -> Vec<String> {
     let stem = name
         .strip_suffix('-')
@@ -376,7 +377,8 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
     }
 }
 
-/// Fields that are equal in all versions move to the top of the server's internal form, and are reported there.
+/// Validates fields that are equal in all versions. The server's internal form has them at the top, and reports them
+/// there.
 fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
     let Some(version) = list.first() else { return };
     if hoisted.schema {
@@ -390,7 +392,7 @@ fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, er
         column::validate_columns(version, path, errors);
     }
     if hoisted.selectable_fields {
-        // A schema without content counts as one here.
+        // An empty schema counts as a schema here.
         let schema = schema_of(version).or_else(|| version.get("schema").filter(|schema| schema.is_object()));
         let schema = schema.filter(|_| hoisted.schema);
         let missing = "may only be set when validations.schema is included";
@@ -547,7 +549,8 @@ fn validate_schema(version: &Value, has_status: bool, path: &Path, errors: &mut 
     }
 }
 
-/// With a status subresource, `status` is validated separately: keywords at the root would be lost.
+/// Checks that the root schema has no keywords that would be lost: with a status subresource, `status` is validated
+/// separately.
 fn validate_root_with_status(source: &Value, root: &Node, path: &Path, errors: &mut Vec<Error>) {
     const ALLOWED: &[&str] = &[
         "description",
@@ -633,7 +636,7 @@ fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
         .iter()
         .map(|version| text_at(version, "/name"))
         .collect();
-    // A stored version belongs to the first version of its name.
+    // A stored version belongs to the first version with its name.
     let mut unclaimed: BTreeSet<&str> = list.iter().copied().collect();
     for version in versions(crd) {
         let name = text_at(version, "/name");
@@ -652,7 +655,7 @@ fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
     }
 }
 
-/// Groups of the Kubernetes project need an annotation with the approval of the API.
+/// Checks that CRDs in groups of the Kubernetes project have an annotation with the approval of the API.
 fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text_at(crd, "/spec/group");

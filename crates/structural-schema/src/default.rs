@@ -1,20 +1,20 @@
-//! Sets defaults, and drops nulls that may not be stored.
+//! Sets defaults, and drops nulls that must not be stored.
 
 use apimachinery::json;
 use serde_json::Value;
 
 use crate::node::Node;
 
-/// The size limit of the defaults that are set in one object, many times as much as can be stored. A small object can
-/// have many items, and each of them gets all defaults.
+/// The maximum total size of the defaults that are set in one object, which is far more than can be stored. A small
+/// object can have many items, and each of them gets all defaults.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Sets the schema's defaults for absent fields and for nulls where null is not allowed.
+/// Sets the schema's defaults for missing fields, and for nulls in fields that do not allow null.
 pub(crate) fn default(value: &mut Value, schema: &Node) {
     fill(value, schema, &mut { MAX_BYTES });
 }
 
-/// Takes the size of a default; returns true if it is within the limit.
+/// Subtracts the size of a default; returns true if the limit is not exceeded.
 fn take(left: &mut usize, name: &str, default: &Value) -> bool {
     let size = name.len().saturating_add(json::memory(default));
     let rest = left.checked_sub(size);
@@ -78,7 +78,7 @@ fn replace_null(value: &mut Value, schema: &Node, left: &mut usize) {
     }
 }
 
-/// Drops nulls of object fields that are not nullable and have no default; nulls in lists stay and are rejected later.
+/// Drops nulls of fields that are not nullable and have no default. Nulls in lists are kept, and rejected later.
 pub(crate) fn drop_nulls(value: &mut Value, schema: &Node) {
     match value {
         Value::Object(map) => map.retain(|name, field| {

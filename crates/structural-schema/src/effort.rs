@@ -1,12 +1,12 @@
-//! Limits the work of one request ([`Effort`]).
+//! Limits the work and the errors of one request: [`Effort`].
 
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 
-/// The maximum number of steps of all checks of one object; a step takes nanoseconds.
+/// The maximum number of steps of all checks of one object. A step takes nanoseconds.
 const STEPS: u64 = 200_000_000;
-/// The maximum size of all errors of one object in bytes.
+/// The maximum total size of all errors of one object, in bytes.
 const TEXT: usize = 4 << 20;
 
 /// The remaining work.
@@ -26,14 +26,14 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Takes some steps; returns true if enough were left.
+    /// Subtracts steps; returns true if enough were left.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         let left = self.steps.get().checked_sub(steps as u64);
         self.steps.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Takes some bytes of errors. Without remaining bytes there are no remaining steps either.
+    /// Subtracts bytes of errors. If none are left, the remaining steps become zero, too.
     pub(crate) fn report(&self, bytes: usize) {
         match self.text.get().checked_sub(bytes) {
             Some(left) => self.text.set(left),
@@ -54,7 +54,7 @@ impl Effort {
     }
 }
 
-/// A place in an object, and the effort of its checks.
+/// A path in an object, and the remaining work for its checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Place<'e> {
     path: String,
@@ -69,7 +69,7 @@ impl<'e> Place<'e> {
         }
     }
 
-    /// Returns the place of a property or an item: this place with a text behind it.
+    /// Returns the path of a property or an item: this path followed by a text.
     pub(crate) fn with(&self, text: &str) -> Self {
         let mut path = self.path.clone();
         apimachinery::field::append(&mut path, text);

@@ -1,13 +1,13 @@
-//! The `fieldPath` of rules and the `jsonPath` of selectable fields: paths in a schema.
+//! Resolves the `fieldPath` of rules and the `jsonPath` of selectable fields in a schema.
 
 use apimachinery::field::Path;
 
 use crate::node::Node;
 
-/// Follows a field path (`.spec.x`, `['a.b']`) in a schema; returns the path as the server formats it and the schema
-/// there.
+/// Resolves a field path (`.spec.x`, `['a.b']`) in a schema; returns the path as the server formats it, and the schema
+/// at the path.
 ///
-/// An index is rejected, because items of lists have no stable position.
+/// An index is rejected, because list items have no stable position.
 pub(crate) fn resolve<'n>(text: &str, schema: &'n Node) -> Result<(Path, &'n Node), String> {
     let mut rest = text;
     let mut path = Path::default();
@@ -35,7 +35,7 @@ pub(crate) fn resolve<'n>(text: &str, schema: &'n Node) -> Result<(Path, &'n Nod
     Ok((path, node))
 }
 
-/// Returns the next name of a field path and the rest. An index starts with NUL.
+/// Returns the next name of a field path, and the rest. An index is returned with a leading NUL.
 fn next_segment(text: &str) -> Result<(String, &str), String> {
     if let Some(after) = text.strip_prefix('.') {
         let end = after.find(['.', '[']).unwrap_or(after.len());

@@ -1,4 +1,4 @@
-//! The formats of `format:` that the API server knows, and their checks (`k8s.io/kube-openapi/pkg/validation/strfmt`).
+//! The values of `format` that the API server supports, and their checks (`k8s.io/kube-openapi/pkg/validation/strfmt`).
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use apimachinery::go::{ip, url};
 use apimachinery::{names, time};
 use regex::Regex;
 
-/// Returns true if the server checks the format for values of this type, which may be empty; other formats are ignored
+/// Returns true if the server checks the format for values of a type, which may be empty. Other formats are ignored
 /// with a warning.
 pub(crate) fn is_recognized(kind: &str, format: &str) -> bool {
     match kind {
@@ -21,7 +21,7 @@ fn is_text_format(format: &str) -> bool {
     check_of(format).is_some()
 }
 
-/// Dashes in the name of a format are ignored.
+/// Returns the check of a format. Dashes in the name are ignored.
 fn check_of(format: &str) -> Option<Check> {
     let letters = |name: &str| name.replace('-', "");
     let wanted = letters(format);
@@ -29,12 +29,12 @@ fn check_of(format: &str) -> Option<Check> {
     Some(found.1)
 }
 
-/// Returns true if a text satisfies a format; unknown formats are satisfied by all.
+/// Returns true if a string satisfies a format. All strings satisfy an unknown format.
 pub(crate) fn is_valid(format: &str, text: &str) -> bool {
     check_of(format).is_none_or(|check| check(text))
 }
 
-/// Returns true if `is_valid` knows the format.
+/// Returns true if the format is supported by [`is_valid`].
 pub(crate) fn applies(format: &str) -> bool {
     is_text_format(format)
 }
@@ -75,7 +75,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("k8s-long-name", |text| names::dns1123_subdomain(text).is_empty()),
 ];
 
-/// A constant pattern; `None` would be a mistake in this file, which the tests would find.
+/// A constant pattern. `None` is an error in this file, which the tests detect.
 type Constant = LazyLock<Option<Regex>>;
 
 static SSN: Constant = LazyLock::new(|| Regex::new(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$").ok());

@@ -1,9 +1,8 @@
 //! OpenAPI v3 structural schemas of Kubernetes as pure functions: check, prune, default, validate.
 //!
-//! The modules in the order in which a custom resource passes through them: [`node`] (the schema as a tree), [`schema`]
-//! (the entry point of a server, [`schema::Schema`]), `prune`, `metadata`, `default`, `validate`, `list_type` and
-//! `rule` (`x-kubernetes-validations`). [`crd`] checks the definitions themselves. Nothing here does I/O or reads a
-//! clock.
+//! The modules, in the order in which a custom resource passes through them: [`node`] (the schema as a tree),
+//! [`schema`] (the entry point [`schema::Schema`]), `prune`, `metadata`, `default`, `validate`, `list_type` and `rule`
+//! (`x-kubernetes-validations`). [`crd`] checks the CRDs themselves. The crate does no I/O and reads no clock.
 //! ```
 //! use serde_json::json;
 //! use structural_schema::Schema;

@@ -1,4 +1,4 @@
-//! Checks that lists that are sets or maps have no duplicates.
+//! Checks that lists that are sets or map lists have no duplicates.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::node::Node;
 
-/// Returns the duplicates in all lists of `value` that are sets or maps.
+/// Returns the duplicates in all lists of `value` that are sets or map lists.
 pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     walk(value, schema, path, &mut errors);
@@ -68,7 +68,7 @@ fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut Vec<Er
     let mut seen = HashSet::new();
     let mut reported = HashSet::new();
     for (index, item) in items.iter().enumerate() {
-        // A null has no keys.
+        // Null has no keys.
         let keys: Map<String, Value> = schema
             .list_map_keys
             .iter()

@@ -1,4 +1,5 @@
-//! `metadata` of resources and embedded resources: drops unknown fields, rejects wrong types, validates the content.
+//! The `metadata` of resources and embedded resources: drops unknown fields, rejects wrong types, validates the
+//! content.
 
 use apimachinery::field::{Error, ErrorType, Path, append};
 use apimachinery::{go, names, time};
@@ -71,7 +72,8 @@ const MANAGED_FIELDS: &[(&str, &str, &str)] = &[
     ("subresource", "string", "ManagedFieldsEntry"),
 ];
 
-/// Drops unknown fields of the root's metadata and rejects wrong types; returns the paths, sorted.
+/// Drops unknown fields of the root's metadata, and rejects wrong types; returns the sorted paths of the dropped
+/// fields.
 pub(crate) fn coerce_root(object: &mut Value) -> Result<Vec<String>, MalformedMetadata> {
     let Some(metadata) = object.get_mut("metadata") else {
         return Ok(Vec::new());
@@ -158,7 +160,7 @@ fn coerce_resource(
     Ok(())
 }
 
-/// Extends a path up to the length limit.
+/// Extends a path up to its maximum length.
 fn shown_path(path: &str, fields: &[&str]) -> String {
     let mut path = path.to_owned();
     for field in fields {
@@ -202,7 +204,7 @@ fn coerce_object_meta(
     Ok(unknown)
 }
 
-/// Go omits zero values; of pointers, only null is zero.
+/// Returns true if Go writes the value: it omits zero values, and for pointers only null is zero.
 fn is_written_back(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => name == "creationTimestamp",
@@ -313,14 +315,14 @@ fn time_error(text: &str) -> String {
     format!("parsing time {quoted} as \"{layout}\": cannot parse {quoted} as \"2006\"")
 }
 
-/// Returns the checks of embedded resources: apiVersion, kind and metadata.
+/// Validates embedded resources: apiVersion, kind and metadata.
 pub(crate) fn validate(value: &Value, schema: &Node, path: &Path, is_root: bool) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_value(value, schema, path, is_root, &mut errors);
     errors
 }
 
-/// Returns the errors of a new object's own apiVersion, kind and metadata, including its name.
+/// Returns the errors of the apiVersion, kind and metadata of a new object, including its name.
 pub(crate) fn validate_root(object: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     let Some(map) = object.as_object() else {

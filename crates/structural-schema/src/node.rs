@@ -1,4 +1,4 @@
-//! A schema as a tree ([`Node`]): every keyword of `JSONSchemaProps`, parsed once from JSON.
+//! A schema as a tree ([`Node`]) with all keywords of `JSONSchemaProps`, parsed once from JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::format;
 
-/// The maximum depth: all functions on schemas are recursive.
+/// The maximum depth of a schema. It is limited because all functions on schemas are recursive.
 pub const MAX_DEPTH: usize = 256;
 
-/// One schema: `JSONSchemaProps` with the names of the keywords.
+/// One schema, which corresponds to `JSONSchemaProps`. Fields have the names of the keywords unless noted.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// `type`, empty when absent.
+    /// `type`; empty if absent.
     pub kind: String,
     /// `format` as written.
     pub format: String,
@@ -33,11 +33,11 @@ pub struct Node {
     pub(crate) defaulted: Vec<String>,
     /// `additionalProperties`.
     pub additional_properties: Option<AdditionalProperties>,
-    /// `items` when it is one schema.
+    /// `items`, if it is a single schema.
     pub items: Option<Box<Node>>,
     /// `required`, in the schema's order.
     pub required: Vec<String>,
-    /// `enum`, absent when empty.
+    /// `enum`; empty if absent.
     pub allowed: Vec<Value>,
     /// `pattern`.
     pub pattern: Option<Pattern>,
@@ -85,24 +85,24 @@ pub struct Node {
     pub rules: Vec<Rule>,
     /// Keywords that are present although Kubernetes rejects them, such as `$ref`.
     pub unsupported: Option<Box<Unsupported>>,
-    /// True if there are `externalDocs` or an `example`.
+    /// True if `externalDocs` or `example` is present.
     pub has_documents: bool,
-    /// True if the schema has no keyword but `type`.
+    /// True if the schema has no keyword except `type`.
     pub is_bare: bool,
 }
 
-/// The keywords that are forbidden in a definition. They are parsed because they are validated themselves.
+/// The unsupported keywords of a schema. They are parsed because they are validated, too.
 #[derive(Clone, Debug, Default)]
 pub struct Unsupported {
-    /// The keywords, in the order in which they are rejected; `items` as a list of schemas.
+    /// The names of the keywords, in the order in which they are rejected. `items` means a list of schemas.
     pub keywords: Vec<&'static str>,
     /// `definitions`.
     pub definitions: BTreeMap<String, Node>,
-    /// The `dependencies` that are schemas.
+    /// The `dependencies` whose values are schemas.
     pub dependencies: BTreeMap<String, Node>,
-    /// `items` when it is a list.
+    /// `items`, if it is a list of schemas.
     pub items: Vec<Node>,
-    /// The first of them whose schema has no structural form.
+    /// The first keyword that has no structural form.
     obstacle: Option<&'static str>,
 }
 
@@ -111,7 +111,7 @@ pub struct Unsupported {
 pub enum AdditionalProperties {
     /// `true` or `false`.
     Allowed(bool),
-    /// Every other property has this schema.
+    /// All other properties must match this schema.
     Schema(Box<Node>),
 }
 
@@ -124,12 +124,12 @@ pub struct Bound {
     pub exclusive: bool,
 }
 
-/// A `pattern`, compiled once.
+/// A `pattern`, which is compiled once.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     /// The text of the pattern.
     pub source: String,
-    /// The compiled program, or the compile error.
+    /// The compiled program, or the error of the compilation.
     pub(crate) program: Result<Regexp, String>,
 }
 
@@ -150,7 +150,7 @@ pub struct Rule {
     pub optional_old_self: Option<bool>,
 }
 
-/// Keywords that are parsed but always forbidden in a definition.
+/// Keywords that are parsed, but always forbidden in a CRD.
 const UNSUPPORTED: &[&str] = &[
     "id",
     "additionalItems",
@@ -171,7 +171,10 @@ const NOT_STRUCTURAL: &[(&str, &str)] = &[
     ("definitions", "definitions"),
 ];
 
-/// Reads a schema; the errors say which keyword has a value of the wrong kind.
+/// Parses a schema.
+///
+/// # Errors
+/// Returns an error for each keyword whose value has a wrong type.
 pub fn parse(value: &Value) -> Result<Node, Vec<Error>> {
     let mut errors = Vec::new();
     let mut parser = Parser {
@@ -250,7 +253,7 @@ impl Parser<'_> {
         is_something.then(|| Box::new(found))
     }
 
-    /// Returns the schemas of a map from names to schemas; other values are passed over.
+    /// Parses a map from names to schemas; skips other values.
     fn node_map(
         &mut self,
         map: &Map<String, Value>,
@@ -475,12 +478,12 @@ fn is_present(value: Option<&Value>) -> bool {
 }
 
 impl Node {
-    /// Returns true if unknown fields stay.
+    /// Returns true if unknown fields are kept.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.preserve_unknown_fields == Some(true)
     }
 
-    /// Returns the schema of all other properties, when `additionalProperties` is one.
+    /// Returns the schema of `additionalProperties`, if it is a schema.
     pub fn additional_schema(&self) -> Option<&Node> {
         match &self.additional_properties {
             Some(AdditionalProperties::Schema(node)) => Some(node),
@@ -488,12 +491,12 @@ impl Node {
         }
     }
 
-    /// Returns the schema of the property `name`: its own, or that of `additionalProperties`.
+    /// Returns the schema of a property, or else the schema of `additionalProperties`.
     pub fn property(&self, name: &str) -> Option<&Node> {
         self.properties.get(name).or_else(|| self.additional_schema())
     }
 
-    /// Returns the types that a value may have; empty if all are allowed.
+    /// Returns the types that a value may have; empty if all types are allowed.
     pub(crate) fn types(&self) -> &[&str] {
         if self.int_or_string {
             return &["integer", "string"];
@@ -518,7 +521,7 @@ impl Node {
         }
     }
 
-    /// Returns the reason why this schema has no structural form, if it has none.
+    /// Returns the reason why this schema has no structural form.
     pub(crate) fn structural_obstacle(&self) -> Option<String> {
         let refused = self.unsupported.as_deref();
         if let Some(keyword) = refused.and_then(|refused| refused.obstacle) {
@@ -550,7 +553,7 @@ impl Node {
         children.into_iter().find_map(Self::structural_obstacle)
     }
 
-    /// Calls `visit` with every schema of the tree, this one first.
+    /// Calls `visit` for every schema of the tree, starting with this one.
     pub fn walk<'n>(&'n self, visit: &mut dyn FnMut(&'n Node)) {
         visit(self);
         let lists = [&self.all_of, &self.any_of, &self.one_of];

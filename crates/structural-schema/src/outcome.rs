@@ -1,11 +1,11 @@
-//! The result of checks.
+//! The result of the checks of a write: [`Outcome`].
 
 use apimachinery::field::Error;
 
 /// The result of the checks of a write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The reasons to reject the write; empty if it is valid.
+    /// The reasons for rejecting the write; empty if it is valid.
     pub errors: Vec<Error>,
     /// Warnings for the client.
     pub warnings: Vec<String>,

@@ -1,4 +1,4 @@
-//! Drops fields that a schema does not declare, and reports their paths.
+//! Drops fields that a schema does not declare, and returns their paths.
 
 use apimachinery::field::append;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::node::{AdditionalProperties, Node};
 /// The fields of every resource, regardless of its schema.
 pub(crate) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Drops unknown fields below the root of a resource; returns the paths, sorted.
+/// Drops unknown fields below the root of a resource; returns their sorted paths.
 pub(crate) fn prune(object: &mut Value, schema: &Node) -> Vec<String> {
     let mut pruner = Pruner::default();
     pruner.resource(object, schema);
@@ -16,7 +16,7 @@ pub(crate) fn prune(object: &mut Value, schema: &Node) -> Vec<String> {
     pruner.unknown
 }
 
-/// Drops unknown fields of a value that is not a resource itself, such as a default.
+/// Drops unknown fields of a value that is not a resource, such as a default.
 pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
     let mut pruner = Pruner::default();
     pruner.value(value, Some(schema), schema.embedded_resource);
@@ -80,7 +80,7 @@ impl Pruner {
         }
     }
 
-    /// Returns true if the schema names the field; if so, it is pruned inside.
+    /// Prunes a field if the schema declares it; returns false if the schema does not declare it.
     fn field(&mut self, field: &mut Value, schema: &Node, key: &str) -> bool {
         if let Some(property) = schema.properties.get(key) {
             self.value(field, Some(property), property.embedded_resource);
@@ -91,7 +91,7 @@ impl Pruner {
                 self.value(field, Some(node), node.embedded_resource);
                 true
             }
-            // `true` keeps the field itself, but does not describe its content.
+            // `true` keeps the field, but does not describe its content.
             Some(AdditionalProperties::Allowed(_)) => {
                 self.without_schema(field);
                 true

@@ -1,4 +1,4 @@
-//! `x-kubernetes-validations`: compiles rules against their schema and evaluates them on objects.
+//! `x-kubernetes-validations`: compiles rules for their schema, and evaluates them on objects.
 
 mod declare;
 
@@ -23,14 +23,14 @@ pub(crate) use declare::declare;
 const PER_CALL_LIMIT: u64 = 1_000_000;
 /// The cost limit of all rules of one request.
 const BUDGET: u64 = 10_000_000;
-/// The work limit of all rules of one request. Rules of constants cost nothing, but can be many.
+/// The work limit of all rules of one request. Rules with only constants have no cost, but there can be many.
 const STEPS: u64 = 500_000_000;
-/// The fixed number of steps for each evaluation of a rule.
+/// The constant number of steps for each evaluation of a rule.
 const STEPS_PER_RULE: u64 = 16;
-/// Longer messages are replaced by the default one.
+/// The maximum length of a message expression's result in bytes; a longer one is replaced by the default message.
 const MAX_MESSAGE: usize = 5 << 10;
 
-/// A rule that can run.
+/// A compiled rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     program: Checked,
@@ -42,14 +42,14 @@ pub(crate) struct Compiled {
     pub(crate) message_cost: Option<u64>,
 }
 
-/// A compile error of a rule.
+/// An error of compiling a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     Rule(String),
     MessageExpression(String),
 }
 
-/// Compiles a rule of a schema; compiles both expressions, so that the errors of both are reported.
+/// Compiles a rule of a schema. Both of its expressions are compiled, so that the errors of both are reported.
 pub(crate) fn compile(rule: &Rule, node: &Node, declared: &Declared) -> (Option<Compiled>, Vec<Problem>) {
     let mut problems = Vec::new();
     let optional = rule.optional_old_self == Some(true);
@@ -124,7 +124,7 @@ fn expression(source: &str, variables: &Variables) -> Result<Checked, String> {
 /// The rules of a schema and of its children.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// The index in the schema's list, and the rule.
+    /// The rules of the schema itself, with their indexes in its list.
     own: Vec<(usize, Compiled)>,
     properties: BTreeMap<String, Rules>,
     /// The rules of additional properties, or of items.
@@ -132,7 +132,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Returns the rules of a schema; rules that do not compile are skipped.
+    /// Compiles the rules of a schema; skips rules that do not compile.
     pub(crate) fn of(node: &Node, is_resource: bool) -> Self {
         let below = |node: &Node| Self::of(node, node.embedded_resource);
         let properties = node
@@ -160,12 +160,12 @@ impl Rules {
             .collect()
     }
 
-    /// Returns true if there is nothing to run.
+    /// Returns true if there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.properties.is_empty() && self.inner.is_none()
     }
 
-    /// Evaluates all rules on a value. With `ratchet`, a failure that the old value had as well is a warning.
+    /// Evaluates all rules on a value. With `ratchet`, a failure that the old value also has is a warning.
     pub(crate) fn validate(
         &self,
         value: &Json,
@@ -199,7 +199,7 @@ impl Rules {
 #[derive(Clone, Copy)]
 struct Ratchet {
     enabled: bool,
-    /// True if the value, or the nearest enclosing value with an old value, is unchanged.
+    /// True if the value, or the nearest enclosing value that has an old value, is unchanged.
     unchanged: bool,
 }
 
@@ -368,7 +368,7 @@ impl Run {
         }
     }
 
-    /// Returns the result of the message expression, unless it fails, is blank, too long or has more than one line.
+    /// Returns the result of the message expression; `None` if it fails, or is blank, too long or has several lines.
     fn message(&mut self, compiled: &Compiled, variables: &Activation<'_>) -> Option<String> {
         let limit = PER_CALL_LIMIT.min(self.budget);
         let (result, cost) = self.evaluate(compiled.message.as_ref()?, variables, limit);

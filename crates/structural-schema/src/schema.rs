@@ -1,4 +1,4 @@
-//! The entry point of a server: [`Schema`], one compiled schema of custom resources, cheap to share.
+//! A compiled schema of custom resources, which is the entry point of the crate: [`Schema`].
 
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ struct Inner {
 }
 
 impl Schema {
-    /// Reads an `openAPIV3Schema`.
+    /// Compiles an `openAPIV3Schema`.
     ///
     /// # Errors
-    /// Returns an error if a keyword has the wrong JSON type or the schema is nested too deeply. A schema that is not
-    /// structural compiles, too; [`crate::crd`] checks that.
+    /// Returns an error if a keyword has the wrong JSON type, or the schema is nested too deeply. A schema that is not
+    /// structural also compiles; [`crate::crd`] checks that it is structural.
     pub fn compile(open_api_v3_schema: &Value) -> Result<Self, Vec<Error>> {
         let root = node::parse(open_api_v3_schema)?;
         let rules = Rules::of(&root, true);
@@ -67,11 +67,11 @@ impl Schema {
         &self.inner.root
     }
 
-    /// Applies the API server's steps to a decoded body, in its order: coerces `metadata`, prunes, drops nulls, coerces
-    /// embedded resources. Returns the paths of unknown fields, in the order of the server's warnings.
+    /// Decodes a body in the order of the API server's steps: coerces `metadata`, prunes, drops nulls, coerces embedded
+    /// resources. Returns the paths of unknown fields, in the order of the server's warnings.
     ///
     /// # Errors
-    /// Returns an error if fields of the metadata have the wrong type: a 400 with this text in the API server.
+    /// Returns an error if fields of the metadata have the wrong type. The API server returns a 400 with this text.
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, MalformedMetadata> {
         let mut unknown = metadata::coerce_root(object)?;
         unknown.extend(self.prune(object));
@@ -85,11 +85,10 @@ impl Schema {
         Ok(unknown)
     }
 
-    /// Applies the API server's steps to the result of an apply: like [`Schema::decode`], but nulls stay and are
-    /// rejected later.
+    /// Decodes the result of an apply: like [`Schema::decode`], but nulls are kept, and rejected later.
     ///
     /// # Errors
-    /// Like [`Schema::decode`].
+    /// The same errors as [`Schema::decode`].
     pub fn decode_applied(&self, object: &mut Value) -> Result<(), MalformedMetadata> {
         metadata::coerce_root(object)?;
         self.prune(object);
@@ -97,7 +96,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Drops unknown fields and returns their paths, sorted: `spec.foo`, `spec.list[0].x`.
+    /// Drops unknown fields; returns their sorted paths: `spec.foo`, `spec.list[0].x`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(object, self.root())
     }
@@ -107,35 +106,35 @@ impl Schema {
         default::drop_nulls(object, self.root());
     }
 
-    /// Sets defaults, also in place of nulls that are not allowed. Idempotent.
+    /// Sets defaults, also for nulls that are not allowed. Idempotent.
     pub fn default(&self, object: &mut Value) {
         default::default(object, self.root());
     }
 
-    /// Returns the errors of a create (`old` absent) or an update; see [`Schema::check`].
+    /// Returns the errors of a create (without `old`) or an update; see [`Schema::check`].
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Error> {
         self.check(object, old).errors
     }
 
-    /// Validates an object: the schema's keywords, embedded resources, sets and maps. With `old`, errors of unchanged
-    /// values are tolerated.
+    /// Validates an object: the schema's keywords, embedded resources, sets and map lists. With `old`, errors of
+    /// unchanged values are tolerated.
     pub fn check(&self, object: &Value, old: Option<&Value>) -> Outcome {
         self.check_with(object, old, Vec::new())
     }
 
-    /// Like [`Schema::check`], with errors of other validators that follow those of the schema's keywords.
+    /// Like [`Schema::check`], with errors of other validators, which follow the errors of the schema's keywords.
     pub fn check_with(&self, object: &Value, old: Option<&Value>, others: Vec<Error>) -> Outcome {
         let mut errors = validate::validate(object, old, self.root(), &Path::default());
         errors.extend(others);
         self.check_rest(object, old, errors)
     }
 
-    /// Validates a write to the status subresource: the schema of `status` first, then as in [`Schema::check`].
+    /// Validates a write to the status subresource: first the schema of `status`, then like [`Schema::check`].
     pub fn check_status(&self, object: &Value, old: Option<&Value>) -> Outcome {
         self.check_status_with(object, old, Vec::new())
     }
 
-    /// Like [`Schema::check_status`], with errors of other validators as in [`Schema::check_with`].
+    /// Like [`Schema::check_status`], with errors of other validators like [`Schema::check_with`].
     pub fn check_status_with(&self, object: &Value, old: Option<&Value>, others: Vec<Error>) -> Outcome {
         let status = self.root().properties.get("status");
         let mut errors = match (object.get("status"), status) {
@@ -149,7 +148,7 @@ impl Schema {
         self.check_rest(object, old, errors)
     }
 
-    /// Validates the apiVersion, kind and metadata of a new object, which a server does independently of the schema.
+    /// Validates the apiVersion, kind and metadata of a new object, which does not depend on the schema.
     pub fn check_root(object: &Value) -> Vec<Error> {
         metadata::validate_root(object)
     }
@@ -189,13 +188,12 @@ impl Schema {
     }
 }
 
-/// The server validates the root's own metadata; that of embedded resources is validated here.
+/// Validates embedded resources. The server validates the metadata of the root itself.
 fn embedded_errors(object: &Value, root: &Node) -> Vec<Error> {
     metadata::validate(object, root, &Path::default(), false)
 }
 
-/// Returns true if rules must not be evaluated: errors of these kinds mean that values do not have the types that rules
-/// expect.
+/// Returns true if rules must not be evaluated because of an error: values may not have the types that rules expect.
 pub(crate) fn is_blocking(error: &Error) -> bool {
     matches!(
         error.kind,

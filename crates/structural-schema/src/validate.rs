@@ -1,4 +1,4 @@
-//! Validates values against a schema, with the order and texts of kube-openapi's validator, and with ratcheting.
+//! Validates values against a schema, with the order and texts of kube-openapi's validator, and ratcheting.
 
 mod number;
 mod ratchet;
@@ -16,7 +16,8 @@ use crate::effort::{Effort, Place};
 use crate::format;
 use crate::node::{AdditionalProperties, Node, Pattern};
 
-/// Validates `value`; errors are reported below `base`. Errors of values that are unchanged since `old` are tolerated.
+/// Validates `value`. The paths of errors start with `base`. Errors of values that are unchanged since `old` are
+/// tolerated.
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: &Path) -> Vec<Error> {
     let correlation = old.map(|old| Correlation::new(value, old, schema));
     let effort = Effort::default();
@@ -33,8 +34,8 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: 
     errors
 }
 
-/// The result of one validator: its errors and the number of passed checks. The best of several alternatives has the
-/// most.
+/// The result of one validator: its errors, and the number of passed checks. The best of several alternatives has the
+/// highest number.
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
@@ -263,7 +264,8 @@ fn check_enum(value: &Value, schema: &Node, path: &Place<'_>) -> Found {
     Found::of(Problem::new(ErrorType::NotSupported, path, value, detail))
 }
 
-/// Go converts a number to the type of the allowed value before it compares; null equals nothing.
+/// Returns true if a value equals an allowed value after Go converted it to the type of the allowed value. Null equals
+/// nothing.
 fn converts_to(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) => false,

@@ -1,4 +1,4 @@
-//! Answers of a real API server (1.36) to definitions with one or two errors, and to valid and invalid rules.
+//! Tests of the responses of a real API server (1.36) to CRDs with one or two errors, and to valid and invalid rules.
 
 #![expect(clippy::unwrap_used, reason = "data that cannot be read fails the test")]
 
@@ -35,7 +35,7 @@ fn edit(object: &mut Value, edit: &Value) {
     }
 }
 
-/// The request, the recorded answer, and our answer if it differs.
+/// Returns the request, the recorded errors and the actual errors, if they differ.
 fn difference(asked: &Value, expected: &[Value], found: &[String]) -> Option<String> {
     let same = expected.iter().map(|told| told.as_str().unwrap()).eq(found);
     (!same).then(|| format!("{asked}\n  real {expected:#?}\n  here {found:#?}"))

@@ -1,4 +1,4 @@
-//! Changes between definitions: their classification, and a check that safe changes are safe.
+//! Tests of changes between CRDs: their severity, and that safe changes are safe.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use structural_schema::Schema;
 use structural_schema::crd::diff::{Severity, diff, diff_schemas};
 
-/// Returns a definition of one version with this schema of `spec`.
+/// Returns a CRD with one version that has this schema of `spec`.
 fn crd(spec: &Value) -> Value {
     json!({
         "metadata": {"name": "widgets.example.com"},
@@ -308,7 +308,7 @@ fn scalar() -> impl Strategy<Value = Value> {
         for more in [a, b] {
             schema.extend(more.as_object().unwrap().clone());
         }
-        // The API server's validator treats lists as strings if a string format is present: such schemas are skipped
+        // The API server's validator treats lists as strings if there is a string format, so such schemas are skipped
         // here.
         if schema.get("type") != Some(&"integer".into()) {
             schema.remove("format");
@@ -350,7 +350,7 @@ fn schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Returns a schema and a variation of it with one subschema or keyword changed, added or removed.
+/// Generates a schema, and a variation of it with one subschema or keyword changed, added or removed.
 fn variation() -> impl Strategy<Value = (Value, Value)> {
     let edits = (any::<prop::sample::Index>(), schema(), scalar(), 0..4_u8);
     (schema(), prop::collection::vec(edits, 1..3)).prop_map(|(old, edits)| {
@@ -420,7 +420,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Prepares an object as a server does: pruned, without nulls, with defaults.
+/// Prepares an object as a server does: prunes it, drops nulls, and sets defaults.
 fn taken_in(schema: &Schema, object: &Value) -> (Value, Vec<String>) {
     let mut object = object.clone();
     let unknown = schema.prune(&mut object);

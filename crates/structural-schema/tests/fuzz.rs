@@ -94,7 +94,7 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(word, 0..24).prop_map(|words| words.concat())
 }
 
-/// JSON values, separated by zero bytes.
+/// Returns JSON values, separated by zero bytes.
 fn json(values: &[serde_json::Value]) -> Vec<u8> {
     let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
     texts.join("\0").into_bytes()

@@ -1,4 +1,4 @@
-//! Properties of every schema and every object: nothing panics, pruning and defaulting are idempotent, and unchanged
+//! Tests of properties of all schemas and objects: nothing panics, pruning and defaulting are idempotent, and unchanged
 //! values are never rejected.
 
 use kubernetes_cel as cel;

@@ -1,5 +1,5 @@
-//! Recorded scenarios of a real API server that concern only this crate: definitions that are created and changed,
-//! custom resources that are created, patched, rejected or warned about.
+//! Tests of recorded scenarios of a real API server that concern only this crate: CRDs that are created and changed,
+//! and custom resources that are created, patched, rejected or warned about.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ struct World {
     objects: BTreeMap<String, Value>,
 }
 
-/// The answer of a step: errors as (field, message, reason), warnings, the object.
+/// The response of a step: errors (field, message, reason), warnings, and the object.
 #[derive(Default, Debug)]
 struct Answer {
     bad_request: Option<String>,
@@ -56,7 +56,7 @@ fn normalised(value: &Value) -> Value {
 fn body_of(step: &Value) -> Option<Value> {
     let text = step.get("body")?.to_string();
     let text = text.replace("${group}", "GROUP").replace("${ns}", "NS");
-    // A real group is a domain: the recordings contain the placeholder GROUP.
+    // A real group is a domain, but the recordings contain the placeholder GROUP.
     serde_json::from_str(&text).ok()
 }
 
@@ -407,8 +407,8 @@ fn custom_resource_definitions() {
     check(
         "crd",
         &[
-            // These belong to the registry: duplicate names, names in paths and generated names, unknown fields of
-            // definitions, verbs.
+            // The registry is responsible for these: duplicate names, names in paths, generated names, unknown fields
+            // of CRDs, verbs.
             "crd-create-minimal/again",
             "crd-immutable-fields/name",
             "crd-stored-versions",

@@ -45,7 +45,7 @@ fn deployment(containers: usize) -> Value {
     })
 }
 
-/// Returns the object as a server stores it: with defaults, and with a status that another manager has written.
+/// Returns the object as a server stores it: with defaults, and with the status of another manager.
 fn stored(manager: &FieldManager, config: &Value) -> Value {
     let mut live = manager.apply(None, config, "operator", false, NOW).unwrap();
     for container in live["spec"]["template"]["spec"]["containers"]
@@ -110,7 +110,7 @@ fn update_that_changes_replicas(bencher: Bencher<'_, '_>, containers: usize) {
         .bench_values(|changed| manager.update(Some(&live), changed, "operator", NOW));
 }
 
-/// Returns a Service with a long map list: 1,000 ports of two keys each.
+/// Returns a Service with a long map list: `ports` items with two keys each.
 fn service(ports: usize, target: usize) -> Value {
     let port = |port: usize| json!({"port": port, "protocol": "TCP", "name": format!("p{port}"), "targetPort": target});
     json!({

@@ -4,9 +4,9 @@
 //! cargo run -p structured-merge --example builtin_types -- builtin-types-1.36.json > src/builtin/types-1.36.txt
 //! ```
 //!
-//! The input is an object `{"types": {NAME: TYPE}}`, each type an OpenAPI v3 schema without descriptions in which
-//! `$ref` is `ref`, `additionalProperties` is `values` and the `x-kubernetes-` prefix is `x-`. The output's grammar is
-//! described in `src/builtin.rs`.
+//! The input is an object `{"types": {NAME: TYPE}}`. Each type is an OpenAPI v3 schema without descriptions, in which
+//! `$ref` is `ref`, `additionalProperties` is `values`, and the `x-kubernetes-` prefix is `x-`. The format of the
+//! output is described in `src/builtin.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -54,7 +54,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// `.Name` in the own package, `alias.Name` elsewhere.
+    /// Returns the reference to a type: `.Name` in the current package, `alias.Name` in other packages.
     fn reference(&self, name: &str) -> String {
         let (package, name) = split(name);
         if package == self.package {
@@ -69,7 +69,7 @@ fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// Returns the last two segments of a package, such as `apps/v1`; these are unique.
+/// Returns the last two segments of each package, such as `apps/v1`, which are unique.
 fn aliases<'a>(packages: &BTreeSet<&'a str>) -> BTreeMap<&'a str, String> {
     let alias = |package: &str| {
         let mut last = package.rsplit('.').take(2).collect::<Vec<_>>();
@@ -108,7 +108,7 @@ fn write_type(out: &mut String, name: &str, schema: &Value, names: &Names<'_>) {
     }
 }
 
-/// Types that are not structs: scalars with their own format and free-form values.
+/// Returns the kind of a type that is not a struct: a scalar with its own format, or a free-form value.
 fn special(name: &str, schema: &Value) -> Option<&'static str> {
     match name {
         "Quantity" => Some("quantity"),

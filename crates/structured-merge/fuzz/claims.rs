@@ -3,7 +3,7 @@
 use serde_json::Value;
 use structured_merge::{FieldManager, FieldSet, strategic};
 
-/// A field set that was parsed and written parses to the same set.
+/// Checks that formatting and parsing a field set returns the same set.
 pub(crate) fn field_set(bytes: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
         return;
@@ -18,8 +18,8 @@ pub(crate) fn field_set(bytes: &[u8]) {
     assert!(set.difference(&set).is_empty());
 }
 
-/// No object and no configuration makes an apply, an update or a patch panic; a successful apply changes nothing when
-/// it is repeated.
+/// Checks that no object and no configuration makes an apply, an update or a patch panic, and that repeating a
+/// successful apply changes nothing.
 pub(crate) fn typed_value(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let (Some(live), Some(config)) = (parts.next(), parts.next()) else {

@@ -1,7 +1,7 @@
-//! The built-in types of Kubernetes 1.36: fields, defaults, list and map types, patch strategies.
+//! The built-in types of Kubernetes 1.36: fields, defaults, list and map types, patch strategies ([`Types`]).
 //!
-//! The table has the content of the server's own OpenAPI v3 documents, without descriptions. It has no resources, verbs
-//! or validation rules that OpenAPI cannot express.
+//! The table has the content of the server's OpenAPI v3 documents, without descriptions. It has no resources, no verbs,
+//! and no validation rules that OpenAPI cannot express.
 //!
 //! ```
 //! use structured_merge::builtin::{self, FieldKind};
@@ -11,10 +11,10 @@
 //! assert_eq!(spec.resolve().field("ports").unwrap().list_map_keys, ["port", "protocol"]);
 //! ```
 //!
-//! # The text form
+//! # The text format
 //!
-//! `builtin/types-1.36.txt` has one line for each package, type or field; a type belongs to the package above it and a
-//! field to the type above it.
+//! `builtin/types-1.36.txt` has one line for each package, type or field. A type belongs to the package above it, a
+//! field belongs to the type above it.
 //!
 //! ```text
 //! package ALIAS NAME
@@ -23,8 +23,8 @@
 //! ```
 //!
 //! `KIND` is a scalar (`string`, `bytes`, `boolean`, `int32`, `int64`, `number`), `[KIND]`, `{KIND}`, or a type:
-//! `.Name` in the same package, `ALIAS.Name` in another. The values of an enumeration end the line; they may contain
-//! spaces.
+//! `.Name` in the same package, `ALIAS.Name` in another one. The values of an enumeration are at the end of the line,
+//! and may contain spaces.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ mod parse;
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| parse::table(include_str!("builtin/types-1.36.txt")));
 
-/// Returns the table of built-in types, parsed on first use.
+/// Returns the table of built-in types, which is parsed when it is first used.
 pub fn types() -> &'static Types {
     &TYPES
 }
@@ -61,7 +61,7 @@ impl Types {
         self.by_name.get(name).and_then(|id| self.get(*id))
     }
 
-    /// Returns every type, ordered by name.
+    /// Returns all types, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Type> {
         self.types.iter()
     }
@@ -96,11 +96,11 @@ impl TypeId {
 pub struct Type {
     /// The OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
-    /// The (group, version, kind)s of this type; empty for parts of objects.
+    /// The group, version and kind of the objects of this type; empty for types of parts of objects.
     pub kinds: Vec<(&'static str, &'static str, &'static str)>,
-    /// The form of the value if the type is not a struct. Fields of such a type have this kind themselves.
+    /// The kind of the value if the type is not a struct. Fields of such a type have this kind.
     pub special: Option<FieldKind>,
-    /// `x-kubernetes-map-type: atomic`: the struct is owned and replaced as a whole.
+    /// True for `x-kubernetes-map-type: atomic`: the struct is owned and replaced as a whole.
     pub atomic: bool,
     /// The names of required fields, in the order of the Go struct.
     pub required: Vec<&'static str>,
@@ -117,8 +117,8 @@ impl Type {
             .and_then(|index| self.fields.get(index))
     }
 
-    /// Returns an empty Go struct of this type as JSON, derived from the types: embedded structs and scalars with a
-    /// zero default are present, other required fields are null, and everything else is omitted.
+    /// Returns an empty Go struct of this type as JSON, as far as the types determine it: embedded structs and scalars
+    /// with a zero default are present, other required fields are null, and all other fields are omitted.
     pub fn zero(&self) -> Value {
         let is_zero = |default: &Value| *default == "" || *default == 0 || *default == false;
         let value = |field: &Field| match (&field.kind, &field.default) {
@@ -141,18 +141,18 @@ pub struct Field {
     pub name: &'static str,
     /// The kind of its value.
     pub kind: FieldKind,
-    /// Must be present.
+    /// True if the field must be present.
     pub required: bool,
-    /// The OpenAPI default, used for defaulted keys of map lists. The defaults that the server sets are declared
-    /// elsewhere.
+    /// The OpenAPI default, which is used for missing keys of map lists. The crate builtin-kinds has the defaults that
+    /// the server sets.
     pub default: Option<Value>,
-    /// The values of an enumeration, of the field itself or of its list items; empty if any value is allowed.
+    /// The values of an enumeration, for the field or its list items; empty if any value is allowed.
     pub values: Vec<&'static str>,
-    /// The merge rule of a list; `None` if the type declares none (which means atomic).
+    /// The merge rule of a list; `None` if the type declares none, which means atomic.
     pub list_type: Option<ListType>,
     /// The keys of a map list.
     pub list_map_keys: Vec<&'static str>,
-    /// The merge rule of a map or struct, if the field declares one; otherwise that of the type.
+    /// The merge rule of a map or struct, if the field declares one; otherwise the type's rule applies.
     pub map_type: Option<MapType>,
     /// `x-kubernetes-patch-strategy`, for strategic merge patches.
     pub patch_strategy: Option<&'static str>,
@@ -165,7 +165,7 @@ pub struct Field {
 pub enum FieldKind {
     /// A string.
     String,
-    /// Base64 text.
+    /// A base64 string.
     Bytes,
     /// `true` or `false`.
     Boolean,
@@ -179,9 +179,9 @@ pub enum FieldKind {
     IntOrString,
     /// A quantity such as `100m`: a string or a number.
     Quantity,
-    /// RFC 3339 in whole seconds.
+    /// An RFC 3339 time with whole seconds.
     Time,
-    /// RFC 3339 with microseconds.
+    /// An RFC 3339 time with microseconds.
     MicroTime,
     /// A struct.
     Ref(TypeId),
@@ -189,7 +189,7 @@ pub enum FieldKind {
     List(Box<FieldKind>),
     /// A map from strings to values of one kind.
     Map(Box<FieldKind>),
-    /// A free-form object with its own parts (`FieldsV1`).
+    /// A free-form object whose entries are owned separately (`FieldsV1`).
     Object,
     /// An embedded object of any type (`RawExtension`), owned as a whole.
     Raw,

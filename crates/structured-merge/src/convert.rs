@@ -1,4 +1,4 @@
-//! Conversion of objects between the versions of their kind.
+//! The conversion of objects between the versions of their kind: [`Converter`].
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 /// Converts objects from one version of their kind to another.
 pub trait Converter: fmt::Debug + Send + Sync {
-    /// Returns the object in the version `api_version`.
+    /// Converts the object to the version `api_version`.
     ///
     /// # Errors
-    /// [`ConvertError::MissingVersion`] makes managers that used this version disappear; any other error fails the
-    /// apply, and leaves managers as they are in other writes.
+    /// [`ConvertError::MissingVersion`] removes the managers that used this version. Any other error fails an apply;
+    /// other writes then leave the managers unchanged.
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError>;
 }
 
@@ -20,7 +20,7 @@ pub enum ConvertError {
     /// The kind does not exist in this version.
     #[error("no such version")]
     MissingVersion,
-    /// The server's own message.
+    /// The conversion failed with this message of the server.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,7 +1,7 @@
-//! The effect of a write on an object and its managers: the API server's field manager ([`FieldManager`]).
+//! The effect of a write on an object and its managers, like the API server's field manager: [`FieldManager`].
 //!
-//! The layers, outermost first: the version check, the upgrade from client-side apply, the manager
-//! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, unowned metadata, and the merge
+//! The layers, from the outside in: the version check, the upgrade from client-side apply, the manager
+//! `before-first-apply`, the limit on updaters, the manager's identity, time stamps, unowned metadata, and the merge
 //! itself.
 
 use std::collections::BTreeMap;
@@ -33,13 +33,13 @@ pub struct Settings {
     pub version: String,
     /// The kind.
     pub kind: String,
-    /// The subresource that is written, empty for the resource itself.
+    /// The written subresource; empty for the resource itself.
     pub subresource: String,
     /// The type of the kind in each version, by apiVersion.
     pub schemas: BTreeMap<String, Schema>,
     /// The fields that writers never own, by apiVersion.
     pub reset_fields: BTreeMap<String, FieldSet>,
-    /// `None` if versions differ in their names only.
+    /// The converter between versions; `None` if versions differ only in their names.
     pub converter: Option<Arc<dyn Converter>>,
 }
 
@@ -62,7 +62,7 @@ pub struct Settings {
 pub struct FieldManager {
     settings: Settings,
     api_version: String,
-    /// An object of the kind before anything is written to it.
+    /// An empty object of the kind.
     empty: Value,
     converter: Arc<dyn Converter>,
 }
@@ -70,18 +70,18 @@ pub struct FieldManager {
 /// The reason why an apply was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Other managers own fields that the applier changes: 409, reason `Conflict`, with a cause for each field.
+    /// Other managers own fields that the applier changes: a 409 with the reason `Conflict` and a cause for each field.
     #[error("{0}")]
     Conflict(Conflicts),
-    /// 400, reason `BadRequest`.
+    /// A 400 with the reason `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
-    /// 500 without a reason: the applied object does not match its type, or an object could not be converted.
+    /// A 500 without a reason: the applied object does not match its type, or an object could not be converted.
     #[error("{0}")]
     Internal(String),
 }
 
-/// The fields that an applier changes and other managers own.
+/// The conflicts of an apply: the fields that it changes and other managers own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts {
     /// The message of the Status.
@@ -105,7 +105,7 @@ impl fmt::Display for Conflicts {
     }
 }
 
-/// The metadata fields that have no owner.
+/// The metadata fields that are never owned.
 static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::default();
     ["apiVersion", "kind", "metadata"]
@@ -150,7 +150,7 @@ impl FieldManager {
         }
     }
 
-    /// Returns the field manager of a built-in kind with nothing to reset.
+    /// Returns the field manager of a built-in kind without reset fields.
     pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
         let schema = Schema::builtin(group, version, kind)?;
         Some(Self::new(Settings {
@@ -181,8 +181,8 @@ impl FieldManager {
         })
     }
 
-    /// Replaces the empty object of the kind, for servers that know it better than the types: a writer does not own a
-    /// field that the server always writes and that the writer leaves empty.
+    /// Replaces the empty object of the kind, for servers with better information than the types. A client does not own
+    /// a field that the server always writes and that the client leaves empty.
     #[must_use]
     pub fn with_empty(mut self, empty: Value) -> Self {
         self.empty = empty;
@@ -206,8 +206,8 @@ impl FieldManager {
 
     // === impl FieldManager: writes other than apply ===
 
-    /// Sets the managedFields of an object that is about to be stored by a write other than an apply. `live` is the
-    /// stored object, `None` for a create; `now` is RFC 3339 in whole seconds. Never fails: if the managers cannot be
+    /// Sets the managedFields of an object before a write other than an apply stores it. `live` is the stored object,
+    /// or `None` for a create; `now` is RFC 3339 with whole seconds. It never fails: if the managers cannot be
     /// computed, because the live object no longer matches its schema, the managedFields are removed.
     pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
         let managed = self.managed_before_update(live, &new);
@@ -225,7 +225,7 @@ impl FieldManager {
         new
     }
 
-    /// Returns the managers of the written object, so that clients can edit them; else those of the live object.
+    /// Returns the managers of the written object, which clients can edit, or else those of the live object.
     fn managed_before_update(&self, live: Option<&Value>, new: &Value) -> Managed {
         let of_live = || {
             let entries = live.and_then(managed_fields::entries).unwrap_or_default();
@@ -260,7 +260,7 @@ impl FieldManager {
             &self.settings.subresource,
         );
         let Managed { owners, mut times } = managed;
-        // The write gets a temporary manager name, to separate its fields from those that its manager owns already.
+        // A temporary name separates the fields of this write from those that its manager already owns.
         let this_write = Manager::new("current-operation", Operation::Update, "", "");
         for object in [new, live] {
             self.validate(object).map_err(UpdateError::Compare)?;
@@ -296,8 +296,8 @@ impl FieldManager {
 
     // === impl FieldManager: apply ===
 
-    /// Merges an applied configuration into the live object (`None` for a create) and returns the object with its
-    /// managedFields. The caller handles defaults, validation and storage; if only time stamps differ in the end
+    /// Merges an applied configuration into the live object (`None` for a create); returns the object with its
+    /// managedFields. The caller handles defaults, validation and storage. If only time stamps differ
     /// ([`managed_fields::equal_but_for_times`]), the caller must not store the object.
     ///
     /// # Errors
@@ -452,7 +452,7 @@ fn undecodable(error: &DecodeError) -> String {
     format!("failed to decode managed fields: {error}")
 }
 
-/// `[]` or `[{}]`: the writer removes all managers.
+/// Returns true for `[]` or `[{}]`, with which a client removes all managers.
 fn is_reset(entries: &[Value]) -> bool {
     match entries {
         [] => true,
@@ -505,7 +505,7 @@ fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// Returns group, version and kind of an object; all empty if its apiVersion is invalid.
+/// Returns the group, version and kind of an object; all empty if its apiVersion is invalid.
 fn kind_of(object: &Value) -> (&str, &str, &str) {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -516,7 +516,7 @@ fn kind_of(object: &Value) -> (&str, &str, &str) {
     }
 }
 
-/// Returns an object as error texts identify it: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+/// Formats the identity of an object for error messages: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
 fn identify(object: &Value) -> String {
     let metadata = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let (group, version, kind) = kind_of(object);
@@ -527,13 +527,13 @@ fn identify(object: &Value) -> String {
     )
 }
 
-/// A converter for versions that differ in their names only.
+/// A converter for versions that differ only in their names.
 #[derive(Debug)]
 struct Renaming {
     known: Vec<String>,
 }
 
-/// Returns true for an entry of `managedFields` that can be read. The API server takes a list with others for none.
+/// Returns true for a valid entry of `managedFields`. The API server ignores a list that has invalid entries.
 fn is_manager(entry: &Value) -> bool {
     let texts = ["manager", "operation", "apiVersion", "fieldsType", "subresource"];
     let is_text = |name: &&str| matches!(entry[name], Value::Null | Value::String(_));

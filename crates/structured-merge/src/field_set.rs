@@ -1,4 +1,4 @@
-//! Sets of fields, and their `FieldsV1` form.
+//! Sets of fields ([`FieldSet`]), and their `FieldsV1` format.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -21,7 +21,7 @@ use crate::path::{self, ParseError, PathElement};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    /// Sorted by element; each node is a member or has children.
+    /// The nodes, sorted by element. Each node is a member or has children.
     nodes: Vec<Node>,
 }
 
@@ -54,7 +54,7 @@ impl FieldSet {
             .sum()
     }
 
-    /// Adds the field at `path`; its parents are not added. The empty path, the whole object, is never a member.
+    /// Adds the field at `path`, but not its parents. The empty path, which is the whole object, is never a member.
     pub fn insert(&mut self, path: &[PathElement]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -92,7 +92,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns every path of the set: at each level first its members, then their children.
+    /// Returns all paths of the set. At each level, members precede the paths below them.
     pub fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut out = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut out);
@@ -137,7 +137,7 @@ impl FieldSet {
         })
     }
 
-    /// Returns the fields of this set that are not in `other`. Removing a field keeps its children.
+    /// Returns the fields of this set that are not in `other`. If a field is removed, its children are kept.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine_own(other, |left, right| {
@@ -165,7 +165,7 @@ impl FieldSet {
         })
     }
 
-    /// Returns the members without members below them.
+    /// Returns the members that have no members below them.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let leaf = |node: &Node| node.with(node.member && node.children.is_empty(), node.children.leaves());
@@ -183,8 +183,9 @@ impl FieldSet {
         })
     }
 
-    /// Like [`combine`](Self::combine), for operations that ignore fields that only `other` has. Managers are many and
-    /// own few of the changed fields, so that looking up a few nodes is faster than comparing all.
+    /// Like [`combine`](Self::combine), for operations that ignore fields that only `other` has. There are many
+    /// managers, and each owns few of the changed fields, so looking up a few nodes is faster than comparing all of
+    /// them.
     fn combine_own(&self, other: &Self, choose: impl Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
         if other.nodes.len() / 8 <= self.nodes.len() {
             return self.combine(other, |left, right| choose(left?, right));
@@ -234,7 +235,7 @@ impl FieldSet {
         &self.nodes
     }
 
-    /// Adds a node; nodes that are not members and have no children are skipped. Call [`Self::normalize`] at the end.
+    /// Adds a node, unless it is not a member and has no children. Call [`Self::normalize`] at the end.
     pub(crate) fn push(&mut self, element: PathElement, member: bool, children: Self) {
         if member || !children.is_empty() {
             self.nodes.push(Node {
@@ -245,7 +246,7 @@ impl FieldSet {
         }
     }
 
-    /// Sorts pushed nodes and joins those of the same element.
+    /// Sorts added nodes, and joins nodes with the same element.
     pub(crate) fn normalize(mut self) -> Self {
         if self
             .nodes
@@ -269,10 +270,10 @@ impl FieldSet {
 
     // === impl FieldSet: FieldsV1 ===
 
-    /// Reads the value of a `fieldsV1` field.
+    /// Parses the value of a `fieldsV1` field.
     ///
     /// # Errors
-    /// If the value or a part of it is not an object, or a key is not a path element.
+    /// Returns an error if the value or a part of it is not an object, or a key is not a path element.
     pub fn from_value(value: &Value) -> Result<Self, FieldsError> {
         match value {
             Value::Null => Ok(Self::default()),
@@ -281,7 +282,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns `None` if the map has no path elements at all.
+    /// Parses a map; returns `None` if it has no path elements.
     fn from_map(map: &Map<String, Value>) -> Result<Option<Self>, FieldsError> {
         let mut set = Self::default();
         for (key, value) in map.iter().filter(|(key, _)| *key != ".") {
@@ -322,7 +323,7 @@ impl FieldSet {
         own.into_iter().chain(nodes).collect()
     }
 
-    /// Returns the text of a `fieldsV1` field with its keys in the API server's order.
+    /// Formats the value of a `fieldsV1` field as JSON, with its keys in the API server's order.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         self.write_text(false, &mut out);
@@ -356,7 +357,7 @@ impl Node {
     }
 }
 
-/// One path a line.
+/// Formats the set with one path on each line.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths: Vec<_> = self.paths().iter().map(|path| path::display(path)).collect();
@@ -364,7 +365,7 @@ impl fmt::Display for FieldSet {
     }
 }
 
-/// An invalid `fieldsV1` value.
+/// An error of parsing a `fieldsV1` value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldsError {
     /// The value, or the value of one of its keys, is not an object.

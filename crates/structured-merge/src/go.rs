@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use apimachinery::go;
 use serde_json::{Map, Number, Value};
 
-/// Compares two values; `1` and `1.0` are equal.
+/// Returns true if two values are equal; `1` and `1.0` are equal.
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right) == Ordering::Equal,
@@ -22,7 +22,7 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Returns a total order over values: numbers, texts, booleans, lists, maps, null.
+/// Compares two values: numbers, strings, booleans, lists, maps, null, in this order of types.
 pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
@@ -82,7 +82,7 @@ fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
     entries
 }
 
-/// `%T`: the type's name.
+/// Returns the type name of a value, like `%T`.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -95,7 +95,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// `%v`: `map[a:1 b:[x y]]`.
+/// Formats a value like `%v`: `map[a:1 b:[x y]]`.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -113,7 +113,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// `%#v`: `map[string]interface {}{"a":1}`.
+/// Formats a value like `%#v`: `map[string]interface {}{"a":1}`.
 pub(crate) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),

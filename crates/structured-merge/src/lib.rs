@@ -1,17 +1,17 @@
-//! Server-side apply and managed fields as pure functions, without clock and I/O.
+//! Server-side apply and managed fields as pure functions, without a clock and I/O.
 //!
 //! The semantics are those of `structured-merge-diff` v6 and of the API server's field manager (Kubernetes 1.36).
 //! [`FieldManager`] is the entry point. The modules, in the order in which a write passes through them:
 //!
 //! * [`builtin`]: the types of Kubernetes 1.36 as one compact table
-//! * [`path`] and [`field_set`]: paths of fields and sets of paths, to and from `FieldsV1`
-//! * [`schema`]: the merge rules of a type: of built-in kinds, of structural schemas, or deduced
+//! * [`path`] and [`field_set`]: paths of fields and sets of paths, with conversion to and from `FieldsV1`
+//! * [`schema`]: the merge rules of a type, from a built-in kind or a structural schema, or deduced
 //! * [`typed`]: validates, merges, compares and removes the fields of a typed value
 //! * [`managed_fields`]: `metadata.managedFields` and its managers
 //! * [`field_manager`]: the effect of a write on the object and its managers
 //! * [`strategic`]: strategic merge patches
 //! * [`go`]: Go's formatting of values
-//! * [`scale`]: managers as seen through a scale subresource
+//! * [`scale`]: the managers of a scale subresource
 //! ```
 //! use serde_json::json;
 //! use structured_merge::FieldManager;

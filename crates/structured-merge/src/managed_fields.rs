@@ -12,12 +12,12 @@ use crate::field_set::{FieldSet, FieldsError};
 pub enum Operation {
     /// Server-side apply.
     Apply,
-    /// Anything else.
+    /// Any other write.
     Update,
 }
 
 impl Operation {
-    /// Returns the text of the operation in an entry.
+    /// Returns the value of `operation` in an entry.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -26,14 +26,14 @@ impl Operation {
     }
 }
 
-/// The identity of a manager: one entry of managedFields without its fields and its time.
+/// The identity of a manager: an entry of managedFields without its fields and its time.
 ///
-/// Sorted as the API server sorts the JSON text of such an entry.
+/// Managers are sorted as the API server sorts the JSON text of such an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Manager(String);
 
 impl Manager {
-    /// Returns the manager of a write. The `api_version` is ignored for appliers, because an applier keeps its entry
+    /// Returns the identity of a manager. `api_version` is ignored for appliers, because an applier keeps its entry
     /// when it uses another version.
     pub fn new(name: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
         // The API server sorts and compares by this text, so the order of the keys matters.
@@ -69,7 +69,7 @@ impl Manager {
         }
     }
 
-    /// Returns the text that conflicts use: `"kubectl" with subresource "scale" using apps/v1`.
+    /// Formats the manager for conflicts: `"kubectl" with subresource "scale" using apps/v1`.
     pub(crate) fn describe(&self) -> String {
         let parts = self.parts();
         let mut out = apimachinery::go::quote(&parts.name);
@@ -95,11 +95,11 @@ struct Parts {
 /// The fields that a manager owns, in one version of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// The fields. Shared, because most writes leave most managers unchanged.
+    /// The fields. They are shared, because most writes do not change most managers.
     pub fields: Arc<FieldSet>,
     /// The version of the fields, such as `apps/v1`.
     pub api_version: String,
-    /// True if they were applied.
+    /// True if the fields were applied.
     pub applied: bool,
 }
 
@@ -108,32 +108,32 @@ pub struct Owned {
 pub struct Managed {
     /// The fields of each owner.
     pub owners: BTreeMap<Manager, Owned>,
-    /// The time of the last change of each manager. May contain managers that own nothing any more.
+    /// The time of the last change of each manager. It may contain managers that no longer own fields.
     pub times: BTreeMap<Manager, Value>,
 }
 
-/// An error of parsing managedFields.
+/// An error of parsing `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The operation is neither `Apply` nor `Update`.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
-    /// No version.
+    /// The version is missing.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// No type of field set.
+    /// The type of the field set is missing.
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
-    /// The type of field set is not `FieldsV1`.
+    /// The type of the field set is not `FieldsV1`.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
-    /// An invalid field set.
+    /// The field set is invalid.
     #[error("error decoding set: {0}")]
     Fields(#[from] FieldsError),
 }
 
 impl Managed {
-    /// Reads the entries of `metadata.managedFields`.
+    /// Parses the entries of `metadata.managedFields`.
     ///
     /// # Errors
     /// Returns an error if an entry has no valid operation, version or field set.
@@ -219,7 +219,7 @@ impl Managed {
         (key, Value::Object(entry))
     }
 
-    /// Returns the time of the last change of a manager in Unix seconds; 0 if unknown.
+    /// Returns the time of the last change of a manager in Unix seconds; 0 if it is unknown.
     pub(crate) fn seconds(&self, manager: &Manager) -> i64 {
         self.times
             .get(manager)
@@ -230,7 +230,7 @@ impl Managed {
 
 type SortKey = (Operation, i64, String, String, String);
 
-/// Returns the entries of an object; `None` if it has no list of them.
+/// Returns the entries of an object; `None` if the object has no list of entries.
 pub fn entries(object: &Value) -> Option<&[Value]> {
     object
         .get("metadata")?
@@ -255,8 +255,8 @@ pub fn set_entries(object: &mut Value, entries: Vec<Value>) {
     }
 }
 
-/// Returns true if two versions of an object differ only in the time stamps of their managedFields. The server must not
-/// store such a change.
+/// Returns true if two versions of an object are equal except for the time stamps of their managedFields. A server must
+/// not store such a change.
 pub fn equal_but_for_times(old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -314,7 +314,7 @@ fn parse_time(text: &str) -> Option<i64> {
     let zone = text
         .get(19..)?
         .trim_start_matches(|char: char| char == '.' || char.is_ascii_digit());
-    // Days since 1970-01-01 in the proleptic Gregorian calendar, with years that begin in March.
+    // The days since 1970-01-01 in the proleptic Gregorian calendar, with years that start in March.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {

@@ -1,5 +1,4 @@
-//! Path elements: one step from a value to a field, or to a list item by key, by value or by position
-//! ([`PathElement`]).
+//! Path elements: one step from a value to a field, or to a list item by key, value or index ([`PathElement`]).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,7 +13,7 @@ use crate::go;
 pub enum PathElement {
     /// A field of a struct or an entry of a map.
     Field(Arc<str>),
-    /// The item of a map list whose key fields have these values; ordered by name.
+    /// The item of a map list whose key fields have these values; the fields are ordered by name.
     Key(Arc<[(Arc<str>, Value)]>),
     /// The item of a set with this value.
     Value(Arc<Value>),
@@ -43,8 +42,8 @@ impl PathElement {
         Self::Value(Arc::new(value))
     }
 
-    /// Parses a key of `FieldsV1`: `f:NAME`, `k:{...}`, `v:VALUE` or `i:INDEX`. `Ok(None)` is an element of an unknown
-    /// kind, which a reader skips.
+    /// Parses a key of `FieldsV1`: `f:NAME`, `k:{...}`, `v:VALUE` or `i:INDEX`. Returns `Ok(None)` for an element of an
+    /// unknown kind, which a reader skips.
     ///
     /// # Errors
     /// Returns an error if the text is too short, has no colon, or its JSON or number is malformed.
@@ -93,7 +92,7 @@ impl PathElement {
     }
 }
 
-/// A key of `FieldsV1` that is not a path element.
+/// An error of parsing a key of `FieldsV1`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a path element")]
 pub struct ParseError(String);
@@ -166,7 +165,7 @@ fn readable(value: &Value) -> String {
     }
 }
 
-/// Returns the path element of a field, for messages.
+/// The name of a field, which is formatted as a path element in messages.
 pub(crate) struct FieldName<'a>(pub(crate) &'a str);
 
 impl fmt::Display for FieldName<'_> {
@@ -175,12 +174,12 @@ impl fmt::Display for FieldName<'_> {
     }
 }
 
-/// Returns a path as messages show it: `.spec.containers[name="a"].image`.
+/// Formats a path for messages: `.spec.containers[name="a"].image`.
 pub fn display(path: &[PathElement]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 
-/// Parses a JSON value. Floats are parsed exactly, so that writing and parsing them returns the same number.
+/// Parses a JSON value. Floats are parsed exactly, so that formatting and parsing returns the same number.
 fn scalar(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     if value.is_f64() {

@@ -1,4 +1,4 @@
-//! Managers as seen through a scale subresource, which has one field of the resource: its replicas.
+//! The managers of a scale subresource, which shows one field of the resource: its replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ fn scale_path() -> [PathElement; 2] {
     [PathElement::field("spec"), PathElement::field("replicas")]
 }
 
-/// Returns the managedFields of a Scale: the managers of the resource that own its replicas.
+/// Returns the managedFields of a Scale: the managers that own the replicas of the resource.
 ///
 /// # Errors
-/// Returns an error if the entries of the resource make no sense.
+/// Returns an error if an entry of the resource is invalid.
 pub fn to_scale(entries: &[Value], paths: &ReplicasPaths) -> Result<Vec<Value>, DecodeError> {
     let managed = Managed::decode(entries)?;
     let mut out = Managed::default();
@@ -43,11 +43,11 @@ pub fn to_scale(entries: &[Value], paths: &ReplicasPaths) -> Result<Vec<Value>, 
     Ok(out.encode())
 }
 
-/// Returns the managedFields of a resource after a write to its Scale: `resource` has the entries before the write,
-/// `scale` those of the written Scale, and `api_version` is the version of the request.
+/// Returns the managedFields of a resource after a write to its Scale. `resource` has the entries before the write,
+/// `scale` has the entries of the written Scale, and `api_version` is the version of the request.
 ///
 /// # Errors
-/// Returns an error if entries make no sense.
+/// Returns an error if an entry is invalid.
 pub fn to_resource(
     resource: &[Value],
     scale: &[Value],

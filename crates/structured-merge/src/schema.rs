@@ -11,7 +11,7 @@ use crate::builtin;
 mod from_builtin;
 mod structural;
 
-/// The type of an object of one kind and version. Cheap to clone.
+/// The type of objects of one kind and version. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
     pub(crate) types: Arc<Arena>,
@@ -30,12 +30,12 @@ impl Schema {
         })
     }
 
-    /// Returns the type of a custom resource: the `openAPIV3Schema` of one version of its definition.
+    /// Returns the type of a custom resource, from the `openAPIV3Schema` of one version of its CRD.
     pub fn structural(open_api: &Value) -> Self {
         structural::schema(open_api)
     }
 
-    /// Returns the type of untyped objects: maps are granular, lists atomic.
+    /// Returns the type of untyped objects: maps are granular, lists are atomic.
     pub fn deduced() -> Self {
         let mut types = Arena::new();
         let hidden = Field {
@@ -71,14 +71,14 @@ pub(crate) const DEDUCED: TypeId = TypeId(1);
 const STRING: TypeId = TypeId(2);
 const NUMERIC: TypeId = TypeId(3);
 const BOOLEAN: TypeId = TypeId(4);
-/// A number, text or boolean.
+/// A number, string or boolean.
 const SCALAR: TypeId = TypeId(5);
 
 /// The types of a schema.
 #[derive(Debug)]
 pub(crate) struct Arena(Vec<Atom>);
 
-/// The possible forms of a value of a type: at most one description for each form.
+/// The possible forms of a value of a type, with at most one description of each form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Atom {
     pub(crate) scalar: Option<Scalar>,
@@ -94,7 +94,7 @@ pub(crate) enum Scalar {
     Untyped,
 }
 
-/// A list, or a set (associative without keys), or a map list (associative with keys).
+/// A list: atomic, a set (associative without keys), or a map list (associative with keys).
 #[derive(Clone, Debug)]
 pub(crate) struct List {
     pub(crate) element: TypeId,
@@ -105,7 +105,7 @@ pub(crate) struct List {
 /// A struct or a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
-    /// Ordered by name.
+    /// The fields, ordered by name.
     pub(crate) fields: Vec<Field>,
     /// The type of undeclared entries; `None` if they are not allowed.
     pub(crate) element: Option<TypeId>,
@@ -117,7 +117,7 @@ pub(crate) struct Field {
     pub(crate) name: Arc<str>,
     pub(crate) kind: TypeId,
     pub(crate) default: Option<Value>,
-    /// Fields that are not part of the value: `metadata.managedFields` of an object itself.
+    /// True for a field that is not part of the value: `metadata.managedFields` of the object itself.
     pub(crate) hidden: bool,
 }
 
@@ -180,7 +180,7 @@ impl Map {
         self.fields.get(index)
     }
 
-    /// Returns the type of the entry `name`, declared or not.
+    /// Returns the type of the entry `name`, which need not be declared.
     pub(crate) fn entry(&self, name: &str) -> Option<TypeId> {
         self.field(name).map(|field| field.kind).or(self.element)
     }

@@ -1,4 +1,4 @@
-//! Strategic merge patches of built-in kinds: patches that merge lists by a key instead of replacing them.
+//! Strategic merge patches of built-in kinds, which merge lists by a key instead of replacing them ([`apply`]).
 //!
 //! Directives: `$patch: replace|delete|merge`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and
 //! `$setElementOrder/FIELD`. The [built-in types](crate::builtin) declare which lists are merged, and by which key.
@@ -24,13 +24,13 @@ const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 /// The reason why a patch could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicError {
-    /// A directive is malformed: 400, reason `BadRequest`.
+    /// A directive is malformed: a 400 with the reason `BadRequest`.
     #[error("{0}")]
     BadRequest(&'static str),
-    /// The patch refers to something that does not exist: 422 without a reason.
+    /// The patch refers to a value that does not exist: a 422 without a reason.
     #[error("{0}")]
     Unprocessable(&'static str),
-    /// Any other error; the API server answers 500 without a reason.
+    /// Any other error: a 500 without a reason.
     #[error("{0}")]
     Internal(String),
 }
@@ -86,7 +86,7 @@ pub fn apply(live: &Value, patch: &Value, kind: &Type) -> Result<Value, Strategi
     merge_maps(live.clone(), patch.clone(), Part::Struct(kind)).map(Value::Object)
 }
 
-/// The current position in the types.
+/// The current position in a type.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Struct(&'a Type),
@@ -132,7 +132,8 @@ impl<'a> Part<'a> {
 #[derive(Clone, Copy)]
 struct Below<'a> {
     part: Part<'a>,
-    /// `merge`, `replace` or empty; `retainKeys` only allows a directive that is supported everywhere.
+    /// The patch strategy: `merge`, `replace` or empty. `retainKeys` only allows a directive that is supported
+    /// everywhere.
     strategy: &'a str,
     /// The merge key; empty for lists of scalars.
     key: &'a str,
@@ -203,7 +204,7 @@ fn merge_entry(live: &mut Object, name: &str, value: Value, part: Part<'_>) -> R
     Ok(())
 }
 
-/// `FIELD` of a directive `PREFIX/FIELD`.
+/// Returns `FIELD` of a directive `PREFIX/FIELD`.
 fn directive_field(name: &str, malformed: StrategicError) -> Result<&str, StrategicError> {
     match name.split_once('/') {
         Some((DELETE_FROM_LIST | SET_ELEMENT_ORDER, field)) => Ok(field),
@@ -215,7 +216,7 @@ fn scalar_kind(value: &Value) -> &'static str {
     go::type_name(value)
 }
 
-/// Returns the value of a new field: without nulls, and without directives that only a merge can apply.
+/// Returns the value of a new field, without nulls and without directives that only apply to a merge.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
@@ -232,7 +233,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// `$retainKeys` lists every key that is allowed in the result.
+/// Removes the keys that are not in `$retainKeys`.
 fn retain_keys(live: &mut Object, patch: &mut Object) -> Result<(), StrategicError> {
     let Some(kept) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -251,7 +252,7 @@ fn retain_keys(live: &mut Object, patch: &mut Object) -> Result<(), StrategicErr
     Ok(())
 }
 
-/// Merges the lists whose order the patch sets, and removes them from the patch.
+/// Merges the lists whose order is set by the patch, and removes them from the patch.
 fn merge_ordered_lists(live: &mut Object, patch: &mut Object, part: Part<'_>) -> Result<(), StrategicError> {
     let directives: Vec<String> = patch
         .keys()
@@ -296,7 +297,7 @@ fn list(value: Value) -> Result<Vec<Value>, StrategicError> {
     }
 }
 
-/// Checks that the items of the patch come in the order that the patch sets.
+/// Checks that the items of the patch are in the order that the patch sets.
 fn check_order(patch: &[Value], wanted: &[Value], key: &str) -> Result<(), StrategicError> {
     if wanted.is_empty() || patch.is_empty() {
         return Ok(());
@@ -323,7 +324,7 @@ fn check_order(patch: &[Value], wanted: &[Value], key: &str) -> Result<(), Strat
     Ok(())
 }
 
-/// Returns the kind of all items of all lists, which must be the same; `None` if there are no items.
+/// Returns the kind of the items of all lists, which must be the same; `None` if there are no items.
 fn of_one_kind(lists: &[&[Value]]) -> Result<Option<&'static str>, StrategicError> {
     let mut kinds = lists.iter().copied().flatten().map(go::type_name);
     let Some(first) = kinds.next() else {
@@ -404,7 +405,7 @@ fn merge_map_lists(old: Vec<Value>, new: Vec<Value>, below: Below<'_>) -> Result
     keyed.normalized(patched, server_only, &new, &old)
 }
 
-/// Applies `$patch` items; the rest of the lists is merged afterwards.
+/// Applies items with `$patch`; the rest of the lists is merged later.
 fn follow_directives(
     mut old: Vec<Value>,
     new: Vec<Value>,

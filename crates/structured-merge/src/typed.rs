@@ -1,4 +1,4 @@
-//! Operations on typed values. One file for each operation, all based on `Form`.
+//! Operations on typed values. Each operation has its own file and uses `Form`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub(crate) use reconcile::reconcile;
 pub(crate) use remove::{extract, remove};
 pub(crate) use validate::{Duplicates, validate};
 
-/// The mismatches between a value and its type.
+/// A mismatch between a value and its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedError {
     path: String,
     message: String,
 }
 
-/// All mismatches; never empty.
+/// All mismatches between a value and its type; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedErrors(Vec<TypedError>);
 
@@ -55,7 +55,7 @@ fn none(errors: Vec<TypedError>) -> Result<(), TypedErrors> {
     }
 }
 
-/// Prefixes the paths of the errors with a path element.
+/// Adds a path element before the paths of the errors.
 fn below(mut errors: Vec<TypedError>, element: impl fmt::Display) -> Vec<TypedError> {
     for error in &mut errors {
         error.path = format!("{element}{}", error.path);
@@ -94,7 +94,7 @@ enum Form<'a> {
     Nothing,
 }
 
-/// Returns the form that a value selects of a type with several forms, or all of them if it selects none.
+/// The form of a value of a type with several forms, or all forms if the value selects none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deduced {
     Scalar,
@@ -131,7 +131,7 @@ impl Deduced {
     }
 }
 
-/// Returns the form in which `value` is read as a value of type `kind`.
+/// Returns the form in which `value` is interpreted as a value of type `kind`.
 fn form<'a>(types: &'a Arena, kind: TypeId, value: &Value) -> Form<'a> {
     let atom = types.get(kind);
     Deduced::of(atom, Some(value)).form(atom)
@@ -139,7 +139,7 @@ fn form<'a>(types: &'a Arena, kind: TypeId, value: &Value) -> Form<'a> {
 
 const NO_FORM: &str = "schema error: invalid atom: inlined";
 
-/// Returns true if a value is a scalar of this sort; null always is.
+/// Checks that a value is a scalar of a type; null is always valid.
 fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(), String> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Ok(());
@@ -169,7 +169,7 @@ fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(),
     })
 }
 
-/// Returns true if an item of an associative list can be identified; cheaper than [`list_element`].
+/// Checks that an item of an associative list can be identified; cheaper than [`list_element`].
 fn check_element(types: &Arena, list: &List, item: &Value) -> Result<(), String> {
     let has_key = |key: &Arc<str>| item.get(&**key).is_some();
     let keyed = !list.keys.is_empty() && item.is_object() && list.keys.iter().all(has_key);
@@ -181,7 +181,7 @@ fn check_element(types: &Arena, list: &List, item: &Value) -> Result<(), String>
     }
 }
 
-/// Returns the path element that tells an item of an associative list from the others.
+/// Returns the path element that identifies an item of an associative list.
 fn list_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, String> {
     if !list.associative {
         return Err("invalid indexing of non-associative list".to_owned());

@@ -1,4 +1,5 @@
-//! The effect of a write on the managers of an object, in terms of field sets (`structured-merge-diff`'s Updater).
+//! The effect of a write on the managers of an object, in terms of field sets, like the Updater of
+//! `structured-merge-diff`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,14 +17,14 @@ use crate::typed::{self, Comparison, Duplicates, TypedErrors};
 
 pub(crate) type Owners = BTreeMap<Manager, Owned>;
 
-/// One field that an applier sets and another manager owns.
+/// A field that an applier sets and another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByOther {
     pub(crate) manager: Manager,
     pub(crate) path: Vec<PathElement>,
 }
 
-/// The reason why managers could not be computed.
+/// The reason why the managers could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UpdateError {
     #[error("conflicts")]
@@ -38,7 +39,7 @@ pub(crate) enum UpdateError {
     ConvertWhile { context: String, message: String },
 }
 
-/// The properties of a kind that the updater needs.
+/// The properties of a kind for the updater.
 pub(crate) struct Updater<'a> {
     pub(crate) schemas: &'a BTreeMap<String, Schema>,
     pub(crate) reset_fields: &'a BTreeMap<String, FieldSet>,
@@ -89,7 +90,7 @@ impl Updater<'_> {
         Ok(owners)
     }
 
-    /// Returns the merged object (`None` if nothing changed) and the managers after an apply.
+    /// Returns the merged object (`None` if nothing changed), and the managers after an apply.
     pub(crate) fn apply(
         &self,
         live: &Value,
@@ -138,7 +139,7 @@ impl Updater<'_> {
         }
     }
 
-    /// Removes the differences between `old` and `new` from every manager but `me`.
+    /// Removes the differences between `old` and `new` from all managers except `me`.
     fn take(
         &self,
         old: &Value,
@@ -229,7 +230,7 @@ impl Updater<'_> {
         self.compare(&old, &new, to).map(Some)
     }
 
-    /// Returns the object in another version; `None` if the version does not exist.
+    /// Converts the object to another version; returns `None` if the version does not exist.
     fn convert<'v>(
         &self,
         from: Versioned<'v>,
@@ -262,7 +263,7 @@ impl Updater<'_> {
         Ok(Some(Cow::Owned(converted)))
     }
 
-    /// Updates the managers after a change of the schema; managers of removed versions are dropped.
+    /// Updates the managers after a change of the schema. Managers of removed versions are dropped.
     fn reconcile(&self, live: Versioned<'_>, owners: Owners) -> Result<Owners, UpdateError> {
         let mut out = Owners::new();
         for (manager, mut owned) in owners {
@@ -280,7 +281,7 @@ impl Updater<'_> {
 
     // === impl Updater: what an applier gives up ===
 
-    /// Removes the fields that `me` applied last time, does not apply now, and no other manager owns.
+    /// Removes the fields that `me` applied before, does not apply now, and that no other manager owns.
     fn prune(
         &self,
         merged: Value,
@@ -318,7 +319,7 @@ impl Updater<'_> {
         Ok(converted.unwrap_or(pruned))
     }
 
-    /// Adds back the fields that any manager owns, in each version that managers use.
+    /// Restores the fields that any manager owns, in each version that managers use.
     fn add_back_owned(
         &self,
         merged: &Value,
@@ -332,7 +333,7 @@ impl Updater<'_> {
             *fields = fields.union(&owned.fields);
         }
         let mut at = (Cow::Borrowed(merged), pruned, version.to_owned());
-        // The pruned version comes first: a later conversion might need fields that were pruned.
+        // The pruned version is processed first: a later conversion might need fields that were pruned.
         let first = by_version.remove_entry(version);
         for (to, owned) in first.into_iter().chain(by_version) {
             let context = |part: &str| {
@@ -374,7 +375,7 @@ impl Updater<'_> {
         Ok((at.1, at.2))
     }
 
-    /// Adds back fields that were removed although `me` did not apply them: unowned parts of removed fields.
+    /// Restores fields that were removed although `me` did not apply them: the unowned parts of removed fields.
     fn add_back_dangling(
         &self,
         merged: &Value,

@@ -1,4 +1,4 @@
-//! The table of built-in types equals the server's OpenAPI documents.
+//! Tests that the table of built-in types equals the server's OpenAPI documents.
 #![expect(clippy::unwrap_used, reason = "a missing entry fails the test")]
 
 use serde_json::json;

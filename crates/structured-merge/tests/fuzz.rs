@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 #[expect(clippy::expect_used, reason = "a claim that does not hold fails the test")]
 mod claims;
 
-/// Pods, and nearly valid Pods: any value may have the wrong type or a strange name.
+/// Generates Pods and nearly valid Pods, in which any value may have a wrong type or an unusual name.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! Properties that hold for every type, every object and every sequence of managers.
+//! Tests of properties of all types, objects and sequences of managers.
 #![expect(
     clippy::unwrap_used,
     reason = "a write that fails where it must not fails the test"
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use structured_merge::managed_fields::{Managed, entries};
 use structured_merge::{FieldManager, FieldSet, PathElement, Schema, Settings};
 
-/// The type of a random custom resource's part.
+/// The type of a part of a random custom resource.
 #[derive(Clone, Debug)]
 enum Shape {
     Text,
@@ -162,7 +162,7 @@ fn managed(object: &Value) -> Managed {
     Managed::decode(entries(object).unwrap_or_default()).unwrap()
 }
 
-/// Returns the fields of an object, as an apply of it lists them.
+/// Returns the fields that an apply of an object owns.
 fn fields_of(manager: &FieldManager, object: &Value) -> FieldSet {
     let mut config = object.clone();
     config["metadata"]
@@ -230,8 +230,8 @@ proptest! {
                 if !owned.applied || !format!("{owner:?}").contains(&name) {
 let now = after.owners.get(owner).map(|owned| (*owned.fields).clone()).unwrap_or_default();
                     let lost = owned.fields.difference(&now);
-                    // When the last items of a list are removed, the containing field may be removed, too: nobody owns
-                    // an empty list.
+                    // When the last items of a list are removed, the containing field may be removed, too, because
+                    // nobody owns an empty list.
                     for path in lost.paths() {
                         let text = structured_merge::path::display(&path);
                         prop_assert!(path_value(&applied, &path).is_none(), "{owner:?} lost {text} on {live}");
@@ -325,8 +325,8 @@ proptest! {
     }
 }
 
-/// An empty associative list is not a field itself, so it does not keep its parents: when an applier gives up the last
-/// sibling, the parents are removed, even if others own them. The API server does the same; therefore it is not
+/// An empty associative list is not a field itself, so it does not keep its parents. When an applier gives up the last
+/// sibling, the parents are removed, even if other managers own them. The API server does the same. Therefore it is not
 /// guaranteed that every owned field exists.
 #[test]
 fn an_empty_list_does_not_hold_its_parents() {

@@ -1,7 +1,8 @@
-//! Sequences of writes to a custom resource, recorded from a real API server, give the same objects and managers.
+//! Tests that recorded sequences of writes to a custom resource result in the same objects and managers as in a real
+//! API server.
 //!
-//! The test server below implements the steps around the field manager: merge patches, defaults, the status
-//! subresource. The recordings are those of the conformance tests of the embedded server.
+//! The test server below implements the other steps of a write: merge patches, defaults, the status subresource. The
+//! recordings are those of the conformance tests of the embedded server.
 #![expect(clippy::unwrap_used, reason = "a recording of another shape fails the test")]
 
 use std::collections::BTreeMap;
@@ -66,7 +67,7 @@ fn replay(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The compared parts of an object or a Status: only those that the test server sets.
+/// Returns the compared parts of an object or a Status: those that the test server sets.
 fn normalized(body: &Value) -> Value {
     if body["kind"] == "Status" {
         return json!({"message": body["message"]});
@@ -86,7 +87,7 @@ fn normalized(body: &Value) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// One custom resource and its definition.
+/// One custom resource and its CRD.
 struct Server {
     schemas: BTreeMap<String, Value>,
     has_status: bool,
@@ -235,7 +236,7 @@ fn merge_patch(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Sets defaults, and removes nulls where the schema has a default or does not allow null.
+/// Sets defaults, and removes nulls if the schema has a default or does not allow null.
 fn default(schema: &Value, value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| default(&schema["items"], item)),

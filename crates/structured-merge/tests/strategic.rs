@@ -1,4 +1,4 @@
-//! Strategic merge patches of built-in kinds.
+//! Tests of strategic merge patches of built-in kinds.
 #![expect(clippy::unwrap_used, reason = "a patch that fails fails the test")]
 
 use serde_json::{Value, json};

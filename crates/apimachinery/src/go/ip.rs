@@ -1,4 +1,4 @@
-//! Parses IP addresses, CIDRs and hardware addresses like Go's `net` and `netip`.
+//! Parses IP addresses, CIDRs ([`Cidr`]) and hardware addresses like Go's `net` and `netip`.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
 /// An address with a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// The address, with its host bits.
+    /// The address, including its host bits.
     pub ip: IpAddr,
     /// The length of the prefix.
     pub bits: u8,
@@ -75,7 +75,8 @@ impl std::fmt::Display for Cidr {
     }
 }
 
-/// Returns true for the addresses that `net.ParseMAC` accepts: 6, 8 or 20 bytes, as `aa:bb:…`, `aa-bb-…` or `aabb.ccdd.…`.
+/// Returns true for the addresses that `net.ParseMAC` accepts: 6, 8 or 20 bytes, as `aa:bb:…`, `aa-bb-…` or
+/// `aabb.ccdd.…`.
 pub fn is_mac(text: &str) -> bool {
     let hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     [(':', 2, [6, 8, 20]), ('-', 2, [6, 8, 20]), ('.', 4, [3, 4, 10])]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::ip::Cidr;
 use super::quote;
 
-/// Parses an address. The result is `Ok(None)` for an address with a zone.
+/// Parses an address. Returns `Ok(None)` for an address with a zone.
 ///
 /// # Errors
 /// Returns an error with the text of `netip.ParseAddr`.
@@ -63,7 +63,7 @@ pub fn parse_prefix(text: &str) -> Result<Cidr, String> {
     }
 }
 
-/// The error, and the rest of the text from its position.
+/// The error, and the text from its position on.
 type Fault<'t> = (&'static str, &'t str);
 
 fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
@@ -105,7 +105,7 @@ fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
 }
 
 fn ipv6(text: &str) -> Result<Ipv6Addr, Fault<'_>> {
-    // Rust and Go accept the same addresses; only errors need texts.
+    // Rust and Go accept the same addresses, so this only determines the error text.
     text.parse().map_err(|_| ipv6_fault(text))
 }
 

@@ -1,13 +1,13 @@
-//! Parses URLs like Go's `net/url` with `ParseRequestURI`.
+//! Parses URLs like Go's `net/url`: [`parse_request_uri`], [`parse_reference`].
 
 /// The parts of a parsed URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
     /// The scheme in lower case, without the colon.
     pub scheme: String,
-    /// User and password as written.
+    /// The user and the password as written.
     pub user: Option<String>,
-    /// Host with the port, if any.
+    /// The host, with the port if there is one.
     pub host: String,
     /// The path, unescaped.
     pub path: String,
@@ -21,7 +21,7 @@ pub struct Url {
     pub fragment: String,
 }
 
-/// `url.ParseRequestURI`: parses an absolute URI or an absolute path. A `#` does not begin a fragment.
+/// Parses an absolute URI or an absolute path, like `url.ParseRequestURI`. A `#` does not start a fragment.
 ///
 /// # Errors
 /// Returns an error with Go's text.
@@ -29,7 +29,7 @@ pub fn parse_request_uri(text: &str) -> Result<Url, String> {
     parse(text, true).map_err(|reason| format!("parse {}: {reason}", super::quote(text)))
 }
 
-/// `url.Parse`: parses an absolute URI or a relative reference, with its fragment.
+/// Parses an absolute URI or a relative reference, with its fragment, like `url.Parse`.
 ///
 /// # Errors
 /// Returns an error with Go's text.
@@ -159,7 +159,7 @@ fn unescape(text: &str, host: bool) -> Result<String, String> {
 }
 
 impl Url {
-    /// Returns the host without port and brackets.
+    /// Returns the host without the port and brackets.
     pub fn hostname(&self) -> &str {
         if let Some(rest) = self.host.strip_prefix('[') {
             return rest.split(']').next().unwrap_or(rest);

@@ -1,14 +1,15 @@
-//! Canonical forms of times: RFC 3339 in whole seconds, or with microseconds. Errors have the texts of Go's `time.Parse`.
+//! Canonical formats of times: RFC 3339 with whole seconds, or with microseconds. Errors have the texts of Go's
+//! `time.Parse`.
 
 use super::{DAY, Date, Timestamp, days_in_month};
 use crate::go::quote_bytes;
 
-/// The two forms of times in Kubernetes objects.
+/// The two formats of times in Kubernetes objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeForm {
-    /// `2006-01-02T15:04:05Z`.
+    /// `2006-01-02T15:04:05Z`: whole seconds.
     Seconds,
-    /// `2006-01-02T15:04:05.000000Z`, where the six decimals are required.
+    /// `2006-01-02T15:04:05.000000Z`: microseconds; the six decimals are required.
     Micros,
 }
 
@@ -21,7 +22,7 @@ impl TimeForm {
     }
 }
 
-/// Returns the canonical form of a time, in UTC.
+/// Returns the canonical format of a time, in UTC.
 ///
 /// # Errors
 /// Returns an error with the text of Go's parser, such as `parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot
@@ -119,7 +120,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns the decimals, in nanoseconds. Whole seconds may have any number of them, microseconds have six.
+    /// Parses the decimals; returns nanoseconds. Whole seconds may have any number of decimals; microseconds have six.
     fn fraction(&mut self) -> Result<u32, String> {
         let point = self.rest.strip_prefix(['.', ',']).unwrap_or_default();
         let end = point.find(|c: char| !c.is_ascii_digit()).unwrap_or(point.len());
@@ -136,7 +137,7 @@ impl<'a> Parser<'a> {
         Ok(nanos.get(..9).and_then(|n| n.parse().ok()).unwrap_or_default())
     }
 
-    /// Returns the offset in seconds east of UTC.
+    /// Parses the offset; returns seconds east of UTC.
     fn offset(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;

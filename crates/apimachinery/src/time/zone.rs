@@ -1,9 +1,9 @@
-//! Named time zones, from the embedded database: small images have none.
+//! Named time zones from the embedded database, because small images have none.
 
 use jiff::tz::TimeZone;
 
-/// Returns the time zone of a name such as `Europe/Zurich`, spelled as in the tz database. `UTC` and `Local` (UTC in a
-/// server) are known, too.
+/// Returns the time zone with a name such as `Europe/Zurich`, spelled as in the tz database. `UTC` and `Local` (UTC, as
+/// in a server) are also supported.
 ///
 /// ```
 /// use apimachinery::time::zone;

@@ -1,5 +1,5 @@
-//! Writes trees as YAML in the style of `sigs.k8s.io/yaml`: sorted keys, two spaces, sequences not indented, long lines
-//! folded. A tree reads back as the same tree.
+//! Formats trees as YAML in the style of `sigs.k8s.io/yaml`: sorted keys, two spaces, sequences not indented, long
+//! lines folded. Parsing the result returns the same tree.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::scalar;
 /// The column after which a space becomes a line break.
 const FOLD_COLUMN: usize = 80;
 
-/// Writes one value as a document, with a line break at the end.
+/// Formats a value as a document, with a line break at the end.
 ///
 /// ```
 /// let role = serde_json::json!({"verbs": ["get", "list"], "apiGroups": [""]});
@@ -24,10 +24,10 @@ pub fn to_string(value: &Value) -> String {
     commented(value, &[])
 }
 
-/// Renders one value with comments: each comment is written above the node of its JSON pointer, on separate lines.
+/// Formats a value with comments. Each comment is written on separate lines above the node with its JSON pointer.
 ///
-/// The empty pointer is the start of the document. A pointer to a missing node or to the first key of a sequence item
-/// is ignored: the comment of an item belongs to the item.
+/// The empty pointer is the start of the document. A pointer to a missing node, or to the first key of a sequence item,
+/// is ignored: use the pointer of the item instead.
 ///
 /// ```
 /// let role = serde_json::json!({"verbs": ["get"]});
@@ -54,7 +54,7 @@ pub fn commented(value: &Value, comments: &[(&str, &str)]) -> String {
     emitter.out
 }
 
-/// Renders values as documents of one file, each after a `---` line.
+/// Formats values as the documents of one file, each after a `---` line.
 pub fn to_documents<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
     values
         .into_iter()
@@ -65,9 +65,9 @@ pub fn to_documents<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
 /// The start of a block collection.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
-    /// On a new line that is not indented yet.
+    /// On a new line that has no indentation yet.
     OwnLine,
-    /// After the `- ` of a sequence's item.
+    /// After the `- ` of a sequence item.
     AfterDash,
 }
 
@@ -75,9 +75,9 @@ enum Start {
 struct Emitter<'a> {
     out: String,
     column: usize,
-    /// By JSON pointer.
+    /// The comments by JSON pointer.
     comments: BTreeMap<&'a str, &'a str>,
-    /// The pointer of the current node; maintained only if there are comments.
+    /// The JSON pointer of the current node; maintained only if there are comments.
     pointer: String,
 }
 
@@ -199,7 +199,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes text of one line; a single space beyond the fold column becomes a line break.
+    /// Writes a single-line text. The first single space beyond the fold column becomes a line break.
     fn folded(&mut self, text: &str, indent: usize, breaks: Break) {
         let characters: Vec<char> = text.chars().collect();
         for (index, character) in characters.iter().enumerate() {
@@ -208,7 +208,7 @@ impl Emitter<'_> {
                 && index + 1 < characters.len()
                 && characters.get(index - 1) != Some(&' ')
                 && characters.get(index + 1) != Some(&' ');
-            // A word that begins with a backslash would be read as an escape of the preceding line break.
+            // A word that starts with a backslash would be parsed as an escape of the preceding line break.
             let safe = breaks == Break::BetweenWords || characters.get(index + 1) != Some(&'\\');
             if lone && safe && self.column > FOLD_COLUMN {
                 self.line_break();
@@ -260,7 +260,7 @@ enum Break {
     InsideText,
 }
 
-/// The form of a string.
+/// The style of a string.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Style {
     Plain,
@@ -297,13 +297,13 @@ fn is_printable(character: char) -> bool {
     matches!(character, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Returns true if a literal block preserves a multi-line string: no line ends in a space, and there is a non-empty
-/// line.
+/// Returns true if a literal block preserves a multi-line string: no line ends with a space, and at least one line is
+/// not empty.
 fn is_block_safe(text: &str) -> bool {
     !text.split('\n').any(|line| line.ends_with(' ')) && !text.trim_matches('\n').is_empty()
 }
 
-/// Returns true if the plain form of the string would be read as YAML punctuation.
+/// Returns true if the plain style of the string would be parsed as YAML punctuation.
 fn has_indicator(text: &str) -> bool {
     let characters: Vec<char> = text.chars().collect();
     let blank_at = |index: usize| characters.get(index).is_none_or(|c| *c == ' ');
@@ -319,8 +319,8 @@ fn has_indicator(text: &str) -> bool {
     first || inner || text.starts_with("---") || text.starts_with("...")
 }
 
-/// Returns true if the plain form of the string would be read as null, a boolean, a number or a time. `<<` and `=` are
-/// special to some readers.
+/// Returns true if the plain style of the string would be parsed as null, a boolean, a number or a time. `<<` and `=`
+/// are special in some parsers.
 fn reads_as_another_type(text: &str) -> bool {
     matches!(text, "<<" | "=")
         || is_sexagesimal(text)
@@ -328,7 +328,7 @@ fn reads_as_another_type(text: &str) -> bool {
         || !matches!(scalar::resolve(text, true, None), Ok(Value::String(_)))
 }
 
-/// Base-60 numbers of YAML 1.1: `12:30`.
+/// Returns true for a base-60 number of YAML 1.1: `12:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let mut parts = text.trim_start_matches(['-', '+']).split(':');
     let first = parts.next().unwrap_or_default();
@@ -342,8 +342,8 @@ fn is_sexagesimal(text: &str) -> bool {
     is_number && !rest.is_empty() && rest.iter().all(below_60)
 }
 
-/// Times in the formats of Go's decoder: a date, or a date and a time after `T` with a zone, or after a space without
-/// one.
+/// Returns true for a time in a format of Go's decoder: a date; a date and a time with a zone, separated by `T`; or a
+/// date and a time without a zone, separated by a space.
 fn is_time(text: &str) -> bool {
     let digits = |part: &str, lengths: std::ops::RangeInclusive<usize>| {
         lengths.contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Documents of a file with the positions of their nodes, for tools that report positions.
+//! Documents with the positions of their nodes, for tools that report positions ([`Document`]).
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Error, Loader};
 
-/// A position in a text. Both numbers count from one.
+/// A position in a text. Both numbers start from one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
@@ -19,16 +19,16 @@ pub struct Place {
 /// One document of a YAML (or JSON) file.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    /// The document as a tree, with YAML 1.1 scalars as a server and kubectl read them.
+    /// The document as a tree, with YAML 1.1 scalars as in a server and kubectl.
     pub value: Value,
-    /// Duplicate keys: `line 5: key "k" already set in map`.
+    /// The duplicate keys: `line 5: key "k" already set in map`.
     pub duplicates: Vec<String>,
     start: Place,
     places: HashMap<String, Place>,
 }
 
 impl Document {
-    /// Returns the position of the node at a JSON pointer: of a field, its key; of an item, its start. For a node that
+    /// Returns the position of the node at a JSON pointer: the key of a field, or the start of an item. If the node
     /// does not exist or comes from an alias, returns the position of the nearest enclosing node.
     pub fn place(&self, pointer: &str) -> Place {
         let mut pointer = pointer;
@@ -66,10 +66,10 @@ impl Places {
     }
 }
 
-/// Returns all non-empty documents of a text.
+/// Parses all non-empty documents of a text.
 ///
 /// # Errors
-/// Returns an error with the text of the YAML parser and the line: `yaml: line 3: ...`.
+/// Returns an error with the text of the YAML parser, and the line: `yaml: line 3: ...`.
 ///
 /// ```
 /// let text = "a: 1\n---\nb:\n- c: 2\n";

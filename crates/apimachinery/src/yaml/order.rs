@@ -1,8 +1,8 @@
-//! The order of the keys of mappings.
+//! Sorts the keys of mappings.
 
 use std::cmp::Ordering;
 
-/// Sorts keys as Go's YAML encoder does: letters after other characters, runs of digits by their value.
+/// Sorts keys as Go's YAML encoder does: letters after other characters, runs of digits by value.
 ///
 /// That order is not transitive, for example for `1`, `1a` and `01a`; the sort of the standard library may panic on it.
 pub(super) fn in_order(keys: Vec<&String>) -> Vec<&String> {
@@ -26,10 +26,10 @@ pub(super) fn in_order(keys: Vec<&String>) -> Vec<&String> {
     sorted
 }
 
-/// Go uses insertion sort up to this number of keys.
+/// The number of keys up to which Go uses insertion sort.
 const INSERTION_MAX: usize = 12;
 
-/// Returns the order of keys: letters after everything else, runs of digits by their value.
+/// Compares keys: letters after other characters, runs of digits by value.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
@@ -46,7 +46,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Returns the run of digits that begins at a position: its value and its length. Zeros inside a number count for it.
+/// Returns the value and the length of the run of digits at a position. Zeros inside a number count for it.
 fn number_at(letters: &[char], at: usize) -> (u128, usize) {
     let before = letters.get(..at).unwrap_or_default();
     let inside = before

@@ -1,9 +1,9 @@
-//! The value of plain scalars in YAML 1.1, and the conversion of keys that are not strings.
+//! Resolves plain scalars of YAML 1.1, and converts keys to strings.
 
 use serde_json::{Number, Value};
 
-/// Returns the value of a scalar: quoted scalars are strings, plain ones are resolved, tagged ones have the type of the
-/// tag.
+/// Returns the value of a scalar: quoted scalars are strings, plain scalars are resolved, and tagged scalars have the
+/// type of the tag.
 pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Value, String> {
     match tag.map(|tag| tag.rsplit(':').next().unwrap_or_default()) {
         Some("str" | "binary" | "!") => Ok(Value::String(text.to_owned())),
@@ -43,7 +43,7 @@ fn number(text: &str) -> Option<Value> {
     integer(&digits).or_else(|| float(&digits))
 }
 
-/// Go's `strconv.ParseInt` with base 0: a prefix sets the base, a leading zero means octal.
+/// Parses an integer like Go's `strconv.ParseInt` with base 0: a prefix sets the base, a leading zero means octal.
 fn integer(text: &str) -> Option<Value> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -70,13 +70,13 @@ fn integer(text: &str) -> Option<Value> {
         (false, Ok(integer)) => Some(integer.into()),
         (true, Ok(integer)) => Some((-integer).into()),
         (true, Err(_)) if magnitude == 1 << 63 => Some(i64::MIN.into()),
-        // It becomes a float when it is converted to JSON.
+        // The number becomes a float when it is converted to JSON.
         (false, Err(_)) => Number::from_f64(magnitude as f64).map(Value::Number),
         (true, Err(_)) => None,
     }
 }
 
-/// A float; JSON makes it an integer if it has no fraction.
+/// Parses a float. In JSON, a float without a fraction becomes an integer.
 fn float(text: &str) -> Option<Value> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let allowed = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | 'e' | 'E' | '+' | '-');
@@ -92,7 +92,7 @@ fn float(text: &str) -> Option<Value> {
     Number::from_f64(float).map(Value::Number)
 }
 
-/// Returns the text that a key becomes in JSON.
+/// Converts a key to its string in JSON.
 pub(super) fn key(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -102,7 +102,7 @@ pub(super) fn key(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Returns a key as the message about its duplicate shows it.
+/// Formats a key for the message about its duplicate.
 pub(super) fn shown_key(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),

@@ -90,7 +90,7 @@ fn aliases_are_charged_by_the_bytes_that_they_copy() {
     assert!(parse(&aliases(100)).is_ok());
     let excessive = "yaml: document contains excessive aliasing";
     assert_eq!(parse(&aliases(1_000)).unwrap_err(), excessive);
-    // Each anchor keeps a copy of its whole content.
+    // Each anchor stores a copy of its whole content.
     let nested: String = (0..60).map(|index| format!("&a{index} [")).collect();
     let text = format!("{nested}\"{}\"{}", long.repeat(10), "]".repeat(60));
     assert_eq!(parse(&text).unwrap_err(), excessive);

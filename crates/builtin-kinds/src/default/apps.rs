@@ -1,4 +1,4 @@
-//! The defaults of workloads and of their autoscalers: groups apps, batch and autoscaling.
+//! The defaults of workloads and autoscalers: the groups apps, batch and autoscaling.
 
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn deployment_strategy(strategy: &mut Object) {
     }
 }
 
-/// The annotation in which a DaemonSet counts the changes of its template.
+/// Sets the annotation in which a DaemonSet counts the changes of its template.
 fn template_generation(daemon_set: &mut Object) {
     let annotations =
         object_in(daemon_set, "metadata").and_then(|metadata| object_in(metadata, "annotations"));
@@ -124,7 +124,7 @@ fn daemon_set_strategy(strategy: &mut Object) {
         existing_object_in(strategy, "rollingUpdate")
     };
     if let Some(rolling) = rolling {
-        // The internal form of another strategy has zeros for missing numbers.
+        // For other strategies, the internal form has zeros for missing numbers.
         set_if_nil(rolling, "maxUnavailable", i32::from(is_rolling));
         set_if_nil(rolling, "maxSurge", 0);
     }
@@ -140,7 +140,7 @@ fn stateful_set_strategy(strategy: &mut Object) {
     }
 }
 
-/// Claim templates have their own type fields.
+/// Sets the type fields of claim templates.
 fn claim_templates(spec: &mut Object) {
     for claim in objects_in(spec, "volumeClaimTemplates") {
         for (field, value) in [("apiVersion", "v1"), ("kind", "PersistentVolumeClaim")] {
@@ -183,7 +183,7 @@ fn autoscaler_metrics(spec: &mut Object) {
     set_if_zero(spec, "metrics", json!([cpu]));
 }
 
-/// Completes scaling rules that are partly set; if none are set, the controller decides.
+/// Completes partly set scaling rules. If none are set, the controller decides.
 fn autoscaler_behavior(behavior: &mut Object) {
     let percent = json!({ "type": "Percent", "value": 100, "periodSeconds": 15 });
     let pods = json!({ "type": "Pods", "value": 4, "periodSeconds": 15 });

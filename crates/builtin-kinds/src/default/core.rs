@@ -1,4 +1,4 @@
-//! The defaults of the core group, pods apart.
+//! The defaults of the core group, except pods.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(super) const RULES: &[TypeRules] = &[
     ),
 ];
 
-/// Every namespace has its name as a label.
+/// Adds the name of a namespace as a label.
 fn namespace(namespace: &mut Object) {
     let name = namespace.get("metadata").and_then(|m| m.get("name"));
     if let Some(name) = name.filter(|name| !is_zero(name)).cloned() {
@@ -62,7 +62,7 @@ fn namespace(namespace: &mut Object) {
     }
 }
 
-/// `stringData` is an alternative to `data`, and takes precedence.
+/// Merges `stringData` into `data`; it takes precedence.
 fn string_data(secret: &mut Object) {
     use base64::Engine;
     let Some(Value::Object(texts)) = secret.remove("stringData") else {
@@ -99,7 +99,7 @@ fn service(service: &mut Object) {
     }
 }
 
-/// Three hours for affinity by client, no configuration for none.
+/// Sets the timeout of client affinity to three hours, or removes the configuration of the affinity None.
 fn session_affinity(spec: &mut Object) {
     match spec.get("sessionAffinity").and_then(Value::as_str) {
         Some("None") => {
@@ -139,7 +139,7 @@ fn target_port(port: &mut Object) {
     }
 }
 
-/// For containers, the default limit is the maximum, the default request is the limit, and otherwise the minimum.
+/// For containers, sets the default limit to the maximum, and the default request to the limit or else the minimum.
 fn limit_range_item(item: &mut Object) {
     if item.get("type").and_then(Value::as_str) != Some("Container") {
         return;
@@ -149,12 +149,12 @@ fn limit_range_item(item: &mut Object) {
     copy_missing(item, "min", "defaultRequest", |_| true);
 }
 
-/// `podCIDR` is the first of `podCIDRs`.
+/// Synchronizes `podCIDR` with the first of `podCIDRs`.
 fn pod_cidrs(spec: &mut Object) {
     let single = spec.get("podCIDR").filter(|cidr| !is_zero(cidr)).cloned();
     let first = spec.get("podCIDRs").and_then(|all| all.get(0)).cloned();
     match (single, first) {
-        // The older field wins.
+        // The older field takes precedence.
         (Some(single), first) if first.as_ref() != Some(&single) => {
             spec.insert("podCIDRs".to_owned(), json!([single]));
         }
@@ -165,7 +165,7 @@ fn pod_cidrs(spec: &mut Object) {
     }
 }
 
-/// The allocatable resources of a node default to its capacity.
+/// Sets the allocatable resources of a node to its capacity.
 fn allocatable(status: &mut Object) {
     let capacity = status.get("capacity").filter(|all| !is_zero(all)).cloned();
     if let Some(capacity) = capacity {
@@ -179,7 +179,7 @@ fn pending(object: &mut Object) {
     }
 }
 
-/// The selector and the labels of a replication controller come from its template.
+/// Sets the selector and the labels of a replication controller from its template.
 fn replication_controller(controller: &mut Object) {
     let template = controller.get("spec").and_then(|spec| spec.get("template"));
     let labels = template.and_then(|t| t.get("metadata")?.get("labels"));

@@ -1,4 +1,4 @@
-//! The defaults of pods and of everything in a pod template.
+//! The defaults of pods and pod templates.
 
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ const SCALE_IO: &[Rule] = &[
     FilledText("fsType", "xfs"),
 ];
 
-/// Rules for a Pod that do not apply to a pod template.
+/// Applies the rules of a Pod that do not apply to a pod template.
 fn pod(pod: &mut Object) {
     let Some(spec) = object_in(pod, "spec") else {
         return;
@@ -114,14 +114,14 @@ fn pod(pod: &mut Object) {
     }
 }
 
-/// The request defaults to the limit.
+/// Sets missing requests to the limits.
 fn requests_from_limits(container: &mut Object) {
     if let Some(resources) = existing_object_in(container, "resources") {
         copy_missing(resources, "limits", "requests", |_| true);
     }
 }
 
-/// Copies the missing entries of one quantity map from another one.
+/// Copies the missing entries of a quantity map from another one.
 pub(super) fn copy_missing(object: &mut Object, from: &str, to: &str, accept: impl Fn(&str) -> bool) {
     let Some(Value::Object(source)) = object.get(from).cloned() else {
         return;
@@ -139,7 +139,7 @@ pub(super) fn copy_missing(object: &mut Object, from: &str, to: &str, accept: im
     }
 }
 
-/// Pod-level requests default to the sum of the containers' requests, or else to the limit.
+/// Sets pod-level requests to the sum of the containers' requests, or else to the limit.
 fn pod_level_requests(spec: &mut Object) {
     let limits = spec.get("resources").and_then(|r| r.get("limits"));
     if limits.is_none_or(is_zero) {
@@ -166,7 +166,7 @@ fn pod_level_requests(spec: &mut Object) {
     copy_missing(resources, "limits", "requests", pod_resources::is_pod_level);
 }
 
-/// With the host's network, the host port equals the container port.
+/// Sets the host ports to the container ports on the host's network.
 fn host_ports(spec: &mut Object) {
     for list in ["containers", "initContainers"] {
         for container in objects_in(spec, list) {
@@ -179,7 +179,7 @@ fn host_ports(spec: &mut Object) {
     }
 }
 
-/// `podIP` is the first of `podIPs`.
+/// Synchronizes `podIP` with the first of `podIPs`.
 fn pod_ips(status: &mut Object) {
     let single = status.get("podIP").filter(|ip| !is_zero(ip)).cloned();
     let first = status.get("podIPs").and_then(|ips| ips.get(0)?.get("ip"));
@@ -194,7 +194,7 @@ fn pod_ips(status: &mut Object) {
     }
 }
 
-/// `serviceAccount` is the deprecated name of `serviceAccountName`; both are kept equal.
+/// Synchronizes `serviceAccount`, the deprecated name, with `serviceAccountName`.
 fn service_account(spec: &mut Object) {
     for (from, to) in [
         ("serviceAccountName", "serviceAccount"),
@@ -225,7 +225,7 @@ fn pull_policy(object: &mut Object, image: &str, policy: &str) {
     set_if_zero(object, policy, value);
 }
 
-/// A volume without a source is an `emptyDir`.
+/// Sets the source of a volume to `emptyDir` if it has none.
 fn volume_source(volume: &mut Object) {
     let has_source = volume
         .iter()

@@ -114,7 +114,7 @@ pub(super) const RULES: &[TypeRules] = &[
 
 const SERVICE_REFERENCE: &[Rule] = &[Number("port", 443)];
 
-/// Users and groups belong to RBAC's group, service accounts to the core group.
+/// Sets the group of a subject: RBAC's group for users and groups, the core group for service accounts.
 fn subject_group(subject: &mut Object) {
     let kind = subject.get("kind").and_then(Value::as_str).unwrap_or_default();
     if matches!(kind, "User" | "Group") {
@@ -122,7 +122,7 @@ fn subject_group(subject: &mut Object) {
     }
 }
 
-/// A network policy has the type Ingress, and Egress if it has egress rules.
+/// Sets the types of a network policy: Ingress, and Egress if it has egress rules.
 fn policy_types(spec: &mut Object) {
     let has_egress = spec.get("egress").is_some_and(|rules| !is_zero(rules));
     let types = if has_egress {

@@ -1,4 +1,4 @@
-//! The checks, by level and in the order in which they are reported.
+//! The checks of the standards, by level and in the order of the reported violations.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::tree::{at, entries, list, text};
 type Includes<'a> = &'a dyn Fn(u32) -> bool;
 type Check = fn(&Value, Includes<'_>) -> Option<Violation>;
 
-/// A check that the restricted level replaces by its own, from a minor version on.
+/// A baseline check that the restricted level replaces from a minor version on.
 struct Baseline {
     check: Check,
     replaced: Option<u32>,
@@ -82,7 +82,7 @@ fn plural<'a>(one: &'a str, many: &'a str, count: usize) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// `"a", "b"`.
+/// Formats a list of quoted strings: `"a", "b"`.
 fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     let quoted: Vec<String> = items
         .into_iter()
@@ -91,7 +91,7 @@ fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     quoted.join(", ")
 }
 
-/// Returns `containers "a", "b"`.
+/// Formats a list of containers: `containers "a", "b"`.
 fn containers(names: &[&str]) -> String {
     format!(
         "{} {}",
@@ -100,7 +100,7 @@ fn containers(names: &[&str]) -> String {
     )
 }
 
-/// Returns the pod itself and the containers that set a field: `pod and container "a"`.
+/// Formats a list of the pod itself and the containers that set a field: `pod and container "a"`.
 fn setters(of_pod: bool, names: &[&str]) -> Option<String> {
     match (of_pod, names.is_empty()) {
         (false, true) => None,
@@ -116,7 +116,7 @@ fn spec(pod: &Value) -> &Value {
     at(pod, &["spec"])
 }
 
-/// Returns all containers, those that prepare the pod first.
+/// Returns all containers, init containers first.
 fn each(pod: &Value) -> impl Iterator<Item = &Value> {
     let fields = ["initContainers", "containers", "ephemeralContainers"];
     fields.into_iter().flat_map(|field| list(spec(pod), &[field]))
@@ -147,7 +147,7 @@ fn is_windows(pod: &Value) -> bool {
     text(pod, &["spec", "os", "name"]) == "windows"
 }
 
-/// Reports whether the pod has a user namespace of its own.
+/// Returns true if the pod has its own user namespace.
 fn has_own_users(pod: &Value) -> bool {
     at(pod, &["spec", "hostUsers"]) == &Value::Bool(false)
 }
@@ -200,7 +200,7 @@ fn app_armor(pod: &Value, _: Includes<'_>) -> Option<Violation> {
     )
 }
 
-/// The default capabilities of containers.
+/// The capabilities that containers may add.
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -393,7 +393,7 @@ fn se_linux<'p>(pod: &'p Value, includes: Includes<'_>) -> Option<Violation> {
     )
 }
 
-/// Returns true for a profile that is neither the runtime's nor the node's.
+/// Returns the type of a seccomp profile that is neither the runtime's default nor a profile on the node.
 fn bad_seccomp(owner: &Value) -> Option<&str> {
     let profile = context(owner, &["seccompProfile"]);
     let kind = text(profile, &["type"]);
@@ -438,7 +438,7 @@ fn seccomp_annotations(pod: &Value) -> Option<Violation> {
     found("seccompProfile", format!("forbidden {word} {}", bad.join(", ")))
 }
 
-/// Safe sysctls, with the minor version since which they are allowed.
+/// Safe sysctls, and the minor versions since which they are allowed.
 const SYSCTLS: [(&str, u32); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),

@@ -1,4 +1,4 @@
-//! Requests for certificates.
+//! Prepares CertificateSigningRequests.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Fields of features that are off by default: they are dropped before an object is written.
+//! Drops fields of features that are off by default, before an object is written.
 
 use apimachinery::gvk::Gvk;
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn pod_spec(spec: &mut Object) {
     }
 }
 
-/// A lifecycle without other fields is dropped as a whole.
+/// Drops the stop signal; a lifecycle without other fields is dropped as a whole.
 fn stop_signal(container: &mut Object) {
     let lifecycle = existing_object_in(container, "lifecycle");
     let dropped = lifecycle.is_some_and(|lifecycle| {

@@ -1,4 +1,4 @@
-//! The selector that a Job generates for its pods.
+//! Generates the selector of a Job.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub(super) fn generate_selector(job: &mut Object) {
             .entry("batch.kubernetes.io/controller-uid")
             .or_insert(json!(uid));
     }
-    // A job without labels has the labels of its template.
+    // A Job without labels gets the labels of its template.
     if let Some(metadata) = object_in(job, "metadata").filter(|_| !is_zero(&labels)) {
         set_if_zero(metadata, "labels", labels);
     }

@@ -1,4 +1,4 @@
-//! Pods before they are written.
+//! Prepares pods.
 
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
@@ -11,21 +11,21 @@ pub(super) fn prepare_for_create(pod: &mut Object) {
     pod.insert("status".to_owned(), status);
 }
 
-/// Kubelets cannot change the spec or the owner references.
+/// Keeps the spec and the owner references, which kubelets cannot change.
 pub(super) fn prepare_status(pod: &mut Object, old: &Value) {
     if let Some(metadata) = object_in(pod, "metadata") {
         copy_field(metadata, at(old, &["metadata"]), "ownerReferences");
         copy_field(metadata, at(old, &["metadata"]), "deletionTimestamp");
     }
     if let Some(status) = object_in(pod, "status") {
-        // Validation rejects another class.
+        // Validation rejects a different class.
         if status.get("qosClass").is_none_or(is_zero) {
             copy_field(status, at(old, &["status"]), "qosClass");
         }
     }
 }
 
-/// Takes only the ephemeral containers from the request.
+/// Keeps everything except the ephemeral containers of the request.
 pub(super) fn keep_all_but_ephemeral_containers(pod: &mut Object, old: &Value) {
     let requested = pod
         .get("spec")
@@ -41,7 +41,7 @@ pub(super) fn keep_all_but_ephemeral_containers(pod: &mut Object, old: &Value) {
     };
 }
 
-/// Takes only the resources of the containers from the request.
+/// Keeps everything except the container resources of the request.
 pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
     let requested = pod.get("spec").cloned().unwrap_or_default();
     keep_all_but_versions(pod, old);
@@ -71,7 +71,7 @@ pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
     }
 }
 
-/// Takes everything from `old` but the resource version and the managedFields of the request.
+/// Keeps everything except the resourceVersion and the managedFields of the request.
 fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     let Some(old) = old.as_object() else {
         return;

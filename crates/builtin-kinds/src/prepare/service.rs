@@ -1,5 +1,4 @@
-//! Services before they are changed: allocated addresses and ports are kept, those that the new type does not use are
-//! removed.
+//! Prepares Services: keeps allocated addresses and ports, and removes those that the new type does not use.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
 
-/// `clusterIP` is the first of `clusterIPs`. Services that are names have no policy for internal traffic; validation
-/// rejects an unknown one.
+/// Synchronizes `clusterIP` with the first of `clusterIPs`. Removes the internal traffic policy of an ExternalName;
+/// validation rejects an unknown policy.
 pub(super) fn prepare_for_create(service: &mut Object) {
     let Some(Value::Object(spec)) = service.get_mut("spec") else {
         return;
@@ -35,7 +34,7 @@ pub(super) fn prepare_for_update(service: &mut Object, old: &Value) {
     drop_unneeded(spec, before);
 }
 
-/// An old client changes `clusterIP` and does not know `clusterIPs`.
+/// Updates `clusterIPs` for an old client, which changes only `clusterIP`.
 fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     let single = spec.get("clusterIP").cloned().unwrap_or_default();
     let all = spec.get("clusterIPs").cloned().unwrap_or_default();
@@ -57,7 +56,7 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     }
 }
 
-/// The fields of a service type; each is dropped when the type changes to one without it.
+/// The fields that a service type uses. A field is dropped when the type changes to one that does not use it.
 struct Needs {
     cluster_ip: bool,
     node_ports: bool,
@@ -84,13 +83,13 @@ fn needs(spec: &Value) -> Needs {
 
 const CLUSTER_IP_FIELDS: &[&str] = &["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 
-/// Sets the fields that the request omits from the existing service.
+/// Sets the fields that the request omits to those of the existing service.
 fn keep_allocated(spec: &mut Object, before: &Value) {
     let after = needs(&Value::Object(spec.clone()));
     let had = needs(before);
     if had.cluster_ip && after.cluster_ip {
         for field in CLUSTER_IP_FIELDS {
-            // The addresses belong to the first one.
+            // The addresses belong to the first one, so they are kept only if it is unchanged.
             let belongs = *field != "clusterIPs"
                 || spec.get("clusterIP").unwrap_or(&Value::Null) == at(before, &["clusterIP"]);
             if belongs && is_missing(spec, field) {
@@ -114,7 +113,7 @@ fn is_missing(spec: &Object, field: &str) -> bool {
     spec.get(field).is_none_or(is_zero)
 }
 
-/// A port keeps its node port by its name, unless the request gives that number to another port.
+/// Keeps the node ports by the names of the ports, unless the request assigns the number to another port.
 fn keep_node_ports(spec: &mut Object, before: &Value) {
     let number = |port: &Value| at(port, &["nodePort"]).as_i64().unwrap_or(0);
     let requested: HashSet<i64> = objects_in(spec, "ports")
@@ -140,7 +139,7 @@ fn keep_node_ports(spec: &mut Object, before: &Value) {
     }
 }
 
-/// Drops the fields that the old type had, the new type lacks, and the request did not change.
+/// Drops the fields that the old type uses and the new type does not use, if the request did not change them.
 fn drop_unneeded(spec: &mut Object, before: &Value) {
     let after = needs(&Value::Object(spec.clone()));
     let had = needs(before);

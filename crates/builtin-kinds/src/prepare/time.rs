@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::tree::{at, object_in, objects_in, text};
 use apimachinery::gvk::Gvk;
 
-/// Sets the times that the writer of an object omitted; `old` is the live object of an update.
+/// Sets the times that the client omitted; `old` is the live object of an update.
 pub fn stamp_times(gvk: &Gvk, object: &mut Value, old: Option<&Value>, now: &str) {
     match (gvk.group, gvk.kind, old) {
         ("resource.k8s.io", "ResourceSlice", _) => stamp_taints(object, now),

@@ -139,7 +139,7 @@ pub(super) fn config_map(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), entries.into(), row.age()]
 }
 
-/// Returns access modes by their initials, without duplicates.
+/// Formats access modes as abbreviations, without duplicates.
 fn access_modes(modes: &[Value]) -> String {
     let known = [
         ("ReadWriteOnce", "RWO"),
@@ -362,7 +362,7 @@ pub(super) fn policy(row: &Row<'_>, rules: &str) -> Vec<Value> {
     ]
 }
 
-/// Formats a label selector in the notation of Go, which the API server shows.
+/// Formats a label selector as Go prints it, as the API server does.
 fn selector_in_go(selector: &Value) -> String {
     let labels: String = entries(selector, &["matchLabels"])
         .collect::<BTreeMap<_, _>>()

@@ -1,6 +1,6 @@
-//! Durations as kubectl prints them: two units at most, the smaller one only for short durations.
+//! Durations as kubectl prints them: at most two units, and the smaller unit only for short durations.
 
-/// Returns a number of seconds as a short text: `45s`, `3m20s`, `5h`, `2d4h`, `1y30d`.
+/// Formats a number of seconds: `45s`, `3m20s`, `5h`, `2d4h`, `1y30d`.
 pub(crate) fn human_duration(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);
@@ -19,7 +19,7 @@ pub(crate) fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// Returns two units, or one if the smaller one is zero.
+/// Formats two units, or one if the smaller number is zero.
 fn two(great: i64, great_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 {
         format!("{great}{great_unit}")

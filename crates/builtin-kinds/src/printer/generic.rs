@@ -11,7 +11,7 @@ pub const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is r
 
 const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// Returns the columns of kinds that have none of their own.
+/// Returns the columns of kinds without columns of their own.
 pub fn generic_columns() -> Vec<Column> {
     let column = |name: &str, format: &str, description: &str| Column {
         name: name.to_owned(),
@@ -26,7 +26,7 @@ pub fn generic_columns() -> Vec<Column> {
     ]
 }
 
-/// Returns the cells under [`generic_columns`].
+/// Returns the cells for [`generic_columns`].
 pub fn generic_cells(object: &Value, now: i64) -> Vec<Value> {
     let created = object::text(object, &["metadata", "creationTimestamp"]);
     vec![object::name(object).into(), age(created, now).into()]

@@ -39,7 +39,7 @@ fn external_address(row: &Row<'_>) -> String {
     }
 }
 
-/// Returns the addresses of a load balancer, each once.
+/// Returns the addresses of a load balancer without duplicates.
 fn balancer_addresses(status: &Value) -> Vec<&str> {
     let mut addresses = Vec::new();
     let mut seen = HashSet::new();
@@ -65,7 +65,7 @@ fn ports(ports: &[Value]) -> String {
     joined(all.iter().map(String::as_str))
 }
 
-/// Returns at most three items, and the number of the others.
+/// Formats at most three items, and the number of the other items.
 fn first_three(items: &[String]) -> String {
     let shown = items.get(..3).unwrap_or(items).join(",");
     match items.len().saturating_sub(3) {

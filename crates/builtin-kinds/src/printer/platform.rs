@@ -71,7 +71,7 @@ pub(super) fn priority_level(row: &Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// The row has a third cell, the age, for which the API server declares no column.
+/// Returns the row of an IPAddress. It has a third cell, the age, for which the API server declares no column.
 pub(super) fn ip_address(row: &Row<'_>) -> Vec<Value> {
     let parent = row.at(&["spec", "parentRef"]);
     let field = |name: &str| text(parent, &[name]);

@@ -1,4 +1,4 @@
-//! The row of a pod, with the states of its containers in one word.
+//! The row of a pod, which summarizes the states of its containers in one word.
 
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ impl Summary {
         summary
     }
 
-    /// Adds the init containers up to the first that is not done; returns true if there is one.
+    /// Adds the init containers, up to the first one that has not completed; returns true if there is one.
     fn add_init_containers(&mut self, row: &Row<'_>) -> bool {
         let specs = row.list(&["spec", "initContainers"]);
         let is_sidecar = |spec: &&Value| text(spec, &["restartPolicy"]) == "Always";
@@ -153,7 +153,7 @@ impl Summary {
     }
 }
 
-/// Times in canonical form sort as texts.
+/// Keeps the later of two times. Times in canonical form are compared as strings.
 fn keep_latest(latest: &mut String, time: &str) {
     if time > latest.as_str() {
         time.clone_into(latest);

@@ -12,7 +12,7 @@ pub(super) fn pod_template(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), names, images, labels.into()]
 }
 
-/// Returns the name, some cells, the age, and the columns of the wide form about the template.
+/// Returns the name, the given cells, the age, and the wide columns about the template.
 fn with_template(row: &Row<'_>, middle: Vec<Value>, selector: Option<String>) -> Vec<Value> {
     let mut cells = vec![row.name()];
     cells.extend(middle);
@@ -177,7 +177,7 @@ pub(super) fn autoscaler(row: &Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// Returns the current and the wanted value of each metric, two at most.
+/// Returns the current and the target values of the metrics, at most two.
 fn metrics(row: &Row<'_>) -> String {
     let specs = row.list(&["spec", "metrics"]);
     if specs.is_empty() {

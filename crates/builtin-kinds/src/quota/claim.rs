@@ -1,4 +1,4 @@
-//! Usage of claims: to volumes, and to devices.
+//! The usage of claims for volumes and for devices.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::tree::{at, list, text};
 
 const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
-/// The class of a claim was an annotation before it was a field.
+/// The annotation with the class of a claim, which preceded the field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-/// The maximum number of devices that a claim to all of a class may get.
+/// The maximum number of devices for a claim to all devices of a class.
 const DEVICES_MAX: usize = 32;
 
 // === volumes ===

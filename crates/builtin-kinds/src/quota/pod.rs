@@ -1,4 +1,4 @@
-//! Usage of pods.
+//! The usage of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -49,7 +49,7 @@ fn is_extended(name: &str) -> bool {
     name.starts_with(DEVICE_CLASS) || name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-/// Returns true if the resources of a pod count: it has not ended, and should not be gone already.
+/// Returns true if the resources of a pod count: it has not finished, and its grace period has not expired.
 pub(super) fn is_counted(pod: &Value, now: SystemTime) -> bool {
     if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
         return false;
@@ -64,7 +64,7 @@ pub(super) fn is_counted(pod: &Value, now: SystemTime) -> bool {
     }
 }
 
-/// Returns true if a pod has a deadline: quotas call it `Terminating`.
+/// Returns true if a pod has a deadline; the scope of such pods is `Terminating`.
 pub(super) fn has_deadline(pod: &Value) -> bool {
     at(pod, &["spec", "activeDeadlineSeconds"])
         .as_i64()
@@ -155,7 +155,7 @@ pub(super) fn is_in_scope(pod: &Value, selector: &Selector) -> bool {
     }
 }
 
-/// Reports whether a pod has affinity to, or anti-affinity from, pods of other namespaces.
+/// Returns true if a pod has affinity to, or anti-affinity from, pods in other namespaces.
 fn has_cross_namespace_affinity(affinity: &Value) -> bool {
     let names_others =
         |term: &Value| !is_zero(at(term, &["namespaces"])) || !at(term, &["namespaceSelector"]).is_null();
@@ -173,7 +173,7 @@ fn has_cross_namespace_affinity(affinity: &Value) -> bool {
     })
 }
 
-/// Every container must set the resources that a quota counts, unless the pod sets them at pod level.
+/// Checks that every container sets the resources that a quota counts, unless the pod sets them at pod level.
 pub(super) fn check(names: &[&str], pod: &Value) -> Result<(), String> {
     let spec = at(pod, &["spec"]);
     if pod_resources::has_pod_level(spec) {

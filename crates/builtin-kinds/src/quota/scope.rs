@@ -1,4 +1,4 @@
-//! The scopes of a quota: the objects that it applies to.
+//! The scopes of a quota, which select the objects that it counts.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ enum Operator {
     NotIn(Vec<String>),
 }
 
-/// Returns the conditions of `spec.scopes` and `spec.scopeSelector`: all of them must hold.
+/// Returns the conditions of `spec.scopes` and `spec.scopeSelector`, which must all be true.
 pub(super) fn selectors(quota: &Value) -> Vec<Selector> {
     let scopes = list(quota, &["spec", "scopes"]).iter().filter_map(Value::as_str);
     let scopes = scopes.map(|scope| Selector {
@@ -47,7 +47,7 @@ fn expressed(expression: &Value) -> Selector {
 }
 
 impl Selector {
-    /// Reports whether the selector matches an object with these classes.
+    /// Returns true if the selector matches an object with these classes.
     pub(super) fn selects(&self, classes: &[&str]) -> bool {
         let named = |values: &[String]| {
             classes

@@ -1,4 +1,4 @@
-//! Usage of services.
+//! The usage of services.
 
 use apimachinery::quantity::Quantity;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Decoding: dropped, kept and rejected fields; no input causes a panic.
+//! Tests of decoding: dropped, kept and rejected fields; no input causes a panic.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -153,7 +153,7 @@ fn quantities_and_times_take_their_canonical_form() {
     assert_eq!(limits, &json!({ "cpu": "100m", "memory": "1Gi" }));
 }
 
-/// JSON similar to objects of the kind: known field names, values of any type.
+/// Generates JSON similar to objects of the kind: known field names, and values of any type.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

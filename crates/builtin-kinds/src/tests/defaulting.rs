@@ -1,4 +1,4 @@
-//! The category `defaulting`: the created object, except for fields set by the registry and admission.
+//! Tests of the category `defaulting`: the created object, except for fields that the registry and admission set.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn created_objects_look_as_recorded() {
             remove(&mut expected, &steps);
             remove(&mut object, &steps);
         }
-        // Volumes are compared unless the test of the token volume hides them.
+        // Volumes are compared unless the token volume of the scenario is hidden.
         let hides_volumes = step.name.starts_with("pod-service-account");
         for (of_kind, paths) in ADDED {
             for path in paths.iter().filter(|_| ["*", &kind].contains(of_kind)) {
@@ -96,7 +96,7 @@ fn created_objects_look_as_recorded() {
     );
 }
 
-/// Returns the object that a request creates, as far as this module makes it.
+/// Returns the object that a request creates, without the fields that other crates set.
 fn created(step: &Step) -> Value {
     let (gvk, _) = step
         .target()
@@ -108,7 +108,7 @@ fn created(step: &Step) -> Value {
     set_if_nil(metadata, "uid", "some-uid");
     set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
     prepare_for_create(gvk, &mut object);
-    // The response is read from the store.
+    // The response was read from the store.
     decode(gvk, &mut object).unwrap();
     default(gvk, &mut object);
     let again = object.clone();

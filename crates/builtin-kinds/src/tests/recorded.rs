@@ -1,4 +1,4 @@
-//! Reading recorded scenarios (`tests/recorded/<category>/*.json`).
+//! Reads recorded scenarios (`tests/recorded/<category>/*.json`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use crate::resource::resources;
 use crate::tree::{at, text};
 use apimachinery::gvk::Gvk;
 
-/// One request and its recorded answer. `${ns}` is written `NS`, as in the answers.
+/// A request and its recorded response. `${ns}` is replaced by `NS`, as in the responses.
 pub(super) struct Step {
-    /// File and step, for messages.
+    /// The file and the step, for messages.
     pub(super) name: String,
     pub(super) method: String,
     pub(super) path: String,
@@ -90,7 +90,7 @@ fn read(file: &PathBuf) -> Vec<Step> {
         .collect()
 }
 
-/// Returns the text in `299 - "text"`.
+/// Returns `text` of a header `299 - "text"`.
 fn warning_text(header: &str) -> Option<String> {
     let quoted = header.strip_prefix("299 - ")?;
     serde_json::from_str(quoted).ok()

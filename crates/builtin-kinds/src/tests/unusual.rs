@@ -1,4 +1,4 @@
-//! Errors and warnings of objects with unusual fields, most of them pods, as in kube-apiserver 1.36.
+//! Tests of the errors and warnings of objects with unusual fields, most of them pods, as in kube-apiserver 1.36.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ const KINDS: [(&str, &str, &str); 15] = [
     ("storage.k8s.io", "v1", "StorageClass"),
     ("storage.k8s.io", "v1", "VolumeAttachment"),
 ];
-/// The length at which the recorded server cut warnings.
+/// The length at which the recorded server truncated warnings.
 const CUT: usize = 256;
 
 fn texts(value: &Value, field: &str) -> Vec<String> {
@@ -55,7 +55,7 @@ fn unusual_objects_get_the_recorded_errors_and_warnings() {
         decode(&gvk, &mut object).unwrap();
         default(&gvk, &mut object);
         if kind == "Pod" && object["spec"]["serviceAccountName"].is_null() {
-            // Admission adds it.
+            // Admission adds this field.
             object["spec"]["serviceAccountName"] = "default".into();
         }
         let mut found = prepare_for_create(&gvk, &mut object);

@@ -1,4 +1,4 @@
-//! The category `validation`: the errors of an object and their texts.
+//! Tests of the category `validation`: the errors of an object and their texts.
 
 use std::collections::HashMap;
 
@@ -20,12 +20,12 @@ const ELSEWHERE: &[&str] = &[
     "compilation failed",
 ];
 
-/// Texts that the recordings themselves exclude from the comparison.
+/// Returns true if the recording itself excludes the messages from the comparison.
 fn hides_messages(step: &Step) -> bool {
     step.ignore.iter().any(|path| path.contains("message"))
 }
 
-/// Runs a scenario against objects in memory: creates, whole replacements and merge patches of single objects.
+/// Runs scenarios with objects in memory: creates, updates and merge patches of single objects.
 #[test]
 fn faults_are_found_and_worded_as_recorded() {
     let (mut checked, mut wrong) = (0, Vec::new());
@@ -55,7 +55,7 @@ fn faults_are_found_and_worded_as_recorded() {
     );
 }
 
-/// Returns the warnings about accepted objects.
+/// Checks the warnings about accepted objects.
 #[test]
 fn warnings_are_given_as_recorded() {
     let mut wrong = Vec::new();
@@ -104,7 +104,7 @@ fn cause(error: &Error, hidden: bool) -> (String, String) {
     (error.field.to_string(), message)
 }
 
-/// Returns the errors of the object of a request; `None` if the step does not concern validation.
+/// Returns the errors of a request's object; `None` if the step is not about validation.
 fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
     if ![200, 201, 422].contains(&step.status) {
         return None;
@@ -130,7 +130,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
         set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
         set_if_nil(metadata, "namespace", "NS");
         if gvk.kind == "Pod" {
-            // Admission adds it.
+            // Admission adds this field.
             set_if_nil(
                 object_in(object.as_object_mut()?, "spec")?,
                 "serviceAccountName",
@@ -166,7 +166,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
     Some(errors)
 }
 
-/// Acts as the registry's allocator.
+/// Allocates the addresses of a service, as the registry does.
 fn allocate(service: &mut Value) {
     if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
         set_if_nil(spec, "clusterIP", "10.0.0.1");
@@ -176,8 +176,8 @@ fn allocate(service: &mut Value) {
     }
 }
 
-/// Returns a merge patch, except that the only item of a list of containers is patched and not replaced, which is
-/// sufficient for the recorded strategic patches.
+/// Applies a merge patch. If a list of containers has one item, the item is patched and not replaced, which is
+/// sufficient for the recorded strategic merge patches.
 fn patched(old: &Value, patch: &Value) -> Option<Value> {
     let mut object = old.clone();
     if let Some(operations) = patch.as_array() {

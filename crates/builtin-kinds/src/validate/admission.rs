@@ -1,4 +1,4 @@
-//! Webhook configurations, and the parts they share with admission policies: rules and match conditions.
+//! Validates webhook configurations, and their common parts with admission policies: rules and match conditions.
 
 use std::collections::HashSet;
 
@@ -77,7 +77,7 @@ fn client_config(check: &mut Check, config: &Value, path: &Path) {
         (Some(url), false) => webhook_url(check, url, &path.child("url")),
         (None, true) => {
             let path = path.child("service");
-            // The API server confuses the two (kubernetes/kubernetes#141353).
+            // The API server swaps the two (kubernetes/kubernetes#141353).
             for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
                 if text(service, &[field]).is_empty() {
                     check.required(path.child(shown), "");
@@ -218,7 +218,7 @@ pub(super) fn rule_with_operations(check: &mut Check, rule: &Value, path: &Path)
     check.optional_one_of(rule, path, "scope", &["*", "Cluster", "Namespaced"]);
 }
 
-/// A wildcard must be the only item.
+/// Checks that a wildcard is the only item.
 fn alone(check: &mut Check, rule: &Value, path: &Path, field: &str, what: &str) {
     let values = list(rule, &[field]);
     if values.len() > 1 && values.contains(&"*".into()) {
@@ -265,7 +265,7 @@ fn resources(check: &mut Check, rule: &Value, path: &Path) {
             "if '*/*' is present, must not specify other resources",
         );
     }
-    // The API server looks at the last name without a subresource only.
+    // The API server only considers the last name without a subresource.
     let last = resources
         .iter()
         .filter_map(Value::as_str)

@@ -1,4 +1,4 @@
-//! Admission policies and their bindings.
+//! Validates admission policies and their bindings.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ pub(super) fn validating_policy(check: &mut Check, object: &Value) {
     audit_annotations(check, object, &environment, &path.child("auditAnnotations"));
 }
 
-/// Validates one validation; its message is evaluated without the authorizer.
+/// Validates one validation; its message expression is evaluated without the authorizer.
 fn validation(
     check: &mut Check,
     one: &Value,
@@ -137,7 +137,7 @@ pub(super) fn mutating_policy(check: &mut Check, object: &Value) {
     }
 }
 
-/// The kinds of patches: the name, the field, the type of its expression.
+/// The kinds of patches: the name, the field, and the type of its expression.
 const PATCH_TYPES: [(&str, &str, Returns); 2] = [
     ("ApplyConfiguration", "applyConfiguration", Returns::Object),
     ("JSONPatch", "jsonPatch", Returns::JsonPatch),
@@ -175,7 +175,7 @@ fn mutation(check: &mut Check, one: &Value, environment: &Environment, path: &Pa
     }
 }
 
-/// The common parts of validating and mutating policies, and the variables of their expressions.
+/// Validates the common parts of validating and mutating policies; returns the environment of their expressions.
 fn policy(check: &mut Check, spec: &Value, path: &Path, mutating: bool) -> Environment {
     if at(spec, &["failurePolicy"]).is_null() {
         check.required(path.child("failurePolicy"), "");
@@ -259,7 +259,7 @@ fn param_kind(check: &mut Check, kind: &Value, path: &Path) {
     }
 }
 
-/// Only write operations can be mutated.
+/// Checks that a mutating policy matches only write operations.
 fn mutable_operations(check: &mut Check, constraints: &Value, path: &Path) {
     let path = path.child("resourceRules").child("operations");
     let supported = ["*", "CONNECT", "CREATE", "UPDATE"];

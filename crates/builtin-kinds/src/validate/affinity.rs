@@ -1,4 +1,4 @@
-//! Affinity of pods, and selectors of nodes.
+//! Validates pod affinity and node selectors.
 
 use apimachinery::field::Path;
 use apimachinery::names;
@@ -47,7 +47,7 @@ fn weight(check: &mut Check, weighted: &Value, path: &Path) {
     }
 }
 
-/// Labels of the pod that are added to the selector of a term.
+/// Validates the labels of the pod that are added to the selector of a term.
 fn match_label_keys(check: &mut Check, term: &Value, path: &Path) {
     let fields = ["matchLabelKeys", "mismatchLabelKeys"];
     let keys = |field: &str| list(term, &[field]);
@@ -88,14 +88,14 @@ fn pod_affinity_term(check: &mut Check, term: &Value, path: &Path) {
     check.faults(&path.child("topologyKey"), key, names::qualified_name(key));
 }
 
-/// The valid values of a requirement: a required selector rejects values that no label can have.
+/// The valid values of a requirement. A required selector rejects values that no label can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Values {
     OfLabels,
     Any,
 }
 
-/// A selector of nodes, as in node affinity.
+/// Validates a node selector, as in node affinity.
 pub(super) fn node_selector(check: &mut Check, selector: &Value, path: &Path) {
     let terms = list(selector, &["nodeSelectorTerms"]);
     let path = path.child("nodeSelectorTerms");
@@ -118,7 +118,7 @@ fn node_selector_term(check: &mut Check, term: &Value, path: &Path, allowed: Val
     }
 }
 
-/// A node has one selectable field: its name.
+/// Validates a requirement on a field of a node. Only the name can be selected.
 fn node_field_requirement(check: &mut Check, requirement: &Value, path: &Path) {
     let values = list(requirement, &["values"]);
     let operator = text(requirement, &["operator"]);

@@ -1,4 +1,4 @@
-//! API services: the server of a version of a group.
+//! Validates APIServices.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -45,7 +45,7 @@ fn priority(check: &mut Check, spec: &Value, field: &str, max: i64) {
     }
 }
 
-/// An API service without a service is local.
+/// Validates the server of an APIService; without a Service, it is the local server.
 fn server(check: &mut Check, spec: &Value, path: &Path) {
     let bundle = text(spec, &["caBundle"]);
     let insecure = at(spec, &["insecureSkipTLSVerify"]);

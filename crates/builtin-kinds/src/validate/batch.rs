@@ -1,4 +1,4 @@
-//! Jobs and CronJobs.
+//! Validates Jobs and CronJobs.
 
 use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(super) fn job(check: &mut Check, object: &Value) {
     job_with_selector(check, spec, &path);
 }
 
-/// A generated selector must come from the identity of the job.
+/// Checks that a generated selector contains the identity of the Job.
 fn generated_selector(check: &mut Check, object: &Value, path: &Path) {
     let spec = at(object, &["spec"]);
     if at(spec, &["manualSelector"]) == &Value::Bool(true) || at(spec, &["selector"]).is_null() {
@@ -118,7 +118,7 @@ fn job_spec(check: &mut Check, spec: &Value, path: &Path) {
     restart_policy(check, spec, &template.child("spec").child("restartPolicy"));
 }
 
-/// The limits of indexed jobs.
+/// Validates the limits of indexed Jobs.
 fn indexed(check: &mut Check, spec: &Value, path: &Path) {
     const INDEXES_MAX: i64 = 100_000;
     let number = |field: &str| at(spec, &[field]).as_i64();
@@ -144,7 +144,7 @@ fn indexed(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The restart policy of the pods of a job.
+/// Validates the restart policy of a Job's pods.
 fn restart_policy(check: &mut Check, spec: &Value, path: &Path) {
     let policy = text(spec, &["template", "spec", "restartPolicy"]);
     match policy {

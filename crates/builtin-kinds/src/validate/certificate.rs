@@ -1,4 +1,4 @@
-//! Certificate signing requests and their statuses.
+//! Validates CertificateSigningRequests and their statuses.
 
 use std::collections::HashSet;
 
@@ -58,12 +58,12 @@ fn usages(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// A new request.
+/// Validates a new request.
 pub(super) fn signing_request(check: &mut Check, object: &Value) {
     request(check, object, None);
 }
 
-/// Validates a changed request; approval conditions change through `approval`, certificates through `status`.
+/// Validates a changed request. Approval conditions change through `approval`, certificates through `status`.
 pub(super) fn signing_request_update(check: &mut Check, subresource: &str, object: &Value, old: &Value) {
     request(check, object, Some(old));
     let path = Path::new("status").child("conditions");

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::tree::{at, entries, is_zero, list, text};
 
-/// The maximum size of invalid values in errors, in bytes. Many errors can show the same long list; the API server
-/// shows it in each of them.
+/// The maximum total size of the invalid values in errors, in bytes. Many errors can contain the same long list,
+/// because the API server shows it in each of them.
 const SHOWN_BYTES_MAX: usize = 8 << 20;
 
 /// The errors so far.
@@ -92,7 +92,7 @@ impl Check {
         }
     }
 
-    /// Reports an invalid value once for every message.
+    /// Reports an invalid value once for each message.
     pub(super) fn faults(&mut self, path: &Path, value: &str, faults: Vec<String>) {
         for fault in faults {
             self.invalid(path.clone(), &value.into(), fault);
@@ -130,7 +130,7 @@ impl Check {
         }
     }
 
-    /// Checks an optional string with a format, including the empty string: in Go, a pointer.
+    /// Checks an optional string with a format; an empty string is also checked, because the field is a pointer in Go.
     pub(super) fn pointer_form(
         &mut self,
         parent: &Value,
@@ -271,7 +271,7 @@ pub(super) fn number_of(value: &Value) -> i64 {
     }
 }
 
-/// Returns a value as Go prints it, with `matchLabels` in front of `matchExpressions`.
+/// Formats a selector as Go prints it, with `matchLabels` before `matchExpressions`.
 pub(super) fn render_selector(selector: &Value) -> String {
     let labels = at(selector, &["matchLabels"]);
     let expressions = at(selector, &["matchExpressions"]);
@@ -285,14 +285,14 @@ pub(super) fn render_selector(selector: &Value) -> String {
     )
 }
 
-/// Reports whether a selector is valid.
+/// Returns true if a selector is valid.
 pub(super) fn selector_is_valid(selector: &Value) -> bool {
     let mut check = Check::default();
     check.label_selector(selector, &Path::default());
     check.errors.is_empty()
 }
 
-/// Returns true if a selector matches labels. Null matches nothing, an empty selector everything.
+/// Returns true if a selector matches labels. Null matches nothing; an empty selector matches everything.
 pub fn selects(selector: &Value, labels: &Value) -> bool {
     apimachinery::selector::selects(selector, |name| at(labels, &[name]).as_str())
 }
@@ -334,7 +334,7 @@ pub(super) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Checks a path that stays below its base directory.
+/// Checks that a path stays below its base directory.
 pub(super) fn descending_path(check: &mut Check, value: &str, path: &Path) {
     if value.starts_with('/') {
         check.invalid(path.clone(), &value.into(), "must be a relative path");
@@ -342,7 +342,7 @@ pub(super) fn descending_path(check: &mut Check, value: &str, path: &Path) {
     no_backsteps(check, value, path);
 }
 
-/// A path without `..`.
+/// Checks that a path has no `..`.
 pub(super) fn no_backsteps(check: &mut Check, value: &str, path: &Path) {
     if value.split('/').any(|part| part == "..") {
         check.invalid(path.clone(), &value.into(), "must not contain '..'");

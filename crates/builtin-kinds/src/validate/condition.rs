@@ -1,4 +1,4 @@
-//! Conditions of the shared type `metav1.Condition`.
+//! Validates conditions of the shared type `metav1.Condition`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Configuration data: ConfigMaps and Secrets; and the remaining small kinds.
+//! Validates ConfigMaps, Secrets, and other small kinds.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::tree::{at, entries, list, text};
 const DATA_MAX: usize = 1024 * 1024;
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
-/// Returns the number of bytes in base64.
+/// Returns the number of bytes that a base64 string encodes.
 pub(super) fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
@@ -104,7 +104,7 @@ pub(super) fn secret(check: &mut Check, object: &Value) {
     }
 }
 
-/// Registry credentials are JSON.
+/// Checks that registry credentials are JSON.
 fn docker_config(check: &mut Check, value: &Value, path: &Path) {
     use base64::Engine;
     let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap_or_default());
@@ -164,7 +164,7 @@ pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Valu
     );
 }
 
-/// The data of a revision is immutable.
+/// Checks that a new revision has data.
 pub(super) fn revision(check: &mut Check, object: &Value) {
     if at(object, &["data"]).is_null() {
         check.required(Path::new("data"), "data is mandatory");

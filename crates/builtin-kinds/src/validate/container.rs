@@ -1,4 +1,4 @@
-//! Containers: ports, environment, mounts, resources, probes.
+//! Validates containers: ports, environment, mounts, resources, probes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::tree::{at, by_name, is_zero, list, text};
 /// The parts of a pod that its containers reference.
 pub(super) struct Pod<'a> {
     spec: &'a Value,
-    /// The mountable volumes, and true for each claim.
+    /// The mountable volumes, with true for each claim.
     volumes: HashMap<String, bool>,
     /// The names of the pod's resource claims.
     claims: BTreeSet<&'a str>,
@@ -79,7 +79,7 @@ pub(super) fn init_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
         let path = path.index(index);
         common(check, container, &path, pod);
         unique(check, &mut seen, container, &path);
-        // The API server shows the index in a list of one.
+        // The API server shows the index of a list with one item.
         host_port_conflicts(check, std::slice::from_ref(container), &of_all);
         container_restart::restart_policy(check, container, &path, true);
         if text(container, &["restartPolicy"]) == "Always" {
@@ -158,7 +158,7 @@ fn unique<'a>(check: &mut Check, seen: &mut HashSet<&'a str>, container: &'a Val
     }
 }
 
-/// The rules for containers of every type.
+/// Validates the rules for containers of every type.
 fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     check.required_form(container, path, "name", names::dns1123_label);
     image(check, container, path);
@@ -189,12 +189,12 @@ fn common(check: &mut Check, container: &Value, path: &Path, pod: &Pod<'_>) {
     );
 }
 
-/// The image is required.
+/// Checks that the image is set.
 pub(super) fn image(check: &mut Check, container: &Value, path: &Path) {
     check.required_text(container, path, "image");
 }
 
-/// In a pod, unlike in a template, the image must not have surrounding white space.
+/// Checks that the image has no surrounding white space. This applies to pods, but not to templates.
 pub(super) fn trimmed_image(check: &mut Check, container: &Value, path: &Path) {
     let image = text(container, &["image"]);
     if image.trim() != image {
@@ -470,7 +470,7 @@ fn key_reference(check: &mut Check, reference: &Value, path: &Path) {
 
 // === probes and hooks ===
 
-/// Lifecycle and probes.
+/// Validates the lifecycle and the probes.
 fn hooks(check: &mut Check, container: &Value, path: &Path, grace: i64) {
     for hook in ["postStart", "preStop"] {
         let handler = at(container, &["lifecycle", hook]);

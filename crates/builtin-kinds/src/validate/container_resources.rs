@@ -1,4 +1,4 @@
-//! Requests, limits and claims of containers and of pods as a whole.
+//! Validates the requests, limits and claims of containers and of pods.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -132,7 +132,7 @@ fn requirements(check: &mut Check, resources: &Value, path: &Path, name_rule: Na
     }
 }
 
-/// Huge pages are counted in bytes, in multiples of the page size.
+/// Checks that the size of huge pages is in bytes and a multiple of the page size.
 fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
@@ -145,7 +145,7 @@ fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     let amount = Quantity::from_json(quantity).ok();
     let is_whole = match (amount.clone().and_then(bytes), size) {
         (Some(amount), Some(size)) => size > 0 && amount % size == 0,
-        // The API server takes an amount that is too large for zero.
+        // The API server treats an amount that is too large as zero.
         (None, Some(size)) => amount.is_some() && size > 0,
         _ => false,
     };
@@ -155,7 +155,7 @@ fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     }
 }
 
-/// Checks the claims of the pod that a container uses.
+/// Checks the claims that a container uses from its pod.
 fn resource_claims(check: &mut Check, resources: &Value, path: &Path, known: &BTreeSet<&str>) {
     let mut seen = HashSet::new();
     let mut used = HashSet::new();
@@ -201,7 +201,7 @@ fn resource_claims(check: &mut Check, resources: &Value, path: &Path, known: &BT
     }
 }
 
-/// Returns the errors of a claim name; that of a name without a dot is shorter than for other labels.
+/// Returns the errors of a claim name. For a name without a dot, the error is shorter than for other labels.
 fn claim_name_faults(name: &str) -> Vec<String> {
     let faults = names::dns1123_label(name);
     let only_dots = name.contains('.') && names::dns1123_label(&name.replace('.', "")).is_empty();
@@ -250,12 +250,12 @@ pub(super) fn pod_claims(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Native resources have no domain or the domain of Kubernetes.
+/// Returns true if a resource is native: its name has no domain, or the domain of Kubernetes.
 pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Checks the amount of a resource: not negative, and integral if required.
+/// Checks the amount of a resource: it is not negative, and integral if required.
 pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     check.non_negative_quantity(quantity, path);
     let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
@@ -284,7 +284,7 @@ pub(super) fn resource_name(check: &mut Check, name: &str, path: &Path) {
     }
 }
 
-/// Returns true for the name of a resource outside of Kubernetes that quotas can name too.
+/// Returns true for the name of a resource outside Kubernetes that quotas can also name.
 pub(super) fn is_extended(name: &str) -> bool {
     !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
@@ -319,7 +319,7 @@ pub(super) fn any_resource_name(check: &mut Check, name: &str, path: &Path) -> b
     true
 }
 
-/// Standard names without a domain, some of which do not apply to containers.
+/// Returns true for standard names without a domain, some of which do not apply to containers.
 pub(super) fn is_standard(name: &str) -> bool {
     const STANDARD: &[&str] = &[
         "configmaps",

@@ -1,4 +1,4 @@
-//! Restart rules of containers.
+//! Validates the restart and resize policies of containers.
 
 use std::collections::HashSet;
 

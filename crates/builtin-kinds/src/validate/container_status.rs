@@ -1,4 +1,4 @@
-//! The parts of a pod's status about its containers and their devices.
+//! Validates the parts of a pod's status about its containers and their devices.
 
 use std::collections::HashSet;
 
@@ -88,7 +88,7 @@ fn requests(container: &Value, name: &str) -> bool {
     })
 }
 
-/// Checks the claim that was made for extended resources.
+/// Checks the claim that was created for extended resources.
 pub(super) fn extended_claim(check: &mut Check, pod: &Value, path: &Path) {
     let claim = at(pod, &["status", "extendedResourceClaimStatus"]);
     if claim.is_null() {

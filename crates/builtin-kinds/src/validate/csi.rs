@@ -1,4 +1,4 @@
-//! CSI drivers, and what nodes know of them.
+//! Validates CSIDrivers and CSINodes.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
     }
 }
 
-/// The minimum and maximum lifetime of a token.
+/// The minimum and the maximum lifetime of a token, in seconds.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
 
 fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
@@ -68,7 +68,7 @@ fn token_requests(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The attachment and life-cycle modes of a driver are immutable.
+/// Checks that the attachment and lifecycle modes of a driver are unchanged.
 pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) {
     csi_driver(check, object);
     let spec = Path::new("spec");
@@ -129,7 +129,7 @@ const CSI_NODE_DRIVER: &[GoPrint] = &[
     GoPrint("Allocatable", "allocatable", &[]),
 ];
 
-/// The properties of a driver on a node are immutable.
+/// Checks that the properties of a driver on a node are unchanged.
 pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
     csi_node(check, object);
     let known = by_name(list(old, &["spec", "drivers"]));

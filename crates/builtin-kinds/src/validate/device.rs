@@ -1,4 +1,4 @@
-//! Devices: claims, claim templates, classes and slices.
+//! Validates claims of devices, claim templates, device classes and resource slices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
 
 type Rule = fn(&mut Check, &Value, &Path);
 
-/// Returns true if a list is not too long; an error replaces those of the items otherwise.
+/// Returns true if a list is not too long. Otherwise it reports one error instead of the errors of the items.
 pub(super) fn has_room(check: &mut Check, items: &[Value], max: usize, path: &Path) -> bool {
     let fits = items.len() <= max;
     if !fits {
@@ -53,7 +53,7 @@ fn itself(item: &Value) -> (&str, Value) {
     (item.as_str().unwrap_or_default(), item.clone())
 }
 
-/// Returns the names of the requests of a claim, with those of their subrequests.
+/// The names of a claim's requests, with the names of their subrequests.
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 fn request_names(devices: &Value) -> Names<'_> {
@@ -71,7 +71,7 @@ pub(super) fn claim(check: &mut Check, claim: &Value) {
     claim_spec(check, at(claim, &["spec"]), &Path::new("spec"));
 }
 
-/// The spec of a claim is immutable; a changed spec has no other errors.
+/// Validates a changed claim. Its spec is immutable; a changed spec has no other errors.
 pub(super) fn claim_update(check: &mut Check, claim: &Value, old: &Value) {
     let spec = at(claim, &["spec"]);
     if spec != at(old, &["spec"]) {
@@ -109,7 +109,7 @@ pub(super) fn template(check: &mut Check, template: &Value) {
         let value = at(metadata, &[field]);
         let is_pointer = field == "deletionGracePeriodSeconds" && !value.is_null();
         if is_pointer || !crate::tree::is_zero(value) {
-            // The path has the spelling of the rule in the API server.
+            // The path has the spelling of the API server's rule.
             let shown = if field == "uid" { "uID" } else { field };
             check.forbidden(of_metadata.child(shown), "cannot be set");
         }
@@ -353,7 +353,7 @@ fn driver_text(check: &mut Check, name: &str, path: &Path) {
     check.faults(path, name, names::dns1123_subdomain(&name.to_lowercase()));
 }
 
-/// The field `driver`.
+/// Checks the field `driver`.
 pub(super) fn driver(check: &mut Check, parent: &Value, path: &Path) {
     let (name, path) = (text(parent, &["driver"]), path.child("driver"));
     if name.is_empty() {
@@ -393,7 +393,7 @@ fn configuration(check: &mut Check, parent: &Value, path: &Path) {
     raw_object(check, at(opaque, &["parameters"]), &path.child("parameters"));
 }
 
-/// Checks the opaque parameters of a driver, a JSON object.
+/// Checks that the opaque parameters of a driver are a JSON object.
 fn raw_object(check: &mut Check, value: &Value, path: &Path) {
     if value.is_null() {
         check.required(path.clone(), "");

@@ -1,4 +1,4 @@
-//! The expressions that select devices.
+//! Validates the expressions that select devices.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

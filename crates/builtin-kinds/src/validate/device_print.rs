@@ -1,10 +1,10 @@
-//! Go's format of the internal structs of claims: all fields in the order of the struct, with their Go names.
+//! Go's format of the internal structs of device claims: all fields in the order of the struct, with their Go names.
 
 use serde_json::{Value, json};
 
 use crate::tree::at;
 
-/// The format of the value of a field.
+/// The format of a field's value.
 pub(super) enum Print {
     /// A string, empty if missing.
     Text,
@@ -161,7 +161,7 @@ pub(super) fn print(value: &Value, fields: &[Field]) -> String {
     format!("{{{}}}", printed.join(","))
 }
 
-/// Formats the spec of a template: the fields of its metadata, then the spec of the claims.
+/// Formats the spec of a template: the fields of its metadata, followed by the spec of the claims.
 pub(super) fn template_spec(spec: &Value) -> String {
     let inner = print(at(spec, &["spec"]), CLAIM_SPEC);
     let metadata = at(spec, &["metadata"]);

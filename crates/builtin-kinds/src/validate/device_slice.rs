@@ -1,4 +1,4 @@
-//! Slices: the devices of a driver on nodes, and the device statuses of claims.
+//! Validates resource slices (the devices of a driver on nodes) and the device statuses of claims.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ fn pool(check: &mut Check, pool: &Value, path: &Path) {
     }
 }
 
-/// A slice is for one node, a node selector, all nodes, or per-device selection.
+/// Checks that a slice is for exactly one of: a node, a node selector, all nodes, or per-device selection.
 fn nodes(check: &mut Check, spec: &Value, path: &Path) {
     let mut given = Vec::new();
     if let Some(name) = at(spec, &["nodeName"]).as_str() {
@@ -271,7 +271,7 @@ fn attribute(check: &mut Check, attribute: &Value, path: &Path) {
     }
 }
 
-/// Formats an attribute as Go's struct; lists of values are behind a feature gate.
+/// Formats an attribute as Go's struct. Lists of values require a feature gate.
 fn print_attribute(attribute: &Value) -> String {
     let fields = [
         ("IntValue", "int"),
@@ -324,7 +324,7 @@ fn taint(check: &mut Check, taint: &Value, path: &Path) {
     }
 }
 
-/// The conditions that a pod waits for before it is bound, and those that end the wait.
+/// Validates the conditions that a pod waits for before it is bound, and the conditions that end the wait.
 pub(super) fn binding_conditions(check: &mut Check, parent: &Value, path: &Path) {
     const CONDITIONS_MAX: usize = 4;
     let fields = ["bindingConditions", "bindingFailureConditions"];

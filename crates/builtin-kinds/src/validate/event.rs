@@ -1,4 +1,4 @@
-//! Events, in the core group and in `events.k8s.io`. Errors name the fields as the core group does.
+//! Validates events of the core group and of `events.k8s.io`. Errors have the field names of the core group.
 
 use apimachinery::field::Path;
 use apimachinery::names;
@@ -14,7 +14,7 @@ const NOTE_MAX: usize = 1024;
 /// The minimum count of an event series.
 const SERIES_MIN: i64 = 2;
 
-/// Validates an event of the core group. Changes are validated like creates.
+/// Validates an event of the core group; changes are validated like creates.
 pub(super) fn core(check: &mut Check, event: &Value) {
     let fields = Fields {
         subject: "involvedObject",
@@ -120,7 +120,7 @@ fn render_reference(reference: &Value) -> String {
     render_go(reference, REFERENCE).replace(":null", ":\"\"")
 }
 
-/// The names of the shared fields in a group.
+/// The names of the common fields in a group.
 struct Fields {
     subject: &'static str,
     note: &'static str,
@@ -140,7 +140,7 @@ fn common(check: &mut Check, event: &Value, fields: &Fields) {
         return;
     }
     subject(check, event, fields, &["default", "kube-system"]);
-    // An event of the core group has its reporter in the same field, whatever errors call it.
+    // An event of the core group has its reporter in the same field, although errors use another name.
     let reporter = ["reportingController", "reportingComponent"]
         .map(|field| text(event, &[field]))
         .join("");
@@ -172,7 +172,8 @@ fn short(check: &mut Check, event: &Value, field: &str, shown: &str, max: usize)
     }
 }
 
-/// The regarded object is in the event's namespace; events about cluster-scoped objects must be in one of `homes`.
+/// Checks that the regarded object is in the event's namespace. An event about a cluster-scoped object must be in one
+/// of `homes`.
 fn subject(check: &mut Check, event: &Value, fields: &Fields, homes: &[&str]) {
     let namespace = text(event, &["metadata", "namespace"]);
     let about = text(event, &[fields.subject, "namespace"]);

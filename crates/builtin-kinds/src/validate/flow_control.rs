@@ -1,4 +1,4 @@
-//! Flow schemas and priority levels.
+//! Validates FlowSchemas and PriorityLevelConfigurations.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +127,7 @@ fn subject(check: &mut Check, subject: &Value, path: &Path) {
     }
 }
 
-/// Reports an empty list, or a wildcard with other items; returns true if the items are to be checked.
+/// Reports an empty list, or a wildcard with other items; returns true if the items must be checked.
 fn names_some(
     check: &mut Check,
     parent: &Value,
@@ -320,7 +320,7 @@ fn queues(check: &mut Check, queuing: &Value, path: &Path) {
     }
 }
 
-/// Returns the bits of the number of possible hands, in order; more than the limit for large hands.
+/// Returns the entropy of the possible hands in bits; more than the limit for large hands.
 fn entropy_bits(deck: i64, hand: i64) -> i64 {
     let mut bits = 0.0;
     for dealt in 0..hand {
@@ -332,7 +332,7 @@ fn entropy_bits(deck: i64, hand: i64) -> i64 {
     bits.ceil() as i64
 }
 
-/// Condition types are unique.
+/// Checks that condition types are unique.
 pub(super) fn conditions(check: &mut Check, object: &Value) {
     let path = Path::new("status").child("conditions");
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Success and failure policies of jobs.
+//! Validates the success and failure policies of Jobs.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The status of a job, and its changes.
+//! Validates the status of a Job, and its changes.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ impl Change<'_> {
         at(self.status, &[field]) != at(self.before, &[field])
     }
 
-    /// Returns true for a job that finishes with this change, and if one of the fields changes.
+    /// Returns true if the Job finishes with this change, or one of the fields changes.
     fn finishes_or(&self, fields: &[&str]) -> bool {
         !is_finished(self.before) || fields.iter().any(|field| self.differs(field))
     }
@@ -66,7 +66,7 @@ fn is_finished(status: &Value) -> bool {
     is_true(status, "Complete") || is_true(status, "Failed")
 }
 
-/// A pod that is not counted yet is in one list only.
+/// Checks that each uncounted pod is in only one list.
 fn uncounted(check: &mut Check, status: &Value, path: &Path) {
     let mut seen = HashSet::new();
     for field in ["succeeded", "failed"] {
@@ -82,7 +82,7 @@ fn uncounted(check: &mut Check, status: &Value, path: &Path) {
     }
 }
 
-/// Reports conditions that do not fit each other. The API server shows no value.
+/// Reports inconsistent conditions. The API server shows no value.
 fn misfit(check: &mut Check, path: &Path, why: &str) {
     let error = Error::new(ErrorType::Invalid, path.child("conditions"), why);
     check.errors.push(error);
@@ -198,7 +198,7 @@ fn indexes(check: &mut Check, change: &Change<'_>, path: &Path) {
     }
 }
 
-/// Reads intervals such as `1,3-5`, in increasing order and below the number of completions.
+/// Parses intervals such as `1,3-5`, which must be in increasing order and below the number of completions.
 fn intervals(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
     let mut found: Vec<(i64, i64)> = Vec::new();
     if text.is_empty() {
@@ -262,7 +262,7 @@ fn overlap(ours: &[(i64, i64)], others: &[(i64, i64)]) -> Option<i64> {
     None
 }
 
-/// Checks the values that cannot be taken back.
+/// Checks the values that cannot change back.
 fn final_values(check: &mut Check, change: &Change<'_>, path: &Path) {
     let (status, before) = (change.status, change.before);
     for kind in ["Failed", "Complete"] {

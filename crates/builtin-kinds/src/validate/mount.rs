@@ -1,4 +1,4 @@
-//! Volumes of containers: mounts, and block devices.
+//! Validates the volume mounts and block devices of containers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::check::{Check, descending_path};
 use crate::tree::{at, list, text};
 
-/// The mountable volumes of a pod, and true for each claim.
+/// The mountable volumes of a pod, with true for each claim.
 type Volumes = HashMap<String, bool>;
 
 fn values<'a>(container: &'a Value, of: &str, field: &str) -> HashSet<&'a str> {

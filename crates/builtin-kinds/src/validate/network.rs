@@ -1,4 +1,4 @@
-//! Ingresses, ingress classes, network policies, endpoints and endpoint slices.
+//! Validates ingresses, ingress classes, network policies, endpoints and endpoint slices.
 
 use std::collections::HashSet;
 
@@ -213,7 +213,7 @@ pub(super) fn ingress_class(check: &mut Check, object: &Value) {
 }
 
 pub(super) fn ingress_class_update(check: &mut Check, object: &Value, old: &Value) {
-    // In Go, a missing string is empty.
+    // A missing string is empty in Go.
     let controller = |object: &Value| Value::from(text(object, &["spec", "controller"]));
     check.immutable(
         &controller(object),
@@ -384,7 +384,7 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
     }
 }
 
-/// The subsets are validated when they change.
+/// Validates changed endpoints; the subsets are validated only if they change.
 pub(super) fn endpoints_update(check: &mut Check, object: &Value, old: &Value) {
     if at(object, &["subsets"]) != at(old, &["subsets"]) {
         endpoints(check, object);
@@ -423,7 +423,7 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
 /// The maximum number of zone and node hints of one endpoint.
 const HINTS_MAX: usize = 8;
 
-/// A check of the form of a name.
+/// A check of a name's format.
 type Form = fn(&str) -> Vec<String>;
 
 fn slice_hints(check: &mut Check, hints: &Value, path: &Path) {

@@ -1,4 +1,4 @@
-//! Nodes: taints, pod networks, and status.
+//! Validates nodes: taints, pod networks, and status.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(super) fn node(check: &mut Check, node: &Value) {
     declared_features(check, node);
 }
 
-/// The pod network and the provider ID of a node are immutable once set.
+/// Checks that the pod network and the provider ID of a node do not change once they are set.
 pub(super) fn node_update(check: &mut Check, node: &Value, old: &Value) {
     resources(check, node);
     addresses(check, node);
@@ -62,7 +62,7 @@ const TAINT: &[GoPrint] = &[
 fn taints(check: &mut Check, node: &Value) {
     let mut seen = HashSet::new();
     for (index, taint) in list(node, &["spec", "taints"]).iter().enumerate() {
-        // The API server reports them as metadata.
+        // The API server reports these errors under `metadata`.
         let path = Path::new("metadata").child("taints").index(index);
         let [key, value, effect] = ["key", "value", "effect"].map(|field| text(taint, &[field]));
         check.faults(&path.child("key"), key, names::qualified_name(key));
@@ -87,7 +87,7 @@ fn taints(check: &mut Check, node: &Value) {
     }
 }
 
-/// Returns a taint with the texts that it leaves out.
+/// Returns a taint with empty strings for omitted fields.
 fn with_texts(taint: &Value) -> Value {
     let mut taint = taint.clone();
     if let Some(fields) = taint.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Fields of pods that only some operating systems support.
+//! Validates fields of pods that only some operating systems support.
 
 use apimachinery::field::Path;
 use serde_json::Value;
@@ -19,7 +19,7 @@ const CONTAINER_FIELDS: &[&str] = &[
     "runAsGroup",
 ];
 
-/// Checks that a pod has no fields of another operating system than its own.
+/// Checks that a pod has no fields that its operating system does not support.
 pub(super) fn fields(check: &mut Check, spec: &Value, path: &Path) {
     match text(spec, &["os", "name"]) {
         "linux" => linux(check, spec, path),

@@ -1,4 +1,4 @@
-//! Pods and pod templates.
+//! Validates pods and pod templates.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,7 +30,7 @@ pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     pod_annotation::app_armor_fields(check, annotations, spec, &path);
 }
 
-/// Validates the spec of a pod or a template; some checks of a template are done by its controller.
+/// Validates the spec of a pod or a template. The controller of a template does some of its checks.
 pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
     spec_rules(check, spec, path);
     if text(spec, &["serviceAccountName"]).is_empty() {
@@ -74,14 +74,14 @@ pub(super) fn template_metadata(check: &mut Check, template: &Value, path: &Path
     );
 }
 
-/// Keys of annotations have the format of label keys, but are case-insensitive.
+/// Validates the keys of annotations, which have the format of label keys but are case-insensitive.
 pub(super) fn annotations(check: &mut Check, annotations: &Value, path: &Path) {
     for (key, _) in entries(annotations, &[]) {
         check.faults(path, key, names::qualified_name(&key.to_lowercase()));
     }
 }
 
-/// The spec of a pod.
+/// Validates the spec of a pod.
 pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     let volumes = volume::volumes(check, spec, &path.child("volumes"));
     container_resources::pod_claims(check, spec, &path.child("resourceClaims"));
@@ -152,7 +152,7 @@ fn hostname_override(check: &mut Check, spec: &Value, path: &Path) {
     check.faults(&of_name, name, names::dns1123_subdomain(name));
 }
 
-/// A pod in its own user namespace shares no other namespace with the host.
+/// Checks that a pod with its own user namespace shares no other namespace with the host.
 fn host_users(check: &mut Check, spec: &Value, path: &Path) {
     let is_true = |field: &str| at(spec, &[field]) == &Value::Bool(true);
     if at(spec, &["hostUsers"]) != &Value::Bool(false) {
@@ -288,7 +288,7 @@ fn dns_searches(check: &mut Check, searches: &Value, path: &Path) {
     }
 }
 
-/// Returns the fields that no two constraints of a pod share.
+/// Returns the fields that no two constraints of a pod may both have in common.
 fn topology_pair(constraint: &Value) -> [&str; 2] {
     ["topologyKey", "whenUnsatisfiable"].map(|field| text(constraint, &[field]))
 }
@@ -334,7 +334,7 @@ fn topology_spread(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Labels of the pod that are added to a selector; the server may have added them already.
+/// Validates the labels of the pod that are added to a selector; the server may have already added them.
 fn match_label_keys(check: &mut Check, constraint: &Value, path: &Path) {
     let keys = list(constraint, &["matchLabelKeys"]);
     let path = path.child("matchLabelKeys");

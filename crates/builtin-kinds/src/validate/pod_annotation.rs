@@ -1,4 +1,4 @@
-//! Annotations of pods with validation rules: mirror pods, tolerations, deletion costs, seccomp and AppArmor profiles.
+//! Validates annotations of pods: mirror pods, tolerations, deletion costs, seccomp and AppArmor profiles.
 
 use apimachinery::field::Path;
 use apimachinery::go::json_kind;
@@ -100,7 +100,7 @@ pub(super) fn app_armor_fields(check: &mut Check, annotations: &Value, spec: &Va
     }
 }
 
-/// Checks the annotations of a changed pod: those of mirror pods and of AppArmor are immutable.
+/// Checks the annotations of a changed pod: those for mirror pods and for AppArmor are immutable.
 pub(super) fn changes(check: &mut Check, annotations: &Value, old: &Value, path: &Path) {
     let subject = |key: &str| {
         if key == MIRROR {
@@ -126,7 +126,7 @@ pub(super) fn changes(check: &mut Check, annotations: &Value, old: &Value, path:
     }
 }
 
-/// Returns all containers with the list and the index that they stand at.
+/// Returns all containers with their list and their index.
 fn containers(spec: &Value) -> impl Iterator<Item = ((&'static str, usize), &Value)> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
@@ -156,7 +156,7 @@ fn toleration_list(encoded: &str) -> Result<Value, String> {
     Ok(parsed)
 }
 
-/// Checks a 32-bit number without a leading plus or zeros.
+/// Returns true for a 32-bit number without a leading plus or leading zeros.
 fn is_deletion_cost(cost: &str) -> bool {
     let digits = cost.strip_prefix('-').unwrap_or(cost);
     cost.parse::<i32>().is_ok() && !cost.starts_with('+') && (!digits.starts_with('0') || cost == "0")

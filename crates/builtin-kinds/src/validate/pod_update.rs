@@ -1,4 +1,4 @@
-//! Updates of pods: immutable and mutable fields.
+//! Validates updates of pods: immutable and mutable fields.
 
 use std::collections::HashSet;
 
@@ -52,7 +52,7 @@ pub(super) fn validate_update(check: &mut Check, pod: &Value, old: &Value) {
     }
 }
 
-/// Checks the deadline; reports whether the rest of the pod is to be checked.
+/// Checks the deadline; returns true if the rest of the pod must be checked.
 fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) -> bool {
     let deadline = at(spec, &["activeDeadlineSeconds"]);
     let before = at(old, &["activeDeadlineSeconds"]).as_i64();
@@ -72,7 +72,7 @@ fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) -
     false
 }
 
-/// Scheduling gates can only be removed.
+/// Checks that scheduling gates are only removed.
 fn fewer_gates(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
     let old = by_name(list(old, &["schedulingGates"]));
     for (index, gate) in list(spec, &["schedulingGates"]).iter().enumerate() {
@@ -86,7 +86,7 @@ fn fewer_gates(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
     }
 }
 
-/// While a pod is gated, its node selector can only become narrower.
+/// Checks that the node selector of a gated pod only becomes narrower.
 fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path) {
     let before = at(old, &["nodeSelector"]);
     let selector = at(spec, &["nodeSelector"]);
@@ -102,7 +102,7 @@ fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path)
     }
 }
 
-/// Reports whether every toleration of the old spec still exists, apart from its seconds.
+/// Returns true if every toleration of the old spec still exists; the seconds may differ.
 fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
     fn fixed(toleration: &Value) -> [&Value; 4] {
         ["key", "operator", "value", "effect"].map(|field| at(toleration, &[field]))
@@ -112,7 +112,7 @@ fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
     old.all(|old| new.contains(&fixed(old)))
 }
 
-/// Returns the new spec with the old values of everything that an update may change.
+/// Returns the new spec with the old values of all fields that an update may change.
 fn without_updatable(spec: &Value, old: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(root) = spec.as_object_mut() else {
@@ -136,7 +136,7 @@ fn without_updatable(spec: &Value, old: &Value) -> Value {
     spec
 }
 
-/// Ephemeral containers can only be added.
+/// Checks that ephemeral containers are only added.
 pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec").child("ephemeralContainers");
     let spec = at(pod, &["spec"]);
@@ -158,7 +158,7 @@ pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Va
     }
 }
 
-/// A resize keeps the quality-of-service class.
+/// Checks that a resize does not change the quality-of-service class.
 pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec");
     pod::pod_rules(check, at(pod, &["spec"]), &path);

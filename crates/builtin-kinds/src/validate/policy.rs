@@ -1,4 +1,4 @@
-//! Policies: disruption budgets, autoscalers and leases.
+//! Validates disruption budgets, autoscalers and leases.
 
 use apimachinery::field::{Error, Path, render};
 use apimachinery::names;
@@ -44,7 +44,7 @@ pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
 // === autoscalers ===
 
 pub(super) fn autoscaler(check: &mut Check, object: &Value) {
-    // The rules are those of v2, whose paths the errors have, too.
+    // The rules and the paths in errors are those of v2.
     let converted = horizontal_pod_autoscaler::convert(object, "autoscaling/v2");
     let object = converted.as_ref().unwrap_or(object);
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -120,7 +120,7 @@ fn metrics(check: &mut Check, spec: &Value, min_replicas: i64, path: &Path) {
         let mut given = METRIC_SOURCES
             .into_iter()
             .filter(|field| !at(metric, &[field]).is_null());
-        // It validates the first source, even if it is that of another type.
+        // The API server validates the first source, even if the type selects another one.
         let first = given.next();
         if let Some(field) = first {
             metric_source(check, field, at(metric, &[field]), &path.child(field));

@@ -1,4 +1,4 @@
-//! Limit ranges and resource quotas.
+//! Validates limit ranges and resource quotas.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -87,7 +87,8 @@ fn limits_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) 
     let amount = |field: &str| Quantity::from_json(at(limit, &[field, key])).ok();
     let (min, max) = (amount("min"), amount("max"));
     let (default, request) = (amount("default"), amount("defaultRequest"));
-    // The path, the displayed value, and the two amounts of which the first must not be greater.
+    // Each rule has the path, the displayed value, and two amounts. The first amount must not be greater than the
+    // second.
     let rules = [
         ("min", &min, (&min, "min"), (&max, "max")),
         (
@@ -211,7 +212,7 @@ fn quota_amounts(check: &mut Check, amounts: &Value, path: &Path) {
     }
 }
 
-/// Names without a domain that quotas support.
+/// Returns true for names without a domain that quotas support.
 fn is_of_quota(name: &str) -> bool {
     is_standard(name) && name != "storage"
 }
@@ -263,14 +264,14 @@ fn conflicting_scopes(check: &mut Check, all: &[&str], shown: &Value, path: &Pat
     }
 }
 
-/// Returns the limited resources that no object in a scope uses.
+/// Returns the limited resources that objects in a scope cannot use.
 fn unfit<'a>(scope: &'a str, spec: &'a Value) -> impl Iterator<Item = &'a String> {
     entries(spec, &["hard"])
         .map(|(name, _)| name)
         .filter(move |name| is_of_quota(name) && !scope_fits(scope, name))
 }
 
-/// Like `scopes`, with operators and values.
+/// Validates the scope selector, which has operators and values.
 fn quota_selector(check: &mut Check, spec: &Value, path: &Path) {
     let expressions = list(spec, &["scopeSelector", "matchExpressions"]);
     for expression in expressions {

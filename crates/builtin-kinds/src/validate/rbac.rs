@@ -1,4 +1,4 @@
-//! Roles and bindings.
+//! Validates roles and bindings.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;

@@ -1,4 +1,4 @@
-//! Kinds with an immutable specification: addresses, claims of devices, classes of volumes.
+//! Validates kinds with an immutable specification: addresses, device claims, volume classes.
 
 use apimachinery::field::Path;
 use apimachinery::names;
@@ -80,7 +80,7 @@ pub(super) fn service_cidr_update(check: &mut Check, cidr: &Value, old: &Value) 
     let path = Path::new("spec").child("cidrs");
     let shown = at(cidr, &["spec", "cidrs"]);
     let (new, known) = (list(shown, &[]), list(old, &["spec", "cidrs"]));
-    // A second network can be added to the first.
+    // A second network can be added.
     match (known, new) {
         ([_], [_, _]) => {}
         _ if known.len() != new.len() => return check.invalid(path, shown, "field is immutable"),

@@ -1,4 +1,4 @@
-//! Access reviews.
+//! Validates access reviews.
 
 use apimachinery::field::{Path, render};
 use apimachinery::names;
@@ -9,19 +9,19 @@ use crate::tree::{at, is_zero, list, text};
 
 const ATTRIBUTES: &[GoPrint] = &[GoPrint("Path", "path", &[]), GoPrint("Verb", "verb", &[])];
 
-/// May I?
+/// Validates a SelfSubjectAccessReview.
 pub(super) fn own_access(check: &mut Check, object: &Value) {
     spec(check, object, false);
     metadata(check, object, &["managedFields"], "must be empty");
 }
 
-/// Checks a SubjectAccessReview.
+/// Validates a SubjectAccessReview.
 pub(super) fn access(check: &mut Check, object: &Value) {
     spec(check, object, true);
     metadata(check, object, &["managedFields"], "must be empty");
 }
 
-/// Checks a review in a namespace.
+/// Validates a LocalSubjectAccessReview.
 pub(super) fn local_access(check: &mut Check, object: &Value) {
     spec(check, object, true);
     metadata(
@@ -83,7 +83,7 @@ fn spec(check: &mut Check, object: &Value, names_a_user: bool) {
     }
 }
 
-/// Checks a selector, given as a string or as requirements. Unknown operators are accepted.
+/// Validates a selector, which is a string or a list of requirements. Unknown operators are accepted.
 fn selector(check: &mut Check, selector: &Value, path: &Path, is_of_labels: bool) {
     if selector.is_null() {
         return;
@@ -131,7 +131,7 @@ fn selector(check: &mut Check, selector: &Value, path: &Path, is_of_labels: bool
     }
 }
 
-/// A review is not stored: it has no metadata but the fields in `left`.
+/// Checks that a review has no metadata except the fields in `left`, because it is not stored.
 fn metadata(check: &mut Check, object: &Value, left: &[&str], why: &str) {
     let metadata = at(object, &["metadata"]);
     let fields = metadata.as_object().into_iter().flatten();

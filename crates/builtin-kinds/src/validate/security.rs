@@ -1,4 +1,4 @@
-//! Security contexts of pods and containers.
+//! Validates the security contexts of pods and containers.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,7 @@ pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
     check.optional_one_of(context, &path, "seLinuxChangePolicy", &["Recursive"]);
 }
 
-/// On the host's network, container and host ports are equal.
+/// Checks that container ports and host ports are equal on the host's network.
 fn host_network(check: &mut Check, spec: &Value, path: &Path) {
     for field in ["containers", "initContainers"] {
         for (index, container) in list(spec, &[field]).iter().enumerate() {
@@ -96,7 +96,7 @@ fn sysctls(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// Sysctls of a namespace that a pod shares with the host are forbidden.
+/// Rejects sysctls of a namespace that a pod shares with the host.
 fn host_sysctl(check: &mut Check, spec: &Value, name: &str, path: &Path) {
     let dotted = name.replace('/', ".");
     let of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
@@ -261,10 +261,10 @@ fn windows_options(check: &mut Check, options: &Value, path: &Path) {
     }
 }
 
-/// The maximum length of the user in the name of a Windows user.
+/// The maximum length of the user part of a Windows user name.
 const WINDOWS_USER_MAX: usize = 104;
 
-/// Returns the errors of the name of a Windows user, `USER` or `DOMAIN\USER`, that is not empty.
+/// Returns the errors of a Windows user name that is not empty: `USER` or `DOMAIN\USER`.
 fn user_name_faults(name: &str) -> Vec<String> {
     let fault = |text: &str| vec![format!("runAsUserName{text}")];
     let user = match name.split('\\').collect::<Vec<&str>>()[..] {
@@ -291,7 +291,7 @@ fn user_name_faults(name: &str) -> Vec<String> {
     Vec::new()
 }
 
-/// Checks that either all containers of a pod are processes of the host, in its network, or none.
+/// Checks that either all containers of a pod are host processes on the host's network, or none.
 pub(super) fn host_processes(check: &mut Check, spec: &Value, path: &Path) {
     let field = ["securityContext", "windowsOptions", "hostProcess"];
     let of_pod = at(spec, &field).as_bool();
@@ -350,7 +350,7 @@ pub(super) fn container(check: &mut Check, context: &Value, path: &Path, has_hos
     app_armor_profile(check, context, path);
 }
 
-/// Checks that a container that must not gain privileges does not have them.
+/// Checks that a container without privilege escalation is not privileged.
 fn no_escalation(check: &mut Check, context: &Value, path: &Path) {
     if at(context, &["allowPrivilegeEscalation"]) != &Value::Bool(false) {
         return;

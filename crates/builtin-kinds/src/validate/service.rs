@@ -1,4 +1,4 @@
-//! Services. The registry allocates and rejects addresses and node ports.
+//! Validates Services. The registry allocates addresses and node ports, and rejects those that are taken.
 
 use std::collections::HashSet;
 
@@ -255,7 +255,7 @@ fn unique_ports(check: &mut Check, spec: &Value, path: &Path) {
 fn load_balancer(check: &mut Check, spec: &Value, path: &Path) {
     let is_balancer = text(spec, &["type"]) == "LoadBalancer";
     let ranges = list(spec, &["loadBalancerSourceRanges"]);
-    // The API server spells this one with a capital letter.
+    // The API server spells this field with a capital letter.
     let range_path = path.child("LoadBalancerSourceRanges");
     if !ranges.is_empty() && !is_balancer {
         check.forbidden(range_path.clone(), LB_ONLY);
@@ -320,7 +320,7 @@ fn health_check_port(check: &mut Check, spec: &Value, path: &Path) {
     let local = text(spec, &["externalTrafficPolicy"]) == "Local";
     let path = path.child("healthCheckNodePort");
     if is_zero(port) {
-        // The registry allocates one if required.
+        // The registry allocates an address if it is required.
         return;
     }
     if text(spec, &["type"]) == "LoadBalancer" && local {
@@ -375,7 +375,7 @@ pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
     service(check, object);
 }
 
-/// Allocated addresses are immutable; a secondary one can be added and removed.
+/// Checks that allocated addresses are unchanged. A secondary address can be added and removed.
 fn kept_addresses(check: &mut Check, spec: &Value, before: &Value, path: &Path) {
     let given = at(spec, &["clusterIPs"]);
     let (new, old) = (list(spec, &["clusterIPs"]), list(before, &["clusterIPs"]));

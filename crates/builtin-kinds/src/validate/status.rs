@@ -1,4 +1,4 @@
-//! Validation of statuses and their changes.
+//! Validates statuses and their changes.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::container_resources::is_native;
 use super::container_status;
 use crate::tree::{at, by_name, entries, is_zero, list, text};
 
-/// The system's own conditions; the names of others have a format.
+/// The conditions of the system. The names of other conditions have a required format.
 const SYSTEM_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];
 
 pub(super) fn pod(check: &mut Check, object: &Value, old: &Value) {
@@ -54,7 +54,7 @@ pub(super) fn pod(check: &mut Check, object: &Value, old: &Value) {
     container_status::containers(check, object, &path);
 }
 
-/// The claims of a pod are those of its spec.
+/// Checks that the claims in the status of a pod are in its spec.
 fn claim_statuses(check: &mut Check, pod: &Value, path: &Path) {
     let claims = by_name(list(pod, &["spec", "resourceClaims"]));
     let mut seen = HashSet::new();
@@ -79,7 +79,7 @@ fn observed(check: &mut Check, of: &Value, path: &Path) {
     }
 }
 
-/// A container that has terminated for good cannot start again.
+/// Checks that a container that has terminated and is not restarted does not start again.
 fn still_terminated(
     check: &mut Check,
     (status, before, field): (&Value, &Value, &str),
@@ -137,7 +137,7 @@ fn addresses(check: &mut Check, status: &Value, path: &Path) {
     }
 }
 
-/// The phase of a namespace follows its deletion.
+/// Checks that the phase of a namespace is consistent with its deletion.
 pub(super) fn namespace(check: &mut Check, object: &Value) {
     let phase = text(object, &["status", "phase"]);
     let (wanted, state) = match at(object, &["metadata", "deletionTimestamp"]).is_null() {
@@ -223,7 +223,7 @@ pub(super) fn counts(check: &mut Check, object: &Value, old: &Value, fields: &[&
     collisions(check, object, old);
 }
 
-/// The collision count must not be removed.
+/// Checks that the collision count is not removed.
 pub(super) fn collisions(check: &mut Check, object: &Value, old: &Value) {
     let count = |object: &Value| at(object, &["status", "collisionCount"]).as_i64();
     let (new, old) = (count(object), count(old));
@@ -274,7 +274,7 @@ const RESIZES: &[&str] = &[
     "NodeResizePending",
 ];
 
-/// A resource of a claim: its storage, or one with a domain.
+/// Checks the name of a claim's resource: the storage, or a name with a domain.
 fn claim_resource(check: &mut Check, name: &str, path: &Path) {
     let faults = names::qualified_name(name);
     if !faults.is_empty() {

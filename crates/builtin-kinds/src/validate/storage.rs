@@ -1,4 +1,4 @@
-//! Volumes, claims, storage classes and attachments.
+//! Validates volumes, claims, storage classes and attachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,13 @@ pub(super) fn claim(check: &mut Check, object: &Value) {
     claim_spec(check, at(object, &["spec"]), &Path::new("spec"));
 }
 
-/// Validates the spec of a claim, also in templates.
+/// Validates the spec of a claim; also used for claim templates.
 pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     claim_rules(check, spec, path, true);
 }
 
-/// `checks_group` is false for a claim that has an API group already: older versions accepted any.
+/// Validates the spec of a claim. `checks_group` is false if the claim already has an API group, because older versions
+/// accepted any group.
 fn claim_rules(check: &mut Check, spec: &Value, path: &Path, checks_group: bool) {
     if list(spec, &["accessModes"]).is_empty() {
         check.required(path.child("accessModes"), "at least 1 access mode is required");
@@ -124,7 +125,7 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
     let fixed = |object: &Value| {
         let mut spec = at(object, &["spec"]).clone();
         if let Some(fields) = spec.as_object_mut() {
-            // The binder may set these fields once.
+            // The binder may set these fields, but only once.
             if is_zero(at(old, &["spec", "volumeName"])) {
                 fields.remove("volumeName");
             }
@@ -190,7 +191,7 @@ const SOURCES: &[&str] = &[
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Volume,
-    /// The inline volume of an attachment.
+    /// The inline volume of a VolumeAttachment.
     Inline,
 }
 
@@ -313,7 +314,7 @@ fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
     }
     for other in given {
         let path = path.child(volume_source::additional(other));
-        // The only one that the API server does not count.
+        // The API server does not count this source, and only this one.
         if *other == "flexVolume" {
             volume_source::rules(check, other, at(spec, &[other]), &path, Owner::PersistentVolume);
         } else {
@@ -398,7 +399,7 @@ pub(super) fn storage_class(check: &mut Check, object: &Value) {
 fn topologies(check: &mut Check, class: &Value, path: &Path) {
     let mut seen: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = BTreeMap::new();
     let terms = list(class, &["allowedTopologies"]);
-    // The API server also compares with the same number of empty terms, and reports every equal term.
+    // The API server also compares with the same number of empty terms, and reports each equal term.
     seen.insert(BTreeMap::new(), terms.len());
     let mut duplicates = 0;
     for (index, term) in terms.iter().enumerate() {
@@ -412,7 +413,7 @@ fn topologies(check: &mut Check, class: &Value, path: &Path) {
     }
 }
 
-/// The maximum number of errors about equal topologies of a class, which grow with the square of the number of terms.
+/// The maximum number of errors about equal topologies of a class, which grows with the square of the number of terms.
 const DUPLICATES_MAX: usize = 10_000;
 
 /// Checks one term, with its keys and values.
@@ -450,7 +451,7 @@ pub(super) fn storage_class_update(check: &mut Check, object: &Value, old: &Valu
     }
 }
 
-/// An attachment is for one volume and one node.
+/// Checks that the volume and the node of an attachment are unchanged.
 pub(super) fn volume_attachment_update(check: &mut Check, object: &Value, old: &Value) {
     volume_attachment_spec(check, object);
     volume_attachment_status(check, object);

@@ -1,4 +1,4 @@
-//! The volumes of a pod.
+//! Validates the volumes of a pod.
 
 use std::collections::{HashMap, HashSet};
 
@@ -87,12 +87,12 @@ fn source(check: &mut Check, volume: &Value, path: &Path) {
     }
 }
 
-/// Returns the rules of the sources that only pods support; the others are those of [`volume_source`].
+/// Validates the sources that only pods support; other sources are validated by [`volume_source`].
 fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
     match name {
         "persistentVolumeClaim" => check.required_text(source, path, "claimName"),
         "image" => {
-            // Controllers may complete the templates of pods.
+            // Controllers may complete pod templates.
             if path.to_string().starts_with("spec.volumes") {
                 check.required_text(source, path, "reference");
             }
@@ -139,7 +139,7 @@ fn mode(check: &mut Check, source: &Value, path: &Path, field: &str) {
     }
 }
 
-/// Checks keys that are projected to files.
+/// Checks the keys that are projected to files.
 fn files(check: &mut Check, source: &Value, path: &Path) {
     mode(check, source, path, "defaultMode");
     for (index, item) in list(source, &["items"]).iter().enumerate() {
@@ -165,7 +165,7 @@ fn downward(check: &mut Check, source: &Value, path: &Path) {
     downward_items(check, source, path);
 }
 
-/// Checks the files of the downward API. The API server reports the volume, not the item, in the errors.
+/// Checks the files of a downward API volume. The API server reports the volume, and not the item, in the errors.
 fn downward_items(check: &mut Check, source: &Value, path: &Path) {
     for item in list(source, &["items"]) {
         file_path(check, item, path);
@@ -244,7 +244,7 @@ fn projected(check: &mut Check, source: &Value, path: &Path) {
     }
 }
 
-/// A pod without a service account cannot have its tokens.
+/// Checks that a pod without a service account uses no tokens.
 pub(super) fn no_tokens(check: &mut Check, spec: &Value, path: &Path) {
     for (index, volume) in list(spec, &["volumes"]).iter().enumerate() {
         let path = path.index(index).child("projected").child("sources");

@@ -1,4 +1,4 @@
-//! The volume sources that pods and persistent volumes share.
+//! Validates the volume sources that both pods and persistent volumes support.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::check::{Check, no_backsteps};
 use crate::tree::{at, entries, list, text};
 
-/// The owner of the source: the texts differ for pods and persistent volumes.
+/// The owner of the source. The texts differ between pods and persistent volumes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Pod,
     PersistentVolume,
 }
 
-/// The name of a source in errors.
+/// Returns the name of a source in errors.
 pub(super) fn shown(name: &str) -> &str {
     match name {
         "gcePersistentDisk" => "persistentDisk",
@@ -34,7 +34,7 @@ pub(super) fn additional(name: &str) -> &str {
     }
 }
 
-/// Returns the rules of a volume source by its name.
+/// Validates a volume source by its name.
 pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, owner: Owner) {
     let mut required = |fields: &[&str]| {
         for field in fields {
@@ -356,7 +356,7 @@ fn storage_os(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
     secret_namespace(check, source, path, owner);
 }
 
-/// A persistent volume has no namespace: its reference to a secret names one.
+/// Checks the namespace of the secret reference of a persistent volume, which is cluster-scoped.
 fn secret_namespace(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
     let reference = at(source, &["secretRef"]);
     if owner == Owner::PersistentVolume && !reference.is_null() {

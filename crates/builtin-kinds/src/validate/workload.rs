@@ -1,4 +1,4 @@
-//! Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
+//! Validates Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -24,7 +24,7 @@ const STRATEGY: &[GoPrint] = &[
     ),
 ];
 
-/// Returns the text of a strategy, whose counts are 0 if they are missing.
+/// Formats a strategy; missing counts are 0.
 fn render_strategy(strategy: &Value) -> String {
     let mut strategy = strategy.clone();
     if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
@@ -61,7 +61,7 @@ pub(super) fn replica_set(check: &mut Check, object: &Value) {
     selector_and_template(check, spec, &path);
 }
 
-/// The common rules of Deployments and ReplicaSets.
+/// Validates the common rules of Deployments and ReplicaSets.
 fn selector_and_template(check: &mut Check, spec: &Value, path: &Path) {
     let selector = at(spec, &["selector"]);
     let selector_path = path.child("selector");
@@ -87,7 +87,7 @@ fn selector_and_template(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-/// The selector must match the template's labels, unless it selects everything.
+/// Checks that the selector matches the template's labels, unless it selects everything.
 fn matching_labels(check: &mut Check, spec: &Value, template: &Path) {
     let selector = at(spec, &["selector"]);
     let labels = at(spec, &["template", "metadata", "labels"]);
@@ -97,7 +97,7 @@ fn matching_labels(check: &mut Check, spec: &Value, template: &Path) {
     }
 }
 
-/// The restart policy of pods that a controller replaces must be Always.
+/// Checks that the restart policy of pods that a controller replaces is Always.
 fn always_restarted(check: &mut Check, spec: &Value, template: &Path, kind: &str) {
     let pod = at(spec, &["template", "spec"]);
     let path = template.child("spec");
@@ -209,7 +209,7 @@ fn daemon_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
     }
 }
 
-/// The values that only a new StatefulSet is checked for.
+/// Checks the values that are only checked for a new StatefulSet.
 pub(super) fn new_stateful_set(check: &mut Check, object: &Value) {
     stateful_set_rules(check, object, true);
 }
@@ -279,8 +279,8 @@ fn stateful_set_rules(check: &mut Check, object: &Value, is_new: bool) {
     always_restarted(check, spec, &template, "StatefulSet");
 }
 
-/// Returns the template as the controller completes it for a pod: the claims are the first volumes and replace volumes of the
-/// same name, and the host name and the subdomain are those of the pod.
+/// Returns the template as the controller completes it for a pod. The claims are the first volumes and replace volumes
+/// with the same names. The host name and the subdomain are those of the pod.
 fn template_of_pods(spec: &Value) -> Value {
     let mut template = at(spec, &["template"]).clone();
     let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -357,7 +357,7 @@ pub(super) fn replication_controller(check: &mut Check, object: &Value) {
     always_restarted(check, spec, &template_path, "ReplicationController");
 }
 
-/// The counts in the status of a controller.
+/// Validates the counts in the status of a controller.
 pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
     let (status, path) = (at(object, &["status"]), Path::new("status"));
     let fields: &[&str] = match kind {
@@ -429,7 +429,7 @@ pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
 
 // === updates ===
 
-/// The selector of a controller is immutable.
+/// Checks that the selector of a controller is unchanged.
 pub(super) fn same_selector(check: &mut Check, object: &Value, old: &Value) {
     let path = ["spec", "selector"];
     check.immutable(

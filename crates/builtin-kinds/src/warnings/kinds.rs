@@ -1,4 +1,4 @@
-//! Warnings about kinds without pods.
+//! Warnings about kinds that have no pods or pod templates.
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub(super) fn node(warnings: &mut Vec<String>, node: &Value, old: Option<&Value>
     }
 }
 
-/// Labels of nodes that have newer names.
+/// Old labels of nodes, with their new names.
 const OLD_LABELS: [(&str, &str); 5] = [
     (
         "beta.kubernetes.io/arch",
@@ -128,7 +128,7 @@ pub(super) fn runtime_class(warnings: &mut Vec<String>, class: &Value) {
     }
 }
 
-/// Returns the error of Go's `tls.X509KeyPair` about the PEM blocks of a TLS secret.
+/// Adds the error of Go's `tls.X509KeyPair` about the PEM blocks of a TLS secret as a warning.
 pub(super) fn secret(warnings: &mut Vec<String>, secret: &Value) {
     if text(secret, &["type"]) != "kubernetes.io/tls" {
         return;

@@ -16,7 +16,7 @@ struct File<'a> {
     source: String,
 }
 
-/// Warns about volumes in which one file has the path of another one, or of a directory of another one.
+/// Warns about volumes in which two files have the same path, or one file has the path of another file's directory.
 pub(super) fn warnings(warnings: &mut Vec<String>, volumes: &[Value]) {
     for volume in volumes {
         let name = quote(text(volume, &["name"]));
@@ -92,7 +92,7 @@ fn projected(warnings: &mut Vec<String>, volume: &Value, name: &str) {
     }
 }
 
-/// Returns each file with the earlier ones that it overlaps.
+/// Returns each file together with an earlier file that it overlaps.
 fn overlaps<'a>(files: impl Iterator<Item = File<'a>>) -> Vec<(File<'a>, File<'a>)> {
     let files: Vec<File<'a>> = files
         .filter(|file| !file.path.is_empty())
@@ -116,7 +116,7 @@ fn overlaps<'a>(files: impl Iterator<Item = File<'a>>) -> Vec<(File<'a>, File<'a
     found
 }
 
-/// Returns true if two paths are equal, or if the first is in the directory of the second.
+/// Returns true if the paths are equal, or the first path is in the second one as a directory.
 fn is_below(path: &str, directory: &str) -> bool {
     let (path, directory) = (path.trim_end_matches('/'), directory.trim_end_matches('/'));
     path.strip_prefix(directory)

@@ -33,7 +33,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// Deprecated volumes: the field, its name in the warning, and the version of the deprecation.
+/// Deprecated volume types: the field, its name in the warning, and the version since which it is deprecated.
 const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     (
         "photonPersistentDisk",
@@ -130,7 +130,7 @@ pub(super) fn pod(warnings: &mut Vec<String>, pod: &Value, template: Option<&Pat
         }
         let key = format!("{}{name}", app_armor::ANNOTATION);
         let has_field = has_app_armor(spec) || has_app_armor(container);
-        // For a pod, the synchronization of annotation and field returns the warning.
+        // For a pod, the synchronization of the annotation and the field returns the warning.
         if let Some(template) = template
             && !has_field
             && !at(annotations, &[&key]).is_null()
@@ -249,7 +249,7 @@ fn volumes(warnings: &mut Vec<String>, volumes: &[Value], path: &Path) {
     }
 }
 
-/// Returns duplicate values of `field` in a list.
+/// Warns about duplicate values of `field` in a list.
 fn repeated(warnings: &mut Vec<String>, spec: &Value, path: &Path, list_name: &str, field: &str) {
     let mut seen = HashSet::new();
     for (index, item) in list(spec, &[list_name]).iter().enumerate() {
@@ -261,7 +261,7 @@ fn repeated(warnings: &mut Vec<String>, spec: &Value, path: &Path, list_name: &s
     }
 }
 
-/// Warns about a duplicate variable, unless the second definition refers to the first.
+/// Warns about a duplicate variable, unless the second definition refers to the first one.
 fn hidden_variables(warnings: &mut Vec<String>, container: &Value, path: &Path) {
     let mut defined = HashSet::new();
     for (index, variable) in list(container, &["env"]).iter().enumerate() {
@@ -278,7 +278,7 @@ fn hidden_variables(warnings: &mut Vec<String>, container: &Value, path: &Path) 
     }
 }
 
-/// Ports are not compared beyond this number of warnings.
+/// The maximum number of warnings about ports; no more ports are compared after it.
 const REPORTED: usize = 1000;
 
 fn ports(warnings: &mut Vec<String>, spec: &Value, path: &Path) {

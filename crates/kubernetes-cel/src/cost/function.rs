@@ -1,18 +1,18 @@
-//! The cost of each function beyond its arguments, and the size of its result.
+//! The cost of each function without its arguments, and the size of its result.
 
 use super::size::{Size, tenth};
 use crate::types::Type;
 
-/// The arguments of a call; the receiver of a method is the first.
+/// The arguments of a call. The receiver of a method is the first one.
 pub(super) struct Call<'c> {
     pub(super) is_member: bool,
     pub(super) kinds: &'c [&'c Type],
     pub(super) sizes: &'c [Size],
-    /// Returns the size of the items of the first argument, if the schema declares it.
+    /// The size of the items of the first argument, if the schema declares it.
     pub(super) elements: Option<Size>,
-    /// Returns the first argument that is not the receiver, if it is an integer.
+    /// The first argument that is not the receiver, if it is an integer.
     pub(super) first: Option<u64>,
-    /// The second one.
+    /// The second argument that is not the receiver, if it is an integer.
     pub(super) limit: Option<u64>,
 }
 
@@ -40,10 +40,10 @@ fn is_list(kind: &Type) -> bool {
     matches!(kind, Type::List(_))
 }
 
-/// IP addresses are compared by their bytes: up to 16, twice.
+/// The cost of comparing IP addresses by their bytes: at most 16 bytes, twice.
 const NETWORK_COMPARISON: u64 = 4;
 const NETWORK_MASK: u64 = 3;
-/// The longest pattern of a named format, at a quarter per character.
+/// The cost for each character of the longest pattern of a named format.
 const FORMAT_FACTOR: u64 = 32;
 const AUTHORIZATION: u64 = 350_000;
 
@@ -125,7 +125,7 @@ fn addition(call: &Call<'_>) -> (u64, Option<Size>) {
     }
 }
 
-/// Returns the cost of a pattern of this length on a string, where four characters count as one expression.
+/// Returns the cost of matching a pattern with a string. Four characters of the pattern count as one expression.
 fn pattern(text: Size, pattern: Size) -> u64 {
     tenth(text.max.saturating_add(1)).saturating_mul(quarter(pattern.max))
 }
@@ -174,7 +174,7 @@ fn joined(call: &Call<'_>) -> (u64, Option<Size>) {
     (whole.traversal(), Some(whole))
 }
 
-/// Functions that visit every item once; strings in it are traversed.
+/// Returns the cost of a function that visits every item once, and traverses strings in it.
 fn compared(call: &Call<'_>) -> u64 {
     let list = call.size(0);
     match call.kind(0) {
@@ -190,12 +190,12 @@ fn compared(call: &Call<'_>) -> u64 {
     }
 }
 
-/// Returns a text against a named format.
+/// Returns the cost of validating a string with a named format.
 fn a_format(text: Size) -> u64 {
     text.traversal().saturating_mul(FORMAT_FACTOR)
 }
 
-/// A string argument is parsed as an address first.
+/// Returns the cost of parsing a string argument as an address.
 fn parsed(call: &Call<'_>) -> u64 {
     match call.kind(1) {
         Type::String | Type::Dyn => call.size(1).traversal(),
@@ -203,7 +203,7 @@ fn parsed(call: &Call<'_>) -> u64 {
     }
 }
 
-/// Functions that create a list, which costs 10, plus 1 for the call.
+/// Returns the cost of a function that creates a list: 10, and 1 for the call.
 fn list_function(function: &str, call: &Call<'_>) -> (u64, Option<Size>) {
     const OWN: u64 = 11;
     let list = call.size(0);

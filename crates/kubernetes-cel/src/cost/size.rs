@@ -1,13 +1,13 @@
-//! Ranges of sizes: characters, bytes, items, entries.
+//! Ranges of sizes in characters, bytes, items or entries: [`Size`].
 
-/// A size between two bounds.
+/// A size with a lower and an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) min: u64,
     pub(super) max: u64,
 }
 
-/// The size ranges of the items of a list or map.
+/// The sizes of the keys and values of a list or map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) is_list: bool,

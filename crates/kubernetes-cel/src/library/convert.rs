@@ -1,4 +1,4 @@
-//! Conversions between types.
+//! Functions that convert between types.
 
 use apimachinery::go;
 use apimachinery::time::{self as clock, Timestamp};
@@ -122,7 +122,7 @@ fn to_double(value: &Value<'_>) -> Option<f64> {
     }
 }
 
-/// `string(value)`
+/// Converts a value to a string: `string(value)`.
 pub(super) fn to_text(value: &Value<'_>) -> Option<String> {
     Some(match value {
         Value::String(text) => text.to_string(),

@@ -1,4 +1,4 @@
-//! Lists, maps and sets.
+//! Functions of lists, maps and sets.
 
 use super::{Called, Context};
 use crate::value::{List, Members, Value, compare, equals};
@@ -68,7 +68,7 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
 
 const TOO_LARGE: &str = "result is too large";
 
-/// Returns the steps of comparing the texts of a list with something else.
+/// Returns the steps of comparing all strings of a list with another value.
 fn text_effort(items: &[Value<'_>]) -> usize {
     let effort = |item: &Value<'_>| match item {
         Value::String(text) => 1 + text.len() / 64,
@@ -78,7 +78,7 @@ fn text_effort(items: &[Value<'_>]) -> usize {
     items.iter().map(effort).fold(0, usize::saturating_add)
 }
 
-/// Returns the items of a list if there is work left to compare each of them.
+/// Returns the items of a list if enough work is left to compare each of them.
 fn compared<'a>(items: Vec<Value<'a>>, work: &Work) -> Vec<Value<'a>> {
     if work.spend(text_effort(&items)) {
         items
@@ -194,7 +194,7 @@ fn flatten<'a>(items: Vec<Value<'a>>, depth: usize, work: &Work) -> Vec<Value<'a
     out
 }
 
-/// Sorts items by their keys; there is one key for each item.
+/// Sorts items by their keys; `keys` has one key for each item.
 fn sort_by<'a>(items: Vec<Value<'a>>, keys: &[Value<'a>], work: &Work) -> Result<Value<'a>, String> {
     let rounds = keys.len().checked_ilog2().map_or(1, |rounds| rounds as usize + 1);
     if !work.spend(text_effort(keys).saturating_mul(rounds)) {

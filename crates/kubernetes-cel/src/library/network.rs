@@ -1,4 +1,4 @@
-//! URLs, IP addresses and CIDRs.
+//! Functions of URLs, IP addresses and CIDRs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     Ok(ip)
 }
 
-/// Returns the API server's error, which contains the position twice.
+/// Parses a CIDR. The API server's error contains the position twice.
 fn parse_cidr(text: &str) -> Result<ip::Cidr, String> {
     let context = |why: String| format!("network address parse error during conversion from string: {why}");
     let cidr = netip::parse_prefix(text).map_err(|why| context(context(why)))?;
@@ -157,7 +157,7 @@ fn of_cidr<'a>(function: &str, cidr: ip::Cidr, rest: &[Value<'a>]) -> Called<'a>
         ("ip", None, None) => Ok(opaque(Opaque::Ip(cidr.ip))),
         ("masked", None, None) => Ok(opaque(Opaque::Cidr(cidr.masked()))),
         ("prefixLength", None, None) => Ok(Value::Int(cidr.bits.into())),
-        // A string that is not an address is an argument of the wrong kind.
+        // A string that is not an address counts as an argument of the wrong type.
         ("containsIP", Some(text), _) => match parse_ip(text) {
             Ok(ip) => Ok(Value::Bool(cidr.contains_ip(ip))),
             Err(_) => return None,

@@ -1,4 +1,4 @@
-//! Functions of quantities.
+//! The functions of quantities.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Functions of semantic versions.
+//! The functions of semantic versions.
 
 use std::cmp::Ordering;
 

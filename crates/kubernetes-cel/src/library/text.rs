@@ -1,4 +1,4 @@
-//! Strings, regular expressions and named formats.
+//! Functions of strings, regular expressions and named formats.
 
 use apimachinery::go::url;
 use apimachinery::{go, names, time};
@@ -88,7 +88,7 @@ fn on_others<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
 
 const TOO_LARGE: &str = "result is too large";
 
-/// Returns a new text of at most some length.
+/// Returns a new string with at most `len` bytes, if enough memory is left.
 fn copied<'a>(len: usize, work: &Work, make: impl FnOnce() -> String) -> Result<Value<'a>, String> {
     if work.make(len) {
         Ok(Value::text(make()))
@@ -97,7 +97,7 @@ fn copied<'a>(len: usize, work: &Work, make: impl FnOnce() -> String) -> Result<
     }
 }
 
-/// Returns the parts of a text at some ranges, as a list.
+/// Returns the parts of a string at some ranges as a list.
 fn parts<'a>(
     text: &Text<'a>,
     count: usize,
@@ -144,7 +144,7 @@ fn index_of(text: &str, part: &str, from: usize) -> i64 {
     }
 }
 
-/// Returns the last place at or before character `to`.
+/// Returns the last position of a part that starts at or before the character `to`.
 fn last_index_of(text: &str, part: &str, to: i64) -> i64 {
     let skipped = usize::try_from(to).unwrap_or(usize::MAX);
     let start = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
@@ -176,7 +176,7 @@ fn split<'a>(text: &Text<'a>, separator: &str, count: i64, work: &Work) -> Resul
         let ends = text
             .match_indices(separator)
             .map(|(at, found)| (at, at + found.len()));
-        // An empty separator stands between all characters, and not at the ends.
+        // An empty separator matches between all characters, but not at the ends.
         let is_inside = |at: usize| !separator.is_empty() || at > 0 && at < text.len();
         for (end, next) in ends.filter(|(at, _)| is_inside(*at)).take(limit - 1) {
             if !work.make(size_of::<(usize, usize)>()) {
@@ -231,7 +231,7 @@ fn quote(text: &str) -> String {
     out
 }
 
-/// Formats `'%s: %d'.format([…])`.
+/// Formats arguments by a format string: `'%s: %d'.format([…])`.
 fn format(text: &str, args: &List<'_>, work: &Work) -> Result<String, String> {
     let mut out = Output {
         text: String::new(),
@@ -276,7 +276,7 @@ fn format(text: &str, args: &List<'_>, work: &Work) -> Result<String, String> {
     Ok(out.text)
 }
 
-/// A string under construction, of bounded length.
+/// A string under construction with a maximum length.
 struct Output<'w> {
     text: String,
     work: &'w Work,
@@ -400,9 +400,9 @@ fn named<'a>(name: &'static str) -> Value<'a> {
     Value::Opaque(Opaque::Format(name).into())
 }
 
-/// Validates a string against a named format; returns the first violation.
+/// Validates a string with a named format; returns the violations.
 fn validate<'a>(name: &str, text: &str) -> Value<'a> {
-    // A prefix may end with a dash: it is validated with a suffix.
+    // A prefix may end with a dash, so it is validated with a suffix.
     let with_suffix = || {
         if text.ends_with('-') {
             format!("{}a", text.trim_end_matches('-'))

@@ -1,4 +1,4 @@
-//! Accessors of times and durations.
+//! Functions of times and durations.
 
 use apimachinery::time::{Timestamp, zone};
 
@@ -23,8 +23,8 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     }
 }
 
-/// Returns the UTC offset of a zone at a time, in seconds. The zone is a fixed offset such as `-02:00`, or a name of
-/// the tz database.
+/// Returns the UTC offset of a time zone at a time, in seconds. The zone is a fixed offset such as `-02:00`, or a name
+/// in the tz database.
 fn offset(zone: &str, seconds: i64) -> Option<i64> {
     if zone.contains(':') {
         return fixed_offset(zone);

@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::ast::{Comprehension, Expr, Kind, Literal};
 
-/// A name that no source can contain.
+/// The name of the accumulator, which cannot occur in a source.
 pub(crate) const RESULT: &str = "@result";
 const UNUSED: &str = "#unused";
 
@@ -205,7 +205,7 @@ impl Parser {
         self.new_expr(offset, Kind::Comprehension(Box::new(fold)))
     }
 
-    /// Builds `target.hasValue() ? optional.of(BODY with the value bound to the name) : optional.none()`.
+    /// Builds `target.hasValue() ? optional.of(BODY) : optional.none()`, in which the value is bound to the name.
     fn optional_macro(
         &mut self,
         offset: usize,
@@ -244,7 +244,7 @@ impl Parser {
         self.bind(offset, name, target, chosen)
     }
 
-    /// Builds `target.sortBy(x, KEY)`: the target is bound to a name and sorted by the keys that a comprehension over
+    /// Builds `target.sortBy(x, KEY)`. The target is bound to a name, and sorted by the keys that a comprehension over
     /// it computes.
     fn sort_by(&mut self, offset: usize, target: Option<Expr>, args: Vec<Expr>) -> Expr {
         let Some(target) = target else {
@@ -271,7 +271,7 @@ impl Parser {
         self.bind(offset, name, target, sorted)
     }
 
-    /// Binds `value` to a name in `body`: a comprehension over an empty range.
+    /// Binds `value` to a name in `body`, by a comprehension over an empty range.
     fn bind(&mut self, offset: usize, name: String, value: Expr, body: Expr) -> Expr {
         let fold = Comprehension {
             variable: UNUSED.to_owned(),
@@ -292,8 +292,8 @@ enum Body {
     All(Expr),
     Exists(Expr),
     ExistsOne(Expr),
-    /// With a filter, appends to a list.
+    /// Appends to a list, if the filter is true.
     Collect(Option<Expr>, Expr),
-    /// With a filter, inserts into a map: key and value, or a map of one entry.
+    /// Inserts into a map, if the filter is true: a key and a value, or a map with one entry.
     Insert(Option<Expr>, Vec<Expr>),
 }

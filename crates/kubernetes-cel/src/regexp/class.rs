@@ -1,11 +1,11 @@
-//! Classes of characters, with Unicode's tables from `regex-syntax`.
+//! Classes of characters ([`Class`]), with the Unicode tables of `regex-syntax`.
 
 use regex_syntax::hir::{Class as HirClass, ClassUnicode, ClassUnicodeRange, HirKind};
 
 /// A set of characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Class {
-    /// Sorted, and neither overlapping nor touching.
+    /// The ranges, which are sorted and neither overlap nor touch.
     ranges: Vec<(char, char)>,
 }
 
@@ -43,19 +43,19 @@ impl Builder {
         Self(ClassUnicode::empty())
     }
 
-    /// Adds the characters of some ranges.
+    /// Adds the characters in some ranges.
     pub(super) fn add(&mut self, ranges: &[(char, char)]) {
         self.0.union(&set_of(ranges));
     }
 
-    /// Adds the characters outside of some ranges.
+    /// Adds the characters outside some ranges.
     pub(super) fn add_others(&mut self, ranges: &[(char, char)]) {
         let mut others = set_of(ranges);
         others.negate();
         self.0.union(&others);
     }
 
-    /// Adds a category or a script by its name, or its complement; `None` if the name is unknown.
+    /// Adds a category or a script by its name, or its complement. Returns `None` if the name is unknown.
     pub(super) fn add_named(&mut self, name: &str, negated: bool, fold: bool) -> Option<()> {
         let mut set = named(name)?;
         if fold {
@@ -88,7 +88,7 @@ fn set_of(ranges: &[(char, char)]) -> ClassUnicode {
     )
 }
 
-/// Returns a general category or a script.
+/// Returns a general category or a script by its name.
 fn named(name: &str) -> Option<ClassUnicode> {
     if !name
         .chars()
@@ -105,11 +105,11 @@ fn named(name: &str) -> Option<ClassUnicode> {
     })
 }
 
-/// `\d`
+/// The characters of `\d`.
 pub(super) const DIGIT: &[(char, char)] = &[('0', '9')];
-/// `\s`
+/// The characters of `\s`.
 pub(super) const SPACE: &[(char, char)] = &[('\t', '\n'), ('\u{c}', '\r'), (' ', ' ')];
-/// `\w`
+/// The characters of `\w`.
 pub(super) const WORD: &[(char, char)] = &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')];
 
 /// Returns a class such as `[:alpha:]` by its name.

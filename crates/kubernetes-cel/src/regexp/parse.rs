@@ -1,4 +1,4 @@
-//! The syntax of Go's `regexp/syntax` with Perl's flags, and its errors.
+//! Parses the syntax of Go's `regexp/syntax` with Perl's flags, with its errors.
 
 mod bracket;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::MAX_SIZE;
 use super::class::{Builder, Class, DIGIT, SPACE, WORD};
 
-/// The maximum count of a repetition, and of nested ones together.
+/// The maximum count of a repetition, and of nested repetitions together.
 const MAX_REPEAT: usize = 1000;
 /// The maximum height of a tree.
 const MAX_HEIGHT: usize = 1000;
@@ -16,9 +16,9 @@ const MAX_HEIGHT: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) kind: Kind,
-    /// The number of its instructions.
+    /// The number of instructions of the part.
     size: usize,
-    /// The number of ranges of its classes, which all copies of a repetition share.
+    /// The number of ranges in its classes, which all copies of a repetition share.
     ranges: usize,
     height: usize,
     /// The product of the counts of nested repetitions.
@@ -70,7 +70,7 @@ struct Flags {
 #[derive(Default)]
 struct Open {
     captures: bool,
-    /// The flags outside of it.
+    /// The flags outside the group.
     flags: Flags,
     branches: Vec<Tree>,
     parts: Vec<Tree>,
@@ -90,7 +90,7 @@ struct Parser<'p> {
 }
 
 impl Tree {
-    /// Returns the number of instructions, and of parts that use as much memory.
+    /// Returns the number of instructions, and of other parts with a similar memory size.
     pub(super) fn weight(&self) -> usize {
         self.size.saturating_add(self.ranges)
     }
@@ -101,7 +101,7 @@ type Parsed<T> = Result<T, String>;
 /// Parses a pattern.
 ///
 /// # Errors
-/// Go's error texts, without their prefix.
+/// Returns Go's error text without its prefix.
 pub(super) fn parse(pattern: &str) -> Parsed<Tree> {
     let mut parser = Parser {
         pattern,
@@ -137,7 +137,7 @@ fn leaf(kind: Kind) -> Tree {
     }
 }
 
-/// Several parts as one.
+/// Combines several parts into one.
 fn join(mut parts: Vec<Tree>, make: fn(Vec<Tree>) -> Kind, extra: usize) -> Tree {
     if parts.len() == 1
         && let Some(only) = parts.pop()
@@ -179,7 +179,7 @@ impl<'p> Parser<'p> {
         self.current.parts.push(tree);
     }
 
-    /// Returns the source between an earlier rest and the current one.
+    /// Returns the source between an earlier position and the current one.
     fn since(&self, start: &'p str) -> &'p str {
         start.get(..start.len() - self.rest.len()).unwrap_or(start)
     }
@@ -350,7 +350,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Parses the flags of `(?i)` or `(?i:`; returns true if a group begins.
+    /// Parses the flags of `(?i)` or `(?i:`; returns true if they start a group.
     fn flags(&mut self, start: &'p str) -> Parsed<bool> {
         let mut flags = self.flags;
         let (mut value, mut seen) = (true, false);
@@ -376,7 +376,7 @@ impl<'p> Parser<'p> {
         fail("invalid or unsupported Perl syntax", self.since(start))
     }
 
-    /// Reads `2}`, `2,}` or `2,5}`; a brace before another text is literal.
+    /// Parses `2}`, `2,}` or `2,5}`. A brace before any other text is literal.
     fn counts(&mut self) -> Option<(usize, Option<usize>)> {
         let (inside, rest) = self.rest.split_once('}')?;
         let number = |text: &str| {
@@ -445,7 +445,7 @@ impl<'p> Parser<'p> {
         start.starts_with('{')
     }
 
-    /// Returns an escape outside of a class.
+    /// Parses an escape outside a class.
     fn escape(&mut self, start: &'p str) -> Parsed<()> {
         let mut after = self.rest.chars();
         let look = match after.next() {
@@ -518,7 +518,7 @@ impl<'p> Parser<'p> {
         Ok(true)
     }
 
-    /// Parses an escaped character after its backslash.
+    /// Parses an escaped character after the backslash.
     fn escaped_char(&mut self, start: &'p str) -> Parsed<char> {
         let Some(c) = self.next() else {
             return fail("trailing backslash at end of expression", "");
@@ -552,7 +552,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// `41` or `{10FFFF}`
+    /// Parses a hexadecimal code point: `41` or `{10FFFF}`.
     fn hexadecimal(&mut self) -> Option<u32> {
         let digits = if self.take("{") {
             let (digits, rest) = self.rest.split_once('}')?;

@@ -1,5 +1,5 @@
-//! Programs of patterns, and the machine that runs them: Pike's VM, which follows all alternatives at once, one
-//! character at a time.
+//! Programs of patterns ([`Program`]), and the machine that runs them: Pike's VM, which follows all alternatives at the
+//! same time, one character at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ enum Instruction {
     Class(u32),
     AnyButNewline,
     Any,
-    /// Continues at both places; the first one is preferred.
+    /// Continues at both addresses; the first one is preferred.
     Split(Address, Address),
     Jump(Address),
     Look(Look),
@@ -24,12 +24,12 @@ enum Instruction {
     Match,
 }
 
-/// A program.
+/// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Program {
     code: Vec<Instruction>,
     classes: Vec<Arc<Class>>,
-    /// True if matches begin only at the start of the text.
+    /// True if matches start only at the start of the text.
     is_anchored: bool,
 }
 
@@ -56,7 +56,7 @@ impl Compiler {
         }
     }
 
-    /// Sets a split between the next instruction and another place.
+    /// Sets a split between the next instruction and another address.
     fn split(&mut self, at: usize, other: Address, greedy: bool) {
         let next = Address::try_from(at + 1).unwrap_or(Address::MAX);
         self.set(
@@ -79,7 +79,7 @@ impl Compiler {
         index
     }
 
-    /// Compiles a tree. Its height is bounded, and so is the recursion.
+    /// Compiles a tree. The height of the tree is limited, and therefore the recursion.
     fn tree(&mut self, tree: &Kind) {
         match tree {
             Kind::Empty => {}
@@ -149,11 +149,11 @@ impl Compiler {
     }
 }
 
-/// The instructions to try at one position, by preference.
+/// The instructions to try at one position, in the order of preference.
 struct Threads {
-    /// The address of each, and the start of its match.
+    /// The address of each instruction, and the start of its match.
     list: Vec<(Address, usize)>,
-    /// Returns the position of an address in the list, if it is present.
+    /// The index of each address in the list, if it is present.
     places: Vec<u32>,
 }
 
@@ -220,7 +220,8 @@ impl Program {
         }
     }
 
-    /// Returns the first match at or after a position; the preferred one of several with the same start.
+    /// Returns the first match at or after a position. Among matches with the same start, the preferred one is
+    /// returned.
     pub(super) fn search(
         &self,
         text: &str,
@@ -287,7 +288,7 @@ impl Program {
         }
     }
 
-    /// Adds an address and all that are reached from it without a character.
+    /// Adds an address, and all addresses that are reached from it without reading a character.
     fn follow(
         &self,
         threads: &mut Threads,

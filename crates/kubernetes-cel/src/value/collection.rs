@@ -1,4 +1,4 @@
-//! Lists and maps, in JSON or created by an expression.
+//! Lists ([`List`]) and maps ([`Map`]), in JSON or created by an expression.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use super::{Key, Value, from_json, unescape};
 use crate::schema::Schema;
 use crate::work::Work;
 
-/// Concatenations with a deeper nesting are copied into one list.
+/// The nesting of concatenations from which they are copied into one list.
 const MAX_NESTING: usize = 16;
 
 /// A list, in JSON or created by an expression.
 #[derive(Clone, Debug)]
 pub enum List<'a> {
-    /// Items and the schema of the list.
+    /// The items and the schema of a JSON list.
     Json(&'a [Json], Option<&'a dyn Schema>),
-    /// Items.
+    /// The items of a list that an expression created.
     Owned(Arc<Vec<Value<'a>>>),
-    /// A concatenation of two lists, without copying.
+    /// A concatenation of two lists, which are not copied.
     Joined(Arc<Joined<'a>>),
 }
 
@@ -36,11 +36,11 @@ pub struct Joined<'a> {
 /// A map or object, in JSON or created by an expression.
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
-    /// Fields and the schema of the object.
+    /// The fields and the schema of a JSON object.
     Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
-    /// Entries.
+    /// The entries of a map that an expression created.
     Owned(Arc<Entries<'a>>),
-    /// The name of an object type, and the fields of one that an expression constructed.
+    /// The type name and the fields of an object that an expression constructed.
     Object(Arc<str>, Arc<Entries<'a>>),
 }
 
@@ -52,7 +52,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Inserts an entry; returns an error if the key exists or is not valid as a key.
+    /// Inserts an entry. Returns an error if the key exists or has an invalid type.
     pub(crate) fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), InsertError> {
         let found = Key::of(&key).ok_or(InsertError::NoKey)?;
         let place = self.list.len();
@@ -89,7 +89,7 @@ pub(crate) enum InsertError {
 }
 
 impl<'a> List<'a> {
-    /// Returns a list made by an expression.
+    /// Creates a list.
     pub(crate) fn new(items: Vec<Value<'a>>) -> Self {
         Self::Owned(Arc::new(items))
     }
@@ -122,7 +122,7 @@ impl<'a> List<'a> {
         (0..self.len()).map_while(|index| self.get(index))
     }
 
-    /// Returns all items; `None` if their number exceeds the limit of an expression.
+    /// Returns all items; an empty list if the work limit is exceeded.
     pub(crate) fn items(&self, work: &Work) -> Vec<Value<'a>> {
         if !work.spend(self.len()) || !work.make(self.len().saturating_mul(size_of::<Value<'a>>())) {
             return Vec::new();
@@ -130,7 +130,7 @@ impl<'a> List<'a> {
         self.iter().collect()
     }
 
-    /// The schema of a list that is a set or a map.
+    /// Returns the schema of a list that is a set or a map list.
     pub(super) fn is_set_or_map(&self) -> Option<&'a dyn Schema> {
         match self {
             Self::Json(_, Some(schema)) if matches!(schema.list_type(), Some("set" | "map")) => Some(*schema),
@@ -145,7 +145,8 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Sets and maps keep each item once; a map's later item replaces the earlier one in place.
+    /// Concatenates two lists. Sets and map lists contain each item once; in a map list, a later item replaces the
+    /// earlier one in place.
     pub(crate) fn concat(&self, other: &Self, work: &Work) -> Self {
         if let Some(schema) = self.is_set_or_map() {
             return self.merge(other, schema, work);
@@ -254,7 +255,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns a field by the name that expressions use: escaped in objects, plain in maps.
+    /// Returns a field by its name in expressions, which is escaped in objects and plain in maps.
     pub(crate) fn select(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Json(_, Some(schema)) if !schema.is_map() => self.field(&unescape(name)),
@@ -276,11 +277,11 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The range of a comprehension: items, or keys and values. It copies nothing in advance.
+/// The range of a comprehension: items, or keys and values. Nothing is copied in advance.
 #[derive(Debug)]
 pub(crate) enum Walk<'a> {
     Items(List<'a>, usize),
-    /// With the index of each item.
+    /// The items of a list with their indexes.
     Numbered(List<'a>, usize),
     Fields(serde_json::map::Iter<'a>, Option<&'a dyn Schema>),
     Entries(Arc<Entries<'a>>, usize),

@@ -1,4 +1,4 @@
-//! Equality and order of values.
+//! Equality and ordering of values.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -8,7 +8,8 @@ use super::Value;
 use super::collection::{List, Walk};
 use crate::work::Work;
 
-/// Equality across numeric types; lists and maps by content, sets in any order. Returns false if no work is left.
+/// Returns true if two values are equal: numbers of any type by value, lists and maps by content, sets in any order.
+/// Returns false if no work is left.
 pub(crate) fn equals(a: &Value<'_>, b: &Value<'_>, work: &Work) -> bool {
     if !work.spend(1) {
         return false;
@@ -87,7 +88,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Returns a number that equal values share.
+/// Returns a hash that is the same for equal values.
 pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
     if !work.spend(1) {
         return 0;
@@ -103,7 +104,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
             bytes.hash(&mut hasher);
         }
         Value::Bool(flag) => flag.hash(&mut hasher),
-        // Numbers of different types can be equal; equal numbers have the same double value.
+        // Numbers of different types can be equal. Equal numbers have the same double value.
         Value::Int(_) | Value::Uint(_) | Value::Double(_) => {
             (number(value).unwrap_or_default() + 0.0)
                 .to_bits()
@@ -111,7 +112,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
         }
         Value::Duration(nanos) => nanos.hash(&mut hasher),
         Value::Timestamp(time) => (time.seconds, time.nanos).hash(&mut hasher),
-        // A set is equal to a list with the same items in another order.
+        // A set equals a list with the same items in another order.
         Value::List(list) => {
             let items = list.iter().take_while(|_| !work.is_exhausted());
             return items.fold(1, |sum: u64, item| sum.wrapping_add(fingerprint(&item, work)));
@@ -130,7 +131,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
     hasher.finish()
 }
 
-/// Compares values of ordered types.
+/// Compares values of ordered types; returns `None` for other types.
 pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),

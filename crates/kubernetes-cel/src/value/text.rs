@@ -1,10 +1,10 @@
-//! Strings that are cheap to clone and to slice ([`Text`]).
+//! Strings that are cheap to clone and to slice: [`Text`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// A string: a part of the input, or created by an expression.
+/// A string, which is a part of the input or was created by an expression.
 #[derive(Clone)]
 pub struct Text<'a>(Repr<'a>);
 
@@ -15,7 +15,7 @@ enum Repr<'a> {
 }
 
 impl Text<'_> {
-    /// Returns a part of the text, which shares its memory.
+    /// Returns a part of the text, which shares the memory of the text.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         match &self.0 {
             Repr::Borrowed(text) => Self(Repr::Borrowed(text.get(range).unwrap_or(""))),
@@ -27,7 +27,7 @@ impl Text<'_> {
         }
     }
 
-    /// Returns the part of the text that a function found in it.
+    /// Returns the part of the text that corresponds to a slice of it.
     pub(crate) fn part_of(&self, part: &str) -> Self {
         let start = (part.as_ptr() as usize).wrapping_sub(self.as_ptr() as usize);
         self.part(start..start.wrapping_add(part.len()))

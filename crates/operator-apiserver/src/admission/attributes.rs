@@ -26,7 +26,7 @@ pub(crate) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// The name of the object; empty while a generated one is not set yet.
+    /// Returns the name of the object; empty before a generated name is set.
     pub(crate) fn name(&self) -> &'a str {
         if self.write.in_collection {
             return "";
@@ -37,7 +37,7 @@ impl<'a> Attributes<'a> {
         self.object.map(object::name).unwrap_or_default()
     }
 
-    /// Returns the namespace of the object; a Namespace lies in itself.
+    /// Returns the namespace of the object; for a Namespace, its own name.
     pub(crate) fn namespace(&self) -> &'a str {
         if self.is_namespace() {
             return self.name();
@@ -49,7 +49,7 @@ impl<'a> Attributes<'a> {
         self.write.definition.is("", "namespaces")
     }
 
-    /// Group, version and kind of the object, as a version of the resource has them.
+    /// Returns the group, version and kind of the object in a version of the resource.
     pub(crate) fn kind<'d>(&self, definition: &'d Definition) -> (&'d str, &'d str, &'d str) {
         match definition.subresource(&self.write.subresource) {
             Some(body) if !body.kind.is_empty() => (&body.group, &body.version, &body.kind),
@@ -61,7 +61,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Returns the object or the old one in another version of its resource.
+    /// Returns the new or the old object in another version of its resource.
     pub(crate) fn versioned(&self, object: &'a Value, target: &Definition) -> Cow<'a, Value> {
         let own = &self.write.definition;
         if own.is_same_version(target) || mutation::has_own_body(&self.write.subresource) {
@@ -86,7 +86,7 @@ impl<'a> Attributes<'a> {
         conversion::prepare(&self.admission.converter, target, &objects).await
     }
 
-    /// Returns the request in the form for policies and webhooks, without the objects; `target` is the version of the
+    /// Returns the request as policies and webhooks receive it, without the objects; `target` is the version of the
     /// rule.
     pub(crate) fn request(&self, target: &Definition) -> Map<String, Value> {
         let own = &self.write.definition;
@@ -115,7 +115,8 @@ impl<'a> Attributes<'a> {
         request
     }
 
-    /// Returns the options of the request, as an object of `meta.k8s.io/v1`: a patch is a create or an update.
+    /// Returns the options of the request as an object of `meta.k8s.io/v1`: those of a patch are of a create or an
+    /// update.
     fn options(&self) -> Value {
         let kind = match self.operation {
             Operation::Delete => "DeleteOptions",
@@ -133,7 +134,7 @@ impl<'a> Attributes<'a> {
         options
     }
 
-    /// Returns a rejection with admission's text.
+    /// Returns a rejection with the text of admission.
     pub(crate) fn forbidden(&self, why: &str) -> Status {
         let generated = || {
             self.object

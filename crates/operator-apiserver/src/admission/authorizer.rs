@@ -1,4 +1,4 @@
-//! The CEL variable `authorizer`: checks further permissions of the user or of a service account.
+//! The CEL variable `authorizer`: checks permissions of the user or of a service account.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::attributes::Attributes;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::{self, Authorizer, Decision, DecisionMemo};
 
-/// `authorizer`, and `authorizer.requestResource`.
+/// Returns the variables `authorizer` and `authorizer.requestResource`.
 pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'a>); 2] {
     let authorizer = UserAuthorizer {
         authorizer: attributes.admission.authorizer.clone(),
@@ -105,7 +105,7 @@ impl Check {
     }
 }
 
-/// Returns the user that a service account is.
+/// Returns the user name and the groups of a service account.
 fn service_account(namespace: &str, name: &str) -> User {
     let mut groups = authn::service_account_groups(namespace);
     groups.push(authn::AUTHENTICATED.to_owned());

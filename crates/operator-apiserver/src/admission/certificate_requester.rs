@@ -1,4 +1,4 @@
-//! Sets the requester of a certificate to the authenticated user, whatever the request contains.
+//! Sets the requester of a certificate to the authenticated user, and overwrites the value in the request.
 
 use apimachinery::object;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! CertificateApproval and CertificateSigning: require permission for the signer to approve or sign a request.
+//! CertificateApproval and CertificateSigning: require permission for the signer before a request is approved or
+//! signed.
 
 use apimachinery::go::quote;
 use apimachinery::object;

@@ -24,9 +24,9 @@ pub(crate) struct PodSecurity {
     pub(crate) defaults: Policy,
     /// The names of exempt users.
     pub(crate) users: Vec<String>,
-    /// The exempt namespaces.
+    /// The names of exempt namespaces.
     pub(crate) namespaces: Vec<String>,
-    /// The exempt runtime classes.
+    /// The names of exempt runtime classes.
     pub(crate) runtime_classes: Vec<String>,
 }
 
@@ -86,10 +86,10 @@ const EXEMPTIONS: Struct = Struct {
 };
 
 impl AdmissionConfiguration {
-    /// Reads a file. The paths in it are relative to `directory`.
+    /// Parses the configuration. The paths in it are relative to `directory`.
     ///
     /// # Errors
-    /// Returns an error with the text of kube-apiserver if the file, or one that it names, is not valid.
+    /// Returns an error with the text of kube-apiserver if the file, or a file that it names, is invalid.
     pub fn parse(text: &str, directory: &FilePath) -> Result<Self, String> {
         let mut configuration = Self::default();
         if text.trim().is_empty() {
@@ -122,7 +122,7 @@ impl AdmissionConfiguration {
     }
 }
 
-/// Returns the configuration in an entry, or that of the file that it names.
+/// Returns the configuration in an entry, or in the file that the entry names.
 fn content(plugin: &Value, directory: &FilePath) -> Result<String, String> {
     if let Some(inline) = plugin.get("configuration").filter(|inline| !inline.is_null()) {
         return Ok(inline.to_string());

@@ -27,7 +27,7 @@ pub(super) fn admit(pod: &mut Value) {
     }
 }
 
-/// Returns true if a toleration is about the taint, with whatever patience.
+/// Returns true if a toleration is for the taint, with any duration.
 fn tolerates(toleration: &Value, taint: &str) -> bool {
     let key = object::text(toleration, &["key"]);
     let effect = object::text(toleration, &["effect"]);

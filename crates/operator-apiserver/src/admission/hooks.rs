@@ -19,7 +19,7 @@ pub(crate) struct Hooks {
     reading: Mutex<()>,
 }
 
-/// One state of the configuration.
+/// A snapshot of the parsed configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Configured {
     pub(crate) mutating_policies: Vec<Bound<Mutations>>,

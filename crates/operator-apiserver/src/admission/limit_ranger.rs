@@ -1,5 +1,5 @@
-//! LimitRanger: sets default requests and limits of the namespace, and rejects containers and volume claims outside its
-//! bounds.
+//! LimitRanger: sets default requests and limits from the namespace, and rejects containers and volume claims outside
+//! its bounds.
 
 use apimachinery::object;
 use apimachinery::quantity::Quantity;
@@ -24,7 +24,7 @@ enum Limited {
     Claim,
 }
 
-/// Returns the limited part of a write, if any. Of a pod only `resize` changes something.
+/// Returns the limited part of a write, if any. For a pod, only the subresource `resize` can change it.
 fn limited(write: &Write, operation: Operation, old: Option<&Value>) -> Option<Limited> {
     if old.is_some_and(object::is_terminating) {
         return None;
@@ -179,7 +179,7 @@ const NEEDS: [(&str, Bound); 3] = [
     ("maxLimitRequestRatio", too_far_apart),
 ];
 
-/// Claims only have requests.
+/// The bounds of claims, which have only requests.
 const CLAIM: [(&str, Bound); 2] = [("min", too_small), ("max", too_great_a_claim)];
 
 fn check_bounds(

@@ -74,7 +74,7 @@ impl Criteria {
         Ok(self.selects_namespace(attributes)?.then_some(target))
     }
 
-    /// Like [`matches`](Self::matches), but without rules everything matches: `matchResources` of a binding.
+    /// Like [`matches`](Self::matches) for `matchResources` of a binding, which match everything if they have no rules.
     pub(crate) fn narrows_to(&self, attributes: &Attributes<'_>) -> Result<bool, Status> {
         if self.excludes(attributes) || !self.selects_object(attributes) {
             return Ok(false);
@@ -216,7 +216,7 @@ fn has(list: &[String], wanted: &str) -> bool {
 /// Resources of some groups.
 type Resources = [(&'static str, &'static [&'static str])];
 
-/// The resources that webhooks never see, so that a webhook cannot prevent its own removal.
+/// The resources for which webhooks are not called, so that a webhook cannot prevent its own removal.
 const WEBHOOK_EXEMPT: &Resources = &[(
     "admissionregistration.k8s.io",
     &[
@@ -229,8 +229,8 @@ const WEBHOOK_EXEMPT: &Resources = &[(
     ],
 )];
 
-/// The resources that policies never see: policies themselves, and the reviews that authentication and authorization
-/// depend on.
+/// The resources for which policies are not evaluated: policies themselves, and the reviews that authentication and
+/// authorization depend on.
 const POLICY_EXEMPT: &Resources = &[
     (
         "admissionregistration.k8s.io",
@@ -272,7 +272,7 @@ pub(super) fn is_exempt_from_policies(definition: &Definition) -> bool {
 }
 
 impl Operation {
-    /// As rules name it.
+    /// Returns the name of the operation in rules.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Create => "CREATE",

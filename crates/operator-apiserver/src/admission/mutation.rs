@@ -15,7 +15,7 @@ use crate::write::FieldValidation;
 use crate::write::Write;
 use crate::write::object_body::{self, StrictFaults};
 
-/// An object in the mutating plug-ins.
+/// An object that passes through the mutating plug-ins.
 #[derive(Clone, Debug)]
 pub(super) struct MutatedObject<'a> {
     admission: &'a Admission,
@@ -26,7 +26,7 @@ pub(super) struct MutatedObject<'a> {
 }
 
 impl<'a> MutatedObject<'a> {
-    /// Returns the object of a write, in the form in which the request carries it.
+    /// Creates the object of a write, in the form that the request has.
     pub(super) fn new(
         admission: &'a Admission,
         write: &'a Write,
@@ -64,7 +64,7 @@ impl<'a> MutatedObject<'a> {
         }
     }
 
-    /// Takes a changed object, which is in the version of `target`.
+    /// Replaces the object by a changed one, which is in the version of `target`.
     pub(super) fn replace(&mut self, changed: Value, target: &Definition) -> Result<(), Status> {
         if has_own_body(&self.write.subresource) {
             self.object = Some(changed);
@@ -120,7 +120,7 @@ pub(super) fn has_own_body(subresource: &str) -> bool {
     BODIES.contains(&subresource)
 }
 
-/// Returns the body that a request to a resource or to its scale carries.
+/// Returns the body of a request to a resource or to its scale.
 pub(super) fn body_of(write: &Write, object: &Value) -> Value {
     if write.subresource == "scale" {
         scale::scale_of(&write.definition, object)
@@ -141,14 +141,14 @@ pub(super) struct Reinvocation {
 }
 
 impl Reinvocation {
-    /// Starts a pass. If others changed the object since the last pass, all hooks are due.
+    /// Starts a pass. If other plug-ins changed the object since the last pass, all hooks are due.
     pub(super) fn begin(&mut self, object: Option<&Value>) {
         if self.second && self.output.as_ref() != object {
             self.due.append(&mut self.invoked);
         }
     }
 
-    /// Ends a pass; the next one is the second.
+    /// Ends a pass.
     pub(super) fn end(&mut self, object: Option<&Value>) {
         self.output = object.cloned();
         self.second = true;
@@ -170,7 +170,7 @@ impl Reinvocation {
         self.needed = true;
     }
 
-    /// Returns true if there has to be a second pass.
+    /// Returns true if a second pass is needed.
     pub(super) fn is_needed(&self) -> bool {
         self.needed
     }

@@ -17,7 +17,7 @@ use builtin_kinds::tree::{at, list, text};
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
-/// Labels of the Kubernetes domains that kubelets may set.
+/// Labels of Kubernetes domains that kubelets may set.
 const KUBELET_LABELS: [&str; 13] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -95,7 +95,7 @@ fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
     why.map_or(Ok(()), |why| Err(attributes.forbidden(&why)))
 }
 
-/// Returns the property of a pod that a kubelet must not set.
+/// Returns the property of a mirror pod that a kubelet must not set.
 fn mirror_fault(pod: &Value, node: &str, admission: &Admission) -> Option<String> {
     let quoted = quote(node);
     let annotation = object::meta(pod, "annotations").and_then(|annotations| annotations.get(MIRROR));

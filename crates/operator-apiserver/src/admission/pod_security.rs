@@ -137,7 +137,7 @@ fn warn(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {
     }
 }
 
-/// Returns true if a change of a pod is relevant to a standard: most fields are immutable.
+/// Returns true if a change of a pod can affect a standard: most fields are immutable.
 fn differs(pod: &Value, old: &Value) -> bool {
     let lists = ["containers", "initContainers"];
     let container = |pod: &Value, container: &Value| {

@@ -23,10 +23,10 @@ use builtin_kinds::selects;
 
 /// The body of a policy: its validations or its mutations.
 pub(crate) trait Body: Debug + Sized {
-    /// True if its expressions construct patches.
+    /// True if the expressions construct patches.
     const PATCHES: bool;
 
-    /// Reads it from the specification; the environment knows the policy's variables.
+    /// Parses the body from the specification; the environment contains the variables of the policy.
     fn read(spec: &Value, environment: &Environment) -> Self;
 }
 
@@ -34,7 +34,7 @@ pub(crate) trait Body: Debug + Sized {
 #[derive(Debug)]
 pub(crate) struct Policy<B> {
     pub(crate) name: String,
-    /// Identifies one state of a policy.
+    /// The uid and the generation of the parsed policy.
     identity: (String, i64),
     criteria: Criteria,
     conditions: Conditions,
@@ -122,12 +122,12 @@ fn identity(object: &Value) -> (String, i64) {
 }
 
 impl Binding {
-    /// Returns the consequences of failures.
+    /// Returns the actions for failures.
     fn actions(&self) -> &[String] {
         &self.actions
     }
 
-    /// Returns true if failures have this consequence.
+    /// Returns true if failures have this action.
     fn does(&self, action: &str) -> bool {
         self.actions.iter().any(|known| known == action)
     }
@@ -146,7 +146,8 @@ impl Binding {
     }
 }
 
-/// The policies of a kind that have bindings, by name; those that did not change since `known` was read are kept.
+/// Returns the policies of a kind that have bindings, by name; those that did not change since `known` was read are
+/// kept.
 pub(super) fn read<B: Body>(admission: &Admission, resource: &str, known: &[Bound<B>]) -> Vec<Bound<B>> {
     let list = |resource: String| {
         let table = format!("{resource}.admissionregistration.k8s.io");
@@ -181,13 +182,13 @@ pub(super) fn read<B: Body>(admission: &Admission, resource: &str, known: &[Boun
     bound
 }
 
-/// A policy to evaluate, or the error that prevents it: without a binding, the error is the policy's own.
+/// A policy to evaluate, or the error that prevents the evaluation. An error without a binding is the policy's own.
 struct Invocation<'b> {
     binding: Option<&'b Binding>,
     params: Result<Option<Arc<Value>>, String>,
 }
 
-/// The versions that the objects of a request could not be converted to, with the errors.
+/// The versions to which the objects of a request could not be converted, with the errors.
 #[derive(Debug, Default)]
 pub(super) struct Unconverted(Vec<(String, String)>);
 
@@ -298,7 +299,7 @@ fn configuration_fault<'b>(binding: Option<&'b Binding>, why: &str) -> Invocatio
     }
 }
 
-/// Returns the parameters that a binding refers to; without a kind or a reference, a single null.
+/// Returns the parameters that a binding refers to; a single null if the kind or the reference is missing.
 fn params(
     attributes: &Attributes<'_>,
     kind: Option<&Definition>,
@@ -349,7 +350,7 @@ fn params(
         .collect())
 }
 
-/// The variables of a policy's expressions, apart from its parameters.
+/// The variables of a policy's expressions, except its parameters.
 #[derive(Debug)]
 pub(super) struct PolicyObjects<'a> {
     request: Value,
@@ -370,7 +371,7 @@ impl<'a> PolicyObjects<'a> {
         })
     }
 
-    /// The form in match conditions of webhooks.
+    /// Returns the variables of match conditions of webhooks, which do not include the namespace.
     pub(super) fn without_namespace(attributes: &Attributes<'a>, target: &Definition) -> Self {
         let versioned = |object: Option<&'a Value>| object.map(|object| attributes.versioned(object, target));
         Self {

@@ -65,7 +65,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
     Ok(())
 }
 
-/// A changed pod that leaves its priority out keeps it.
+/// Keeps the priority of a changed pod that omits it.
 pub(super) fn keep(pod: &mut Value, old: &Value) {
     let spec = object::child_mut(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
@@ -76,7 +76,7 @@ pub(super) fn keep(pod: &mut Value, old: &Value) {
     }
 }
 
-/// Returns the class of pods that name none: the one marked as the default, the lowest if there are several.
+/// Returns the class of pods without a class: the one that is marked as the default; the lowest if there are several.
 fn default_class(admission: &Admission) -> Option<std::sync::Arc<Value>> {
     let classes = admission.store.list(TABLE, "").objects;
     classes

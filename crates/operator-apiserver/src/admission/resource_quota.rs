@@ -63,7 +63,7 @@ pub(super) fn charge(
     Ok(charges)
 }
 
-/// Returns the change of a write to its object; `None` for subresources that create something else.
+/// Returns the change of a write to its object; `None` for subresources that create another object.
 fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) -> Option<Change<'a>> {
     let subresource = write.subresource.as_str();
     match (operation, old) {
@@ -73,7 +73,7 @@ fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) ->
     }
 }
 
-/// A quota with a higher usage, written by the server itself.
+/// Returns the write of a quota with a higher usage, as the server itself.
 fn charged(
     admission: &Admission,
     live: std::sync::Arc<Stored>,

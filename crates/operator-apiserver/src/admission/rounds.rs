@@ -1,12 +1,12 @@
-//! Evaluates policies again until the decisions of authorization webhooks that their expressions ask for are known:
-//! an expression cannot wait for a webhook.
+//! Evaluates policies repeatedly until all decisions of authorization webhooks that their expressions request are
+//! known, because an expression cannot wait for a webhook.
 
 use super::attributes::Attributes;
 use super::mutation::{MutatedObject, Reinvocation};
 use super::policy::{Bound, Unconverted, mutating, validating};
 use crate::status::Status;
 
-/// The maximum number of evaluations: each may ask for decisions that depend on the previous ones.
+/// The maximum number of evaluations: each may request decisions that depend on the previous ones.
 pub(super) const ROUNDS_MAX: usize = 16;
 
 /// Evaluates the validating policies.

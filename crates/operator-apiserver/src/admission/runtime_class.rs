@@ -90,7 +90,7 @@ fn set_scheduling(class: &Value, pod: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects an overhead that differs from that of the class.
+/// Rejects an overhead that differs from the overhead of the class.
 pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     let write = attributes.write;
     let Some(pod) = attributes.object.filter(|_| attributes.old.is_none()) else {

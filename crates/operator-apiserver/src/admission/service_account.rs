@@ -10,7 +10,7 @@ use crate::write::Write;
 const TABLE: &str = "serviceaccounts";
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_SECONDS: i64 = 3607;
-/// Mirror pods have this annotation and no service account.
+/// The annotation of mirror pods, which have no service account.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
@@ -48,7 +48,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
     Ok(())
 }
 
-/// The pod's setting takes precedence over the account's; the default is to mount the token.
+/// Returns true if the token is mounted. The pod's setting takes precedence over the account's; the default is true.
 fn mounts_token(pod: &Value, account: &Value) -> bool {
     let wish = object::get(pod, &["spec", "automountServiceAccountToken"])
         .or_else(|| account.get("automountServiceAccountToken"))

@@ -59,7 +59,7 @@ pub(super) fn default(admission: &Admission, subject: &NamedResource, object: &m
     }
 }
 
-/// Returns the newest of the default classes; the first by name of those with the same age.
+/// Returns the newest default class; of several with the same age, the first by name.
 fn default_class(admission: &Admission, classed: &Classed) -> Option<String> {
     let classes = admission.store.list(classed.classes, "").objects;
     let is_default = |class: &Value| {

@@ -1,4 +1,4 @@
-//! NodeRestriction for tokens: a kubelet requests the audiences that the volumes of a pod need.
+//! NodeRestriction for tokens: a kubelet may request only the audiences that the volumes of its pods need.
 
 use apimachinery::go::quote;
 use apimachinery::object;
@@ -12,7 +12,7 @@ use builtin_kinds::tree::{at, list, text};
 /// The verb of the permission for other audiences; the audience is the resource.
 const VERB: &str = "request-serviceaccounts-token-audience";
 
-/// Returns the reason why a kubelet may not have a token for the audience of a TokenRequest.
+/// Returns the reason why a kubelet may not get a token for the audience of a TokenRequest.
 pub(super) async fn fault(
     admission: &Admission,
     write: &Write,

@@ -1,4 +1,4 @@
-//! Admission webhooks: selection, order, and handling of the answers.
+//! Admission webhooks: selection, order, and handling of the responses.
 
 mod review;
 
@@ -99,8 +99,8 @@ impl Webhook {
         }
     }
 
-    /// Returns the version of the resource that the webhook requests, if it is to be called. A missing conversion to
-    /// this version is not an error of the webhook, and rejects the request even if its failure policy is Ignore.
+    /// Returns the version of the resource that the webhook requests, if it must be called. A failed conversion to this
+    /// version rejects the request even if the failure policy is Ignore.
     async fn target(
         &self,
         attributes: &Attributes<'_>,
@@ -138,7 +138,7 @@ impl Webhook {
         }
     }
 
-    /// Calls the webhook. A failed call with the failure policy Ignore accepts the request.
+    /// Calls the webhook. If the call fails and the failure policy is Ignore, the request is accepted.
     async fn ask(
         &self,
         attributes: &Attributes<'_>,
@@ -193,7 +193,7 @@ impl Webhook {
         }
     }
 
-    /// Returns the timeout of the webhook, or the remaining time of the request if that is less.
+    /// Returns the timeout of the webhook, or the remaining time of the request if that is shorter.
     fn time_left(&self, attributes: &Attributes<'_>) -> Duration {
         let left = attributes.write.deadline;
         let left = left.map(|end| end.saturating_duration_since(Instant::now()));
@@ -245,7 +245,7 @@ fn unconverted(failed: &Status, mutating: bool) -> Status {
     }
 }
 
-/// Calls the validating webhooks in parallel. Returns the first rejection in their order.
+/// Calls the validating webhooks in parallel; returns the rejection of the first one in their order.
 pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhook>]) -> Result<(), Status> {
     let mut calls = Vec::new();
     for webhook in webhooks {
@@ -298,8 +298,7 @@ pub(super) async fn mutate(
     Ok(())
 }
 
-/// Returns an object with the patch (a JSON patch in base64) of a webhook applied; `None` if the patch has no
-/// operation.
+/// Applies the JSON patch (in base64) of a webhook to an object; returns `None` if the patch has no operation.
 fn patched(webhook: &str, object: Option<&Value>, patch: &str) -> Result<Option<Value>, Status> {
     let bytes = BASE64_STANDARD
         .decode(patch)

@@ -6,7 +6,7 @@ use crate::codec::protobuf;
 use crate::query::Query;
 use crate::status::{self, Status};
 
-/// The format of an answer.
+/// The format of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) yaml: bool,
@@ -87,7 +87,7 @@ impl<'a> Clause<'a> {
         (weight.clamp(0.0, 1.0) * 1000.0) as u16
     }
 
-    /// The format that this clause requests, if the server supports it.
+    /// Returns the format that this clause requests, if the server supports it.
     fn form(&self, offered: Representations) -> Option<Form> {
         let (yaml, protobuf) = match self.media {
             "application/json" | "*/*" => (false, false),
@@ -187,7 +187,8 @@ pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> 
     })
 }
 
-/// The API server's router rejects unknown media types before the resource checks their parameters.
+/// Returns the error for a header without a supported format: the router rejects unknown media types before the
+/// resource checks their parameters.
 fn refusal(clauses: &[Clause<'_>], offered: Representations) -> Status {
     let known = |clause: &Clause<'_>| {
         BUILTIN_TYPES.split(", ").any(|media| media == clause.media) || clause.media == "*/*"

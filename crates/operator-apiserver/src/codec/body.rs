@@ -33,9 +33,7 @@ impl Media {
     }
 }
 
-/// `default_kind` is the apiVersion and kind of a protobuf message without its own.
-///
-/// `default_kind` is the apiVersion and kind of a protobuf message that does not name its own.
+/// Decodes a body. `default_kind` is the apiVersion and kind of a protobuf message without its own.
 pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Parsed, String> {
     match media {
         Media::Json => json::parse(bytes),
@@ -54,7 +52,7 @@ pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     yaml::parse(text)
 }
 
-/// The Go type into which the type of a body is decoded.
+/// The Go type in which the API server looks up the version and the kind of a body.
 const VERSION_AND_KIND: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
@@ -78,7 +76,7 @@ fn excerpt(bytes: &[u8]) -> String {
 
 /// Returns the error for a body that could not be parsed.
 ///
-/// An out-of-range number is reported after the type of the object is known.
+/// An out-of-range number is reported only after the type of the object is known.
 pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &str, bytes: &[u8]) -> Status {
     let out_of_range = why.starts_with("json: cannot unmarshal number ")
         && !why.starts_with("json: cannot unmarshal number into Go value of type struct");
@@ -99,7 +97,7 @@ fn unread(media: Media, why: &str) -> String {
     }
 }
 
-/// Reads a body that is an object or nothing, and that says of which type it is.
+/// Decodes an object that names its type, or an empty body.
 pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Value, Status> {
     let decoded = decode(bytes, media, default_kind);
     let value = decoded
@@ -122,7 +120,7 @@ pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str
     Ok(value)
 }
 
-/// Returns the error for a version or a kind that is not a string.
+/// Returns the error for an apiVersion or a kind that is not a string.
 fn mistyped(value: &Value) -> Option<String> {
     ["apiVersion", "kind"].iter().find_map(|field| {
         let found = value.get(*field)?;
@@ -132,7 +130,7 @@ fn mistyped(value: &Value) -> Option<String> {
     })
 }
 
-/// Returns the error for a body whose type cannot be read.
+/// Returns the error for a body without a readable type.
 pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
     status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({})",
@@ -140,7 +138,7 @@ pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
     ))
 }
 
-/// Returns the error of a body that is JSON, but not an object.
+/// Returns the error for a body that is JSON, but not an object.
 pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &[u8]) -> Status {
     let wanted = VERSION_AND_KIND;
     let why = cannot_unmarshal(value, wanted);
@@ -151,7 +149,7 @@ pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &
     unrecognized(gvk, media, &why, bytes)
 }
 
-/// Returns the error of a custom resource without a type.
+/// Returns the error for a custom resource without a type.
 pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
     let mistyped = mistyped(value).map(|why| unread(Media::Json, &why));
     let is_missing = value

@@ -4,8 +4,8 @@
 //! `runtime.Unknown` whose `raw` is the object. The messages are parsed by field number from a table of Kubernetes 1.36
 //! (`protobuf/messages-1.36.txt`), so that no generated type is needed.
 //!
-//! Every field on the wire appears in the tree, including zero values: Go always writes them, and the typed normal form
-//! of [`crate::builtin`] drops the values that Go's JSON encoding would omit.
+//! Every field on the wire appears in the tree, including zero values: Go always writes them. The typed normal form of
+//! [`crate::builtin`] drops the values that Go's JSON encoding omits.
 
 pub(crate) mod encode;
 pub(crate) mod go_order;
@@ -25,7 +25,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const STREAM_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 const MAGIC: &[u8] = b"k8s\0";
-/// The maximum nesting of messages: far more than the built-in kinds have.
+/// The maximum nesting of messages, which is far more than the built-in kinds have.
 const DEPTH_MAX: usize = 64;
 
 /// An error of decoding a protobuf body.
@@ -56,7 +56,7 @@ pub(crate) fn decode(body: &[u8], default_kind: (&str, &str)) -> Result<Value, E
     decode_at(body, default_kind, 0)
 }
 
-/// An embedded object has its own envelope, and counts as one more level.
+/// Decodes an envelope at a nesting depth: an embedded object has its own envelope, and counts as one more level.
 fn decode_at(body: &[u8], default_kind: (&str, &str), depth: usize) -> Result<Value, Error> {
     let unknown = Unknown::read(body.strip_prefix(MAGIC).ok_or(Error::Magic)?)?;
     let named = !unknown.kind.is_empty();
@@ -214,7 +214,7 @@ fn read_items(
     Ok(items)
 }
 
-/// Returns a map entry: a message of key (1) and value (2), either of which may be left out.
+/// Returns a map entry: a message of key (1) and value (2), each of which may be omitted.
 fn read_entry(
     messages: &Messages,
     field: &Field,
@@ -258,7 +258,7 @@ fn read_value(
             match messages.special(message) {
                 Some(special) => read_special(messages, special, message, field, bytes, depth)?,
                 None => {
-                    // An optional message that occurs twice is merged, as every protobuf reader does.
+                    // An optional message that occurs twice is merged, as in all protobuf decoders.
                     let mut object = match previous {
                         Some(Value::Object(object)) => object,
                         _ => Map::new(),
@@ -271,7 +271,7 @@ fn read_value(
     })
 }
 
-/// Returns a number as JSON writes it: without a fraction if it is whole.
+/// Returns a number as JSON writes it: whole numbers have no fraction.
 fn number(value: f64) -> Value {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT_MAX {
@@ -295,7 +295,7 @@ enum Special {
     IntOrString,
     /// RawExtension, FieldsV1 and JSON: bytes that are JSON.
     Json,
-    /// ExtraValue and Verbs: a list of texts.
+    /// ExtraValue and Verbs: a list of strings.
     Strings,
     SchemaOrArray,
     SchemaOrBool,
@@ -347,7 +347,7 @@ fn either(fields: &mut Map<String, Value>, first: &str, second: &str) -> Value {
         .unwrap_or(Value::Null)
 }
 
-/// Returns the JSON in field 1. An embedded object may be protobuf again, with its own envelope.
+/// Returns the JSON in field 1. An embedded object may also be protobuf, with its own envelope.
 fn raw_json(field: &Field, bytes: &[u8], depth: usize) -> Result<Value, Error> {
     let mut raw: &[u8] = &[];
     let mut reader = Reader::new(bytes);

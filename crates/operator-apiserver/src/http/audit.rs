@@ -43,7 +43,7 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// Options with this policy and no backend.
+    /// Returns options with this policy and no backend.
     pub fn new(policy: impl Into<String>) -> Self {
         Self {
             policy: policy.into(),
@@ -52,20 +52,20 @@ impl AuditOptions {
     }
 }
 
-/// The time at which a backend gets the events: `--audit-*-mode` of kube-apiserver.
+/// The time at which a backend receives the events: `--audit-*-mode` of kube-apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditMode {
-    /// Aside from the request. The file of a log is written at once in this mode too.
+    /// In the background. A log file is written at once in this mode, too.
     #[default]
     Batch,
     /// Before the request is handled, and before it is answered.
     Blocking,
-    /// As `Blocking`, and a request whose first event cannot be stored is refused.
+    /// Like `Blocking`; in addition, a request is rejected if its first event cannot be stored.
     BlockingStrict,
 }
 
-/// The events that a request waits for: each is true if the event was stored.
+/// The events that a request waits for; each results in true if it was stored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits(Arc<Mutex<Vec<oneshot::Receiver<bool>>>>);
 
@@ -94,6 +94,8 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
+    /// Opens the backends.
+    ///
     /// # Errors
     /// Returns an error if the policy is invalid, the file cannot be written, or the webhook's configuration cannot be
     /// read.
@@ -113,7 +115,8 @@ impl Audit {
         })
     }
 
-    /// Returns false if the request must be refused, because the event cannot be stored.
+    /// Sends an event to the backends. Returns false if the request must be rejected because the event cannot be
+    /// stored.
     fn emit(&self, services: &Weak<Services>, event: Value, waits: &Waits) -> bool {
         let mut is_stored = true;
         if let Some(log) = &self.log {
@@ -132,7 +135,7 @@ impl Audit {
         is_stored
     }
 
-    /// Returns true if a request whose first event was not sent is refused.
+    /// Returns true if a request must be rejected when its first event was not sent.
     pub(crate) fn is_strict(&self) -> bool {
         let webhook = self.webhook.as_ref();
         webhook.is_some_and(|webhook| webhook.mode() == AuditMode::BlockingStrict)
@@ -158,10 +161,11 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// Starts the record of a request whose user is known, and writes its first stage; `None` if nothing is recorded.
+/// Starts the record of a request whose user is known, and writes its first stage. Returns `None` if the policy does
+/// not record the request.
 ///
 /// # Errors
-/// The event cannot be stored, and the mode demands it.
+/// Returns an error if the event cannot be stored and the mode is [`AuditMode::BlockingStrict`].
 pub(crate) async fn begin(handler: &Handler, call: &Call) -> Result<Option<Arc<Record>>, Answer> {
     let Some(record) = Record::new(handler, call, &call.user) else {
         return Ok(None);
@@ -176,7 +180,7 @@ pub(crate) async fn begin(handler: &Handler, call: &Call) -> Result<Option<Arc<R
     Err(Answer::text(StatusCode::INTERNAL_SERVER_ERROR, &text))
 }
 
-/// Writes the single stage of a request whose user is not known.
+/// Writes the only stage of a request whose user is not known.
 pub(crate) fn unauthenticated(handler: &Handler, call: &Call, refusal: &Status) {
     let Some(record) = Record::new(handler, call, &User::default()) else {
         return;
@@ -189,7 +193,7 @@ pub(crate) fn unauthenticated(handler: &Handler, call: &Call, refusal: &Status) 
     record.emit(Stage::ResponseStarted, event);
 }
 
-/// Writes the last stages of a request; that of a stream is written when the stream ends.
+/// Writes the last stages of a request; for a stream, they are written when the stream ends.
 pub(crate) fn complete(call: &Call, answer: &mut Answer) {
     let Some(record) = &call.audit else { return };
     let response = match &answer.content {
@@ -273,7 +277,8 @@ impl Record {
         }
     }
 
-    /// Errors are recorded with their status at each level.
+    /// Returns true if the audit policy records the object of the response. Errors are recorded with their Status at
+    /// each level.
     fn wants_response(&self, code: u16) -> bool {
         self.verdict.level == Level::RequestResponse || code >= 400 || code == 200
     }
@@ -356,7 +361,7 @@ impl Record {
         items.into_iter().flatten().for_each(remove);
     }
 
-    /// Returns false if the event could not be written, and the mode demands it.
+    /// Writes an event. Returns false if it could not be written and the mode demands it.
     fn emit(&self, stage: Stage, mut event: Map<String, Value>) -> bool {
         if self.verdict.omitted.contains(&stage) {
             return true;
@@ -426,7 +431,7 @@ fn sources(call: &Call) -> Value {
     addresses.into()
 }
 
-/// Returns the time in microseconds, as events carry it.
+/// Returns the current time in microseconds, in the format of events.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

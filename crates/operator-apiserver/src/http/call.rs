@@ -1,4 +1,4 @@
-//! One request in the server, and its answer ([`Call`]).
+//! One request in the server, and its response ([`Call`]).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ use crate::query::Query;
 use crate::status::Status;
 use crate::write::Warnings;
 
-/// The body of an answer: whole, or a stream of watch events.
+/// The body of a response: complete, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// A parsed request.
@@ -37,11 +37,11 @@ pub(crate) struct Call {
     /// This body's share of the memory of all bodies.
     pub(crate) memory: Option<OwnedSemaphorePermit>,
     pub(crate) user: User,
-    /// Warnings that are sent with the answer.
+    /// Warnings that are sent with the response.
     pub(crate) warnings: Warnings,
-    /// The connection can change its protocol.
+    /// True if the connection can change its protocol.
     pub(crate) can_upgrade: bool,
-    /// Ends long answers when the listener that the request came through shuts down.
+    /// Ends long responses when the listener of the request shuts down.
     pub(crate) drain: CancellationToken,
     /// The impersonated user, if any.
     pub(crate) impersonated: Option<User>,
@@ -60,7 +60,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A header as text; empty if it is missing.
+    /// Returns a header as text; empty if it is missing.
     pub(crate) fn header(&self, name: HeaderName) -> &str {
         self.headers
             .get(name)
@@ -69,17 +69,17 @@ impl Call {
     }
 }
 
-/// An answer, before it is written.
+/// A response, before it is written.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) content: Content,
-    /// The protocol after this answer.
+    /// The protocol after this response.
     pub(crate) upgrade: Option<Upgrade>,
 }
 
-/// The content of an answer.
+/// The content of a response.
 #[derive(Debug)]
 pub(crate) enum Content {
     Whole(Bytes),
@@ -99,7 +99,7 @@ impl Answer {
         }
     }
 
-    /// Returns an object in the form that was negotiated.
+    /// Returns an object in the negotiated format.
     pub(crate) fn object(code: StatusCode, value: &Value, form: Form) -> Self {
         Self::new(code, form.content_type(), body::encode(value, form))
     }
@@ -117,7 +117,7 @@ impl Answer {
         answer
     }
 
-    /// Returns the answer of the real server's router for an unknown path.
+    /// Returns the response of the real server's router for an unknown path.
     pub(crate) fn not_found() -> Self {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }

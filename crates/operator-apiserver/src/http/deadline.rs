@@ -1,4 +1,4 @@
-//! Time limits of requests: the server's limit, the client's `timeout`, and the cap on writes.
+//! Time limits of requests: the server's limit, the client's `timeout`, and the limit of writes.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -16,27 +16,27 @@ pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(60);
 /// The maximum duration of a write, regardless of the other limits.
 const WRITE_MAX: Duration = Duration::from_secs(34);
 
-/// Subresources whose requests have no time limit.
+/// Subresources without a time limit.
 const LONG_RUNNING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// The time limit of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
-    /// For the whole request; `None` means no limit.
+    /// The limit for the whole request; `None` means no limit.
     whole: Option<Duration>,
     writes: bool,
 }
 
-/// Returns true for requests that last as long as their clients want.
+/// Returns true for requests without a time limit, such as watches.
 pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
     info.verb == "watch" || LONG_RUNNING.contains(&info.subresource.as_str())
 }
 
 impl Deadline {
-    /// Returns the deadline of a request under the server's limit.
+    /// Returns the time limit of a request under the server's limit.
     ///
     /// # Errors
-    /// The `timeout` parameter is not a duration.
+    /// Returns an error if the `timeout` parameter is not a duration.
     pub(crate) fn of(call: &Call, limit: Duration) -> Result<Self, Status> {
         let info = &call.info;
         let writes = info.is_resource
@@ -65,7 +65,7 @@ impl Deadline {
         })
     }
 
-    /// Returns the deadline of the request, if its time starts now.
+    /// Returns the deadline of a request that starts now.
     pub(crate) fn end(self) -> Option<Instant> {
         let whole = if self.writes {
             self.whole.map(|whole| whole.min(WRITE_MAX))
@@ -75,14 +75,14 @@ impl Deadline {
         Instant::now().checked_add(whole?)
     }
 
-    /// Waits for the body of the request.
+    /// Waits for the body of the request, within the limit.
     pub(crate) async fn read<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         within(self.whole, work)
             .await
             .unwrap_or_else(|| Err(status::timeout()))
     }
 
-    /// Waits for the answer. A request that is cancelled before its commit changes nothing.
+    /// Waits for the response, within the limit. A request that is cancelled before its commit changes nothing.
     pub(crate) async fn answer<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         if !self.writes {
             return self.read(work).await;

@@ -72,13 +72,13 @@ fn aggregated_or(
     }
 }
 
-/// The documents about all resources. They are created on the first request, and kept until a definition changes.
+/// The documents about all resources. They are created by the first request, and kept until a definition changes.
 #[derive(Debug)]
 pub(crate) struct Documents {
     groups: Vec<Group>,
-    /// The place of each group by its name.
+    /// The indices of the groups by name.
     places: HashMap<String, usize>,
-    /// The documents of aggregated discovery, of the core group and of all others, with their ETags.
+    /// The documents of aggregated discovery, with their ETags: the core group, and all other groups.
     aggregated: [OnceLock<(Bytes, String)>; 2],
     /// The OpenAPI document of version 2 in JSON and in protobuf.
     openapi: [OnceLock<Bytes>; 2],
@@ -136,12 +136,12 @@ struct Group {
 #[derive(Debug)]
 struct GroupVersion {
     name: String,
-    /// The hash of the OpenAPI document, which its URL carries.
+    /// The hash of the OpenAPI document, which is a part of its URL.
     hash: OnceLock<String>,
     resources: Vec<Arc<Definition>>,
 }
 
-/// Returns all groups: the built-in ones in their order, then those of CRDs.
+/// Returns all groups: the built-in ones in their order, followed by those of CRDs.
 fn groups(builtin: &Catalog, custom: &CustomCatalog) -> (Vec<Group>, HashMap<String, usize>) {
     let mut groups: Vec<Group> = Vec::new();
     let mut places = HashMap::new();

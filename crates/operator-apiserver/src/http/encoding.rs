@@ -1,4 +1,4 @@
-//! `Accept-Encoding`: compresses long answers for clients that support it.
+//! `Accept-Encoding`: compresses long responses for clients that support it.
 
 use std::io::Write;
 
@@ -10,10 +10,10 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue, VARY};
 
 use crate::http::call::{Answer, Content};
 
-/// The minimum length of compressed answers: the threshold of kube-apiserver.
+/// The minimum length of compressed responses: the threshold of kube-apiserver.
 const LENGTH_MIN: usize = 128 * 1024;
 
-/// Compresses a long answer if the client accepts it. Streams are not compressed.
+/// Compresses a long response if the client accepts it. Streams are not compressed.
 pub(crate) fn compress(answer: &mut Answer, request: &HeaderMap) {
     let Content::Whole(bytes) = &answer.content else {
         return;
@@ -33,7 +33,8 @@ pub(crate) fn compress(answer: &mut Answer, request: &HeaderMap) {
         .append(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// Only the bare value is recognized, as in kube-apiserver, which reads the first header and no weights.
+/// Returns true if the client accepts gzip. As in kube-apiserver, only the first header counts, and weights are not
+/// recognized.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let accepted = request.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     accepted.is_some_and(|text| text.split(',').any(|coding| coding.trim() == "gzip"))

@@ -59,7 +59,7 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// Answers one request.
+    /// Handles one request.
     pub(crate) async fn answer<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body + Send + 'static,

@@ -22,9 +22,9 @@ const READS_MAX: usize = 400;
 const WRITES_MAX: usize = 200;
 /// The maximum length of a body.
 const BODY_BYTES_MAX: usize = 3 << 20;
-/// The size of a body that is not counted; the number of requests limits these bytes.
+/// The size up to which a body is not counted: the number of requests already limits these bytes.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// The maximum total size of all bodies beyond that, in kibibytes.
+/// The maximum total size of all counted bodies, in kibibytes.
 const BODIES_KIBIBYTES: usize = 128 << 10;
 /// The time after which a rejected client should retry, in seconds.
 const RETRY_SECONDS: i64 = 1;
@@ -46,7 +46,7 @@ pub(crate) struct Received {
     pub(crate) memory: Option<OwnedSemaphorePermit>,
 }
 
-/// A request beyond the limit.
+/// The error of a request beyond the limit.
 #[derive(Debug)]
 pub(crate) struct TooMany;
 
@@ -100,7 +100,7 @@ impl InFlight {
         B::Error: Into<BoxError>,
     {
         let mut body = std::pin::pin!(body);
-        // Copied, because a small frame can keep a large buffer of its connection.
+        // Copied because a small frame can keep a large buffer of its connection alive.
         let mut bytes = BytesMut::new();
         let mut memory: Option<OwnedSemaphorePermit> = None;
         while let Some(frame) = body.frame().await {

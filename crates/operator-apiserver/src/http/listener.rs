@@ -33,11 +33,11 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenOptions {
-    /// The address; port 0 selects a free one. The default is `127.0.0.1:0`.
+    /// The address; port 0 selects a free one. Default: `127.0.0.1:0`.
     pub address: SocketAddr,
-    /// Additional names and addresses of the server's certificate.
+    /// Additional host names and addresses for the server's certificate.
     pub host_names: Vec<String>,
-    /// The certificate to serve with; `None` creates one, signed by the listener's own authority.
+    /// The server's certificate. Default: `None`, which creates one that is signed by the listener's own authority.
     pub identity: Option<ServerIdentity>,
     /// The time limits for clients.
     pub timeouts: Timeouts,
@@ -50,17 +50,17 @@ pub struct ServerIdentity {
     pub certificate: Vec<u8>,
     /// The key of the certificate: PKCS#8, PKCS#1 or SEC1.
     pub key: Vec<u8>,
-    /// The authorities of client certificates, in addition to the listener's own. A client's common name is its user
-    /// name, its organizations are its groups.
+    /// The authorities of client certificates, in addition to the listener's own. The common name of a client is its
+    /// user name; its organizations are its groups.
     pub client_authorities: Option<Vec<u8>>,
 }
 
 impl ServerIdentity {
-    /// Creates a certificate for the usual names of an API server and for additional names and addresses, signed by its
-    /// own authority, whose certificate follows it.
+    /// Creates a certificate for the usual names of an API server and for additional names and addresses. It is signed
+    /// by its own authority, whose certificate follows it.
     ///
     /// # Errors
-    /// A name is not valid in a certificate.
+    /// Returns an error if a name is not allowed in a certificate.
     pub fn self_signed(names: &[String]) -> Result<Self, Error> {
         tls::self_signed(names)
     }
@@ -76,19 +76,19 @@ impl std::fmt::Debug for ServerIdentity {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For the TLS handshake; 10 seconds.
+    /// For the TLS handshake. Default: 10 seconds.
     pub handshake: Duration,
-    /// For the head of a request over HTTP/1.1, from its first byte or the start of the connection; 32 seconds, as of
-    /// kube-apiserver.
+    /// For the head of a request over HTTP/1.1, from its first byte or the start of the connection. Default: 32
+    /// seconds, as in kube-apiserver.
     pub header: Duration,
-    /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients can set a shorter
-    /// `timeout`, writes have at most 34 seconds, and watches are exempt.
+    /// For a request, from its head to its response; the response is then 504. Default: 60 seconds. Clients can set a
+    /// shorter `timeout`. Writes have at most 34 seconds. Watches have no limit.
     pub request: Duration,
-    /// For the client to read some of the answer; 60 seconds.
+    /// For the client to read a part of the response. Default: 60 seconds.
     pub write: Duration,
-    /// With no request in flight; 90 seconds.
+    /// For a connection without a request in flight. Default: 90 seconds.
     pub idle: Duration,
-    /// For the answer to a ping over HTTP/2, and between pings; 30 seconds.
+    /// For the response to an HTTP/2 ping, and between pings. Default: 30 seconds.
     pub ping: Duration,
 }
 
@@ -117,7 +117,7 @@ impl Default for ListenOptions {
 }
 
 impl ListenOptions {
-    /// Listens on an address.
+    /// Returns options for a listener on an address, with the defaults.
     pub fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -132,7 +132,7 @@ pub(crate) struct Peer {
     /// The address of the client.
     pub(crate) address: Option<IpAddr>,
     pub(crate) user: User,
-    /// The client has an untrusted certificate: it needs a token.
+    /// True if the client has an untrusted certificate, and so needs a token.
     pub(crate) is_untrusted: bool,
     /// The expiry of the client's certificate, if it has one.
     pub(crate) expiry: Option<Timestamp>,
@@ -152,7 +152,7 @@ pub struct Listener {
     tasks: TaskTracker,
 }
 
-/// Starts to listen.
+/// Starts listening.
 pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Result<Listener, Error> {
     let bind = |source| Error::Bind {
         address: options.address,
@@ -195,21 +195,21 @@ impl Listener {
 
     /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
-        // One task accepts them.
+        // One of the tasks accepts connections.
         self.tasks.len().saturating_sub(1)
     }
 
-    /// Returns the certificate that signed the server's, in PEM.
+    /// Returns the certificate of the authority that signed the server's certificate, in PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Returns a kubeconfig for the administrator, as YAML, with all certificates in it.
+    /// Returns a kubeconfig for the administrator, as YAML, with embedded certificates.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig.clone()
     }
 
-    /// Accepts no more connections, ends watches, and waits up to ten seconds for requests in flight.
+    /// Stops accepting connections, ends watches, and waits up to ten seconds for requests in flight.
     pub async fn shutdown(self) {
         self.drain.cancel();
         self.tasks.close();
@@ -274,7 +274,7 @@ async fn accept(socket: TcpListener, shared: Shared, tasks: TaskTracker) {
                 tasks.spawn(connection::serve(stream, shared.clone()));
             }
             Err(error) => {
-                // Usually too many open files: a pause lets some of them close.
+                // The usual cause is too many open files: a pause lets some of them close.
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

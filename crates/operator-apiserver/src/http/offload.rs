@@ -20,8 +20,8 @@ pub(crate) struct Offload {
     slots: Arc<Slots>,
 }
 
-/// The maximum number of computing threads. Waiting tasks, such as those that call a webhook, hold no slot, because the
-/// webhook may need one.
+/// The maximum number of computing threads. Waiting tasks, such as those that call a webhook, hold no slot, because
+/// the webhook may need one.
 #[derive(Debug)]
 struct Slots {
     free: Mutex<usize>,
@@ -62,7 +62,7 @@ impl Drop for Slot<'_> {
 }
 
 impl Offload {
-    /// Runs work on a blocking thread, or in place without a runtime. Returns `None` if it panicked.
+    /// Runs work on a blocking thread, or in place outside a runtime. Returns `None` if it panicked.
     ///
     /// When the returned future is dropped, the work is dropped at its next await.
     pub(crate) async fn run<T: Send + 'static>(

@@ -1,10 +1,10 @@
 //! The OpenAPI documents of the served resources: one v3 document for each group version, and one v2 document.
 //!
 //! Schemas come from the table of built-in types or from the structural schema of a CustomResourceDefinition. The
-//! descriptions of built-in fields are a table that the user of the server gives it ([`Descriptions`]).
+//! descriptions of built-in fields are an optional table of the server ([`Descriptions`]).
 //!
-//! kubectl uses these documents to decide if a patch may have `fieldValidation`, to merge lists in a client-side apply,
-//! and for `kubectl explain`.
+//! kubectl uses these documents to decide whether a patch may have `fieldValidation`, to merge lists in a client-side
+//! apply, and for `kubectl explain`.
 
 mod descriptions;
 mod endpoints;
@@ -46,7 +46,7 @@ pub(crate) struct Subresource<'a> {
 
 /// Returns the v3 document of a group version: `/openapi/v3/apis/GROUP/VERSION` or `/openapi/v3/api/VERSION`.
 ///
-/// `resources` are those of one group version, all of them built in or all of them custom.
+/// `resources` are the resources of that group version. They are either all built in or all custom.
 pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Value {
     let mut schemas = schema::Components::new(descriptions);
     let mut paths = Map::new();
@@ -68,7 +68,7 @@ pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Description
     })
 }
 
-/// Returns the index at `/openapi/v3`: for each document its path (`apis/apps/v1`) and the hash of its bytes.
+/// Returns the index at `/openapi/v3`: the path (`apis/apps/v1`) of each document, and the hash of its bytes.
 pub(crate) fn v3_index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
     let paths: Map<String, Value> = documents
         .into_iter()

@@ -36,7 +36,7 @@ use crate::write::Warnings;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// A request as it comes in.
+/// A request as it is received.
 pub(crate) struct Incoming<B> {
     pub(crate) parts: Parts,
     /// Reads the body.
@@ -51,13 +51,13 @@ pub(crate) struct Incoming<B> {
     /// The expiry of the client's certificate; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
-    /// The connection can change its protocol.
+    /// True if the connection can change its protocol.
     pub(crate) can_upgrade: bool,
     /// The time limit of the request.
     pub(crate) limit: Duration,
 }
 
-/// Answers a request.
+/// Handles a request.
 pub(crate) async fn handle(
     handler: &Arc<Handler>,
     incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
@@ -152,7 +152,7 @@ async fn answer(
         Err(refusal) => return respond(handler, &call, refusal.into_answer()),
     };
     if !is_long(handler, &call) {
-        // On the heap: its state is large, and would be moved from frame to frame of a small stack.
+        // Boxed because the future is large, and would be moved from frame to frame of a small stack.
         let answer = Box::pin(route(handler, &parts.method, &call));
         let answer = deadline.answer(answer).await;
         return respond(handler, &call, answer);
@@ -198,7 +198,7 @@ fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Re
     answer.into_response()
 }
 
-/// Checks that the request is allowed, and reads its body; returns its deadline.
+/// Authorizes the request, and reads its body; returns its deadline.
 async fn prepare(
     handler: &Handler,
     method: &Method,
@@ -208,7 +208,7 @@ async fn prepare(
 ) -> Result<Deadline, Refusal> {
     let deadline = Deadline::of(call, limit)?;
     call.deadline = deadline.end();
-    // Before the body is read, because it takes memory.
+    // Authorization precedes reading the body, which needs memory.
     authorize(handler, call, deadline).await?;
     if has_body(method) {
         let received = deadline.read(body).await?;
@@ -224,7 +224,7 @@ async fn prepare(
     Ok(deadline)
 }
 
-/// A request that is not handled: a Status, or another answer.
+/// The response to a request that is not handled: a Status, or another response.
 enum Refusal {
     Status(Status),
     Answer(Box<Answer>),
@@ -282,14 +282,14 @@ async fn authorize(handler: &Handler, call: &Call, deadline: Deadline) -> Result
 
 /// The body size from which a request runs on a separate thread.
 const LONG_BODY_BYTES: usize = 32 << 10;
-/// The same for custom resources, whose rules may be expensive.
+/// The body size from which a request for a custom resource runs on a separate thread: its rules may be expensive.
 const LONG_CUSTOM_BODY_BYTES: usize = 4 << 10;
-/// The same, as the number of objects of a list.
+/// The number of objects from which a list runs on a separate thread.
 const LONG_LIST: usize = 500;
-/// The same, as the memory of a changed object.
+/// The memory of a changed object from which a request runs on a separate thread.
 const LARGE_OBJECT_BYTES: usize = 128 << 10;
 
-/// Returns true if a request may take longer than a health check should wait.
+/// Returns true if a request may take so long that health checks would be delayed.
 fn is_long(handler: &Handler, call: &Call) -> bool {
     let info = &call.info;
     if call.body.len() >= LONG_BODY_BYTES {
@@ -399,17 +399,18 @@ fn openapi_of_extension(handler: &Handler, call: &Call) -> Option<Arc<Entry>> {
     handler.registry.aggregation.of(group, version)
 }
 
-/// Returns the format of the answer that the client requested.
+/// Returns the format of the response that the client requested.
 pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
 }
 
-/// Returns the form of an error.
+/// Returns the format of an error.
 fn error_form(call: &Call) -> Form {
     negotiate_error(call.header(ACCEPT), call.header(USER_AGENT), &call.query)
 }
 
-/// A namespaced path of a cluster-scoped resource does not exist; nor does a single object of all namespaces.
+/// Returns true if the path fits the scope of the resource. A cluster-scoped resource has no namespaced path, and a
+/// single object is not available for all namespaces.
 fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
     if definition.is("", "namespaces") {
         return true;

@@ -20,7 +20,7 @@ use crate::registry::aggregation::check::{Entry, Health};
 use crate::status::{self, Status};
 use crate::webhook_client::extension;
 
-/// Returns true for hop-by-hop headers, and for those that identify the client.
+/// Returns true for headers that are not forwarded: hop-by-hop headers, and those that identify the client.
 fn is_dropped(name: &HeaderName) -> bool {
     const DROPPED: [&str; 7] = [
         "keep-alive",
@@ -38,8 +38,7 @@ fn is_dropped(name: &HeaderName) -> bool {
         || text.starts_with("x-remote-")
 }
 
-/// Answers a request with the answer of the extension API server, while it is available. The request has the name of
-/// `user`.
+/// Forwards a request as `user` to the extension API server if it is available, and returns its response.
 pub(crate) async fn serve(
     handler: &Handler,
     method: &Method,
@@ -93,7 +92,7 @@ pub(crate) async fn serve(
     })
 }
 
-/// Returns true if the connection of a client is to change its protocol.
+/// Returns true if the client requests another protocol for its connection.
 fn upgrades(call: &Call) -> bool {
     call.can_upgrade && websocket::is_upgrade(&call.headers)
 }
@@ -144,7 +143,7 @@ fn headers(call: &Call, user: &User, host: &str) -> HeaderMap {
     headers
 }
 
-/// Returns the key of an extra field as a part of a header name: other bytes are percent-encoded.
+/// Percent-encodes the key of an extra field for use in a header name.
 fn escape(key: &str) -> String {
     let mut escaped = String::new();
     for byte in key.bytes() {
@@ -157,7 +156,7 @@ fn escape(key: &str) -> String {
     escaped
 }
 
-/// The body of an answer; it ends early if the connection breaks.
+/// The body of a forwarded response; it ends early if the connection breaks.
 struct Forwarded(Incoming);
 
 impl http_body::Body for Forwarded {

@@ -1,4 +1,4 @@
-//! [`RequestInfo`]: the verb, resource, namespace and name that the method and the path of a request stand for.
+//! [`RequestInfo`]: the verb, resource, namespace and name of a request, from its method and path.
 
 use apimachinery::names;
 use apimachinery::selector::FieldSelector;
@@ -19,7 +19,7 @@ use crate::query::Query;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// True if the path names a resource. Otherwise all other fields but `path` and `verb` are empty.
+    /// True if the path names a resource. Otherwise all fields except `path` and `verb` are empty.
     pub is_resource: bool,
     /// The path of the URL, without the query.
     pub path: String,
@@ -30,7 +30,7 @@ pub struct RequestInfo {
     pub group: String,
     /// The API version.
     pub version: String,
-    /// The resource in the plural, such as `pods`.
+    /// The plural name of the resource, such as `pods`.
     pub resource: String,
     /// The namespace; empty for cluster-scoped resources and for requests to all namespaces.
     pub namespace: String,
@@ -38,11 +38,11 @@ pub struct RequestInfo {
     pub name: String,
     /// The subresource, such as `status`.
     pub subresource: String,
-    /// The segments after the subresource.
+    /// The path segments after the subresource.
     pub(crate) rest: String,
-    /// The name to which the field selector of a list or a watch limits it.
+    /// The name in the field selector of a list or a watch.
     selected_name: String,
-    /// The value of `spec.nodeName` to which the field selector limits it.
+    /// The value of `spec.nodeName` in the field selector.
     selected_node: String,
     /// The requirements of the selectors of a list, a watch or a deletion of a collection.
     selectors: Selectors,
@@ -52,7 +52,7 @@ pub struct RequestInfo {
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
-    /// Returns the meaning of a method and a URL.
+    /// Parses a method and a URL.
     pub fn of(method: &Method, uri: &Uri) -> Self {
         Self::parse(method, uri.path(), &Query::parse(uri.query().unwrap_or_default()))
     }
@@ -91,8 +91,8 @@ impl RequestInfo {
         info
     }
 
-    /// Returns the object name for authorization: the name in the path, or the one name that the field selector of a
-    /// list or a watch allows.
+    /// Returns the object name for authorization: the name in the path, or the name in the field selector of a list or
+    /// a watch.
     pub fn authorized_name(&self) -> &str {
         if self.name.is_empty() {
             &self.selected_name
@@ -101,7 +101,7 @@ impl RequestInfo {
         }
     }
 
-    /// The node to which a list or a watch is limited; empty for all.
+    /// Returns the node in the field selector of a list or a watch; empty for all nodes.
     pub(crate) fn selected_node(&self) -> &str {
         &self.selected_node
     }
@@ -145,7 +145,7 @@ impl RequestInfo {
     }
 }
 
-/// Returns the value that a field selector demands of a field.
+/// Returns the value that a field selector requires for a field.
 fn selected(query: &Query, field: &str) -> String {
     let selector: Result<FieldSelector, _> = query.text("fieldSelector").parse();
     let terms = selector.map(|selector| selector.terms).unwrap_or_default();

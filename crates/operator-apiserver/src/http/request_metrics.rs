@@ -18,13 +18,13 @@ pub(crate) fn begin<'a>(metrics: &'a Metrics, call: &Call) -> InFlight<'a> {
     ))
 }
 
-/// Counts an answered request.
+/// Counts a completed request.
 pub(crate) fn answered(handler: &Handler, call: &Call, code: u16, size: usize) {
     let labels = labels_of(&handler.registry.resources, call);
     handler.metrics.finished(labels, code, call.started, Some(size));
 }
 
-/// Counts a request whose answer is a stream as running until the stream ends, and then as answered.
+/// Counts a request with a stream as its response: as running until the stream ends, and then as completed.
 pub(crate) fn follow(handler: &Handler, call: &Call, code: u16, body: Body) -> Body {
     let labels = labels_of(&handler.registry.resources, call);
     handler.metrics.change_long_running(&labels, 1);
@@ -37,7 +37,7 @@ pub(crate) fn follow(handler: &Handler, call: &Call, code: u16, body: Body) -> B
     hold(body, running)
 }
 
-/// A long request, until it is dropped.
+/// A long-running request, counted until it is dropped.
 struct LongRunning {
     metrics: Arc<Metrics>,
     labels: RequestLabels,
@@ -67,7 +67,7 @@ const PATHS: [&str; 10] = [
     "/version",
 ];
 
-/// Returns the verb of a request as metrics name it.
+/// Returns the verb of a request in metrics.
 fn verb(call: &Call) -> &'static str {
     let info = &call.info;
     let connects = matches!(

@@ -43,7 +43,7 @@ const SPECIAL: [&str; 12] = [
     "instantiate",
 ];
 
-/// Answers a POST to the older collection of bindings.
+/// Serves a POST to the older collection of bindings.
 pub(crate) async fn serve_bindings(
     registry: &Registry,
     call: &Call,
@@ -63,7 +63,7 @@ fn check_place(write: &Write, body: &Value, kind: &str) -> Result<(), Status> {
     check_namespace(write, body)
 }
 
-/// Returns an object that is not stored, or its metadata alone if the client requests that.
+/// Returns an object that is not stored, or only its metadata if the client requests that.
 fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
     match form.transform {
         Transform::PartialObjectMetadata => Answer::object(code, &verb::partial(object, form), form),
@@ -71,7 +71,7 @@ fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
     }
 }
 
-/// Sets type and namespace of a body of another kind than its resource, as admission sees them.
+/// Sets the type and the namespace of a body whose kind differs from its resource, as admission receives it.
 fn complete_body(write: &Write, body: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
     if let Some(body) = body.as_object_mut() {
         body.insert("apiVersion".to_owned(), api_version.into());
@@ -85,7 +85,7 @@ fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-/// Returns true if the answers of a subresource have no columns.
+/// Returns true if the responses of a subresource have no columns.
 pub(crate) fn has_no_table(subresource: &str) -> bool {
     matches!(subresource, "binding" | "eviction" | "token")
 }
@@ -95,7 +95,7 @@ pub(crate) fn is_special(subresource: &str) -> bool {
     SPECIAL.contains(&subresource)
 }
 
-/// Answers a request to a special subresource.
+/// Serves a request to a special subresource.
 pub(crate) async fn serve(
     handler: &Handler,
     call: &Call,

@@ -10,7 +10,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status};
 use builtin_kinds::{Column, generic_cells, generic_columns};
 
-/// The part of an object that a row contains besides its cells.
+/// The part of the object that each row contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     None,
@@ -20,7 +20,7 @@ pub(crate) enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads `includeObject`.
+    /// Parses `includeObject`.
     pub(crate) fn parse(call: &Call) -> Result<Self, Status> {
         match call.query.text("includeObject") {
             "" | "Metadata" => Ok(Self::Metadata),

@@ -1,4 +1,4 @@
-//! Connections that change their protocol: websockets of watches, and those that are forwarded to extension API servers.
+//! Connections that change their protocol: WebSockets of watches, and connections to extension API servers.
 
 use bytes::Bytes;
 use http::Response;
@@ -11,19 +11,19 @@ use tokio_util::sync::CancellationToken;
 use crate::http::call::{Body, full};
 use crate::http::websocket::{self, NORMAL, Reader};
 
-/// The length before each event of a stream in protobuf.
+/// The size of the length field before each event of a stream in protobuf.
 const LENGTH_BYTES: usize = 4;
 
-/// The protocol after an answer with the code 101.
+/// The protocol after a response with the code 101.
 #[derive(Clone, Debug)]
 pub(crate) enum Upgrade {
-    /// Sends the parts of the body as messages of a websocket.
+    /// Sends the parts of the body as messages of a WebSocket.
     Events { is_text: bool },
-    /// Forwards bytes to and from the server that gave the answer.
+    /// Forwards bytes to and from the extension API server.
     Tunnel(OnUpgrade),
 }
 
-/// Returns the answer without its body, which is sent after it in the new protocol.
+/// Returns the response without its body, which is sent later in the new protocol.
 pub(crate) fn start(
     response: Response<Body>,
     upgrade: Upgrade,
@@ -49,8 +49,8 @@ pub(crate) fn start(
     Response::from_parts(parts, full(Bytes::new()))
 }
 
-/// Sends events until they or the client end. The body is dropped with the connection, and with it the guards of the
-/// request.
+/// Sends events until the events end or the client disconnects. The body, with the guards of the request, is dropped
+/// together with the connection.
 async fn send_events(client: Upgraded, mut body: Body, is_text: bool) -> std::io::Result<()> {
     let mut client = TokioIo::new(client);
     let mut reader = Reader::default();
@@ -60,7 +60,7 @@ async fn send_events(client: Upgraded, mut body: Body, is_text: bool) -> std::io
             part = body.frame() => {
                 let Some(Ok(part)) = part else { break };
                 if let Ok(event) = part.into_data() {
-                    // A message has a length of its own.
+                    // Messages of a WebSocket have their own length.
                     let start = if is_text { 0 } else { LENGTH_BYTES };
                     let event = event.get(start..).unwrap_or_default();
                     client.write_all(&websocket::event(event, is_text)).await?;
@@ -84,7 +84,7 @@ async fn send_events(client: Upgraded, mut body: Body, is_text: bool) -> std::io
     client.shutdown().await
 }
 
-/// `guards` is kept until the end.
+/// Forwards bytes in both directions. `guards` is kept until the end.
 async fn tunnel(client: OnUpgrade, server: OnUpgrade, guards: Body) -> std::io::Result<()> {
     let client = client.await.map_err(std::io::Error::other)?;
     let server = server.await.map_err(std::io::Error::other)?;

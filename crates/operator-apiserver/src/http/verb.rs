@@ -1,4 +1,4 @@
-//! The verbs: execute a request to a resource, and return its result.
+//! The verbs: execute requests to resources.
 
 mod create;
 mod delete;
@@ -95,14 +95,14 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
     Err(status::method_not_allowed())
 }
 
-/// Returns true if the path of a single object can exist: reviews have no objects.
+/// Returns true if the path of a single object can exist; reviews have no such paths.
 fn has_items(definition: &Definition) -> bool {
     ["get", "update", "patch", "delete"]
         .iter()
         .any(|verb| definition.allows(verb))
 }
 
-/// Returns the write that a request is.
+/// Returns the write that a request describes.
 pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
     // The options of a delete may be in its body.
     let deletes = matches!(call.info.verb, "delete" | "deletecollection");

@@ -1,7 +1,7 @@
 //! Watches: convert events of the store to the frames of a client.
 //!
-//! A watcher is a cursor in the history: nothing is buffered for it, and one that is behind the horizon ends with an
-//! `ERROR` event.
+//! A watcher is a cursor in the history: nothing is buffered for it. A watcher that falls behind the horizon ends with
+//! an `ERROR` event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ const BATCH: usize = 256;
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// The time before the end of a watch at which the last bookmark is sent.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// The minimum time after which the server ends a watch without a timeout.
+/// The default minimum duration of a watch without a timeout.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
-/// The maximum timeout of a client: a year, so that no clock overflows.
+/// The maximum timeout of a client: a year, so that times do not overflow.
 const TIMEOUT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 
 /// The selection of a watch, and its position in the history.
@@ -52,7 +52,7 @@ pub(crate) struct Subscription {
     cursor: u64,
     /// The initial events: their frames are encoded one after the other.
     pending: VecDeque<Pending>,
-    /// Set if the pending frames are the last.
+    /// True if the pending frames are the last ones.
     ended: bool,
     include: IncludeObject,
     columns_told: AtomicBool,
@@ -62,9 +62,9 @@ pub(crate) struct Subscription {
 /// A frame to be sent.
 #[derive(Debug)]
 enum Pending {
-    /// An object that existed when the watch began.
+    /// An object that existed when the watch started.
     Initial(Arc<Stored>),
-    /// The bookmark behind these objects, with the revision of the list.
+    /// The bookmark after the initial objects, with the revision of the list.
     InitialEnd(u64),
     Frame(Bytes),
 }
@@ -141,7 +141,7 @@ impl Subscription {
         !self.options.has_selector() || self.options.matches(&self.definition, &stored.value)
     }
 
-    /// Returns the next frames, a few at a time, and moves the cursor. Empty at the end.
+    /// Returns the next few frames, and moves the cursor. Returns nothing at the end.
     async fn take(&mut self) -> Vec<Bytes> {
         loop {
             if !self.pending.is_empty() {
@@ -185,7 +185,7 @@ impl Subscription {
                 .filter(|event| event.object.key.starts_with(&self.prefix))
                 .filter_map(|event| self.event_frame(event))
                 .collect();
-            // Events that this client does not select are skipped.
+            // Events that the client did not select produce no frame.
             if !frames.is_empty() {
                 return frames;
             }
@@ -222,7 +222,7 @@ impl Subscription {
         frames.collect()
     }
 
-    /// Returns an event for this client: an object that starts or stops matching is added or deleted.
+    /// Returns an event for this client. An object that starts or stops matching is reported as added or deleted.
     fn event_frame(&self, event: &Event) -> Option<Bytes> {
         let before = event.old.as_ref().is_some_and(|old| self.selects(old));
         let now = event.kind != EventType::Deleted && self.selects(&event.object);
@@ -284,7 +284,7 @@ impl Subscription {
         line(&json!({"type": kind, "object": object}).to_string())
     }
 
-    /// Renders an event's object as a Table; the columns are sent once.
+    /// Renders an event's object as a Table. The columns are sent only once.
     fn table(&self, object: &Value) -> Value {
         let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
         let rows = std::iter::once(object);
@@ -311,7 +311,7 @@ impl Subscription {
             "metadata": metadata,
         });
         if !self.definition.is_custom() {
-            // An empty object of its kind, with the fields that are always written; it cannot be rejected.
+            // An empty object of the kind, with the fields that are always present; decoding cannot fail.
             let _ = self.definition.decode(&mut object);
         }
         self.value_frame("BOOKMARK", &object)
@@ -347,7 +347,7 @@ struct Stream {
     frames: VecDeque<Bytes>,
 }
 
-/// Returns the body of a watch: frames as they arrive, until the timeout or the end of the server.
+/// Returns the body of a watch: frames as they occur, until the timeout or the end of the server.
 pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: CancellationToken) -> Body {
     let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
     let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
@@ -381,10 +381,10 @@ impl Stream {
             if subscription.ended && subscription.pending.is_empty() {
                 return None;
             }
-            // Read first, so that the events before the end are still sent.
+            // Read before the events, so that the events before the end are still sent.
             let is_last = subscription.definition.is_retired();
             self.frames.extend(subscription.take().await);
-            // No event can be shown as a list: the real server ends the watch at the first one.
+            // No event can be represented as a list: the real server ends the watch at the first one.
             if subscription.form.transform == Transform::PartialObjectMetadataList && !self.frames.is_empty()
             {
                 return None;
@@ -395,7 +395,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the next work; `false` means the end.
+    /// Waits until there is more to send; returns false at the end.
     async fn wait(&mut self) -> bool {
         let before_end = self.end - BOOKMARK_BEFORE_END;
         let bookmark = if self.last_bookmark {

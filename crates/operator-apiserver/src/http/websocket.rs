@@ -1,6 +1,6 @@
-//! Websockets: the handshake and the frames, as a real API server has them. Pure.
+//! WebSockets: the handshake and the frames, as in a real API server. Pure.
 //!
-//! A watch only sends, so that the data of its client is skipped as it arrives: nothing is buffered.
+//! A watch only sends. Data of its client is skipped as it arrives and never buffered.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,7 +17,7 @@ use crate::http::call::{Answer, Call};
 /// The text that RFC 6455 appends to the key of a handshake.
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const VERSION: &str = "13";
-/// The maximum payload of a frame of a client: that of the real server.
+/// The maximum payload of a frame from a client, as in the real server.
 const PAYLOAD_MAX: u64 = 32 << 20;
 /// The maximum payload of a control frame.
 const CONTROL_MAX: usize = 125;
@@ -28,7 +28,7 @@ const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
-/// The codes of a close frame: the normal end, and an error of the protocol.
+/// The codes of a close frame: normal end, and protocol error.
 pub(crate) const NORMAL: u16 = 1000;
 const PROTOCOL_ERROR: u16 = 1002;
 
@@ -42,12 +42,12 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
             .any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
 }
 
-/// Returns true if a request asks for a websocket.
+/// Returns true if a request asks for a WebSocket.
 pub(crate) fn is_requested(call: &Call) -> bool {
     is_upgrade(&call.headers) && call.header(UPGRADE).eq_ignore_ascii_case("websocket")
 }
 
-/// Returns the answer to a handshake, whose code is 101 if it is valid.
+/// Returns the response to a handshake; its code is 101 if the handshake is valid.
 pub(crate) fn handshake(call: &Call) -> Answer {
     let key = call.header(SEC_WEBSOCKET_KEY);
     if key.is_empty() {
@@ -83,7 +83,7 @@ fn refusal(code: StatusCode, why: &str) -> Answer {
     answer
 }
 
-/// An origin is an absolute URI or path.
+/// Returns true if an origin is an absolute URI or a path.
 fn is_uri(origin: &str) -> bool {
     let parsed = origin.parse::<Uri>();
     parsed.is_ok_and(|uri| uri.scheme().is_some() || origin.starts_with('/'))
@@ -103,7 +103,7 @@ fn frame(kind: u8, payload: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(payload.len() + 10);
     frame.put_u8(FINAL | kind);
     match payload.len() {
-        // A byte, and the numbers above those of a control frame announce two or eight.
+        // Lengths up to the maximum of a control frame take one byte; the next two numbers announce two or eight bytes.
         short @ 0..=CONTROL_MAX => frame.put_u8(short as u8),
         medium @ 0..=0xffff => {
             frame.put_u8(126);
@@ -118,31 +118,31 @@ fn frame(kind: u8, payload: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The result of reading a part of what a client sends.
+/// The result of reading data from a client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Frames to answer with.
+    /// Frames to send back.
     pub(crate) replies: BytesMut,
-    /// The client closed the websocket, or broke the protocol: nothing more is read.
+    /// True if the client closed the WebSocket or violated the protocol: nothing more is read.
     pub(crate) is_over: bool,
 }
 
 /// Reads the frames of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// The bytes of a head that is not complete.
+    /// The bytes of an incomplete head.
     head: Vec<u8>,
-    /// The payload of the current frame that has not arrived.
+    /// The number of payload bytes of the current frame that have not arrived.
     left: u64,
     mask: [u8; 4],
     /// The start of the payload of a ping; `None` for other frames.
     ping: Option<Vec<u8>>,
-    /// The number of bytes of the payload that were read.
+    /// The number of payload bytes that were read.
     position: usize,
 }
 
 impl Reader {
-    /// Reads a part of the stream.
+    /// Processes received bytes.
     pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Received {
         let mut received = Received::default();
         while !bytes.is_empty() {
@@ -172,7 +172,7 @@ impl Reader {
         received
     }
 
-    /// Starts a frame if its head is complete. The error is the code that the websocket is closed with.
+    /// Starts a frame if its head is complete. The error is the code of the close frame.
     fn begin(&mut self) -> Result<(), u16> {
         let &[first, second, ref rest @ ..] = self.head.as_slice() else {
             return Ok(());
@@ -204,7 +204,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Skips payload, and keeps that of a ping.
+    /// Skips payload, except the payload of a ping, which is kept.
     fn payload(&mut self, bytes: &mut &[u8]) {
         let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         let (part, rest) = bytes.split_at(length);
@@ -229,7 +229,7 @@ mod tests {
 
     const MASK: [u8; 4] = [1, 2, 3, 4];
 
-    /// A frame of a client.
+    /// Returns a frame of a client, which is masked.
     fn masked(first: u8, length: &[u8], payload: &[u8]) -> Vec<u8> {
         let payload = payload
             .iter()

@@ -1,4 +1,4 @@
-//! Authentication of requests.
+//! Authentication: determines the [`User`] of a request.
 
 mod anonymous;
 mod bearer;
@@ -25,7 +25,7 @@ use apimachinery::names;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
-    /// Empty if the user has no uid.
+    /// The uid; empty if the user has none.
     pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
     /// Extra attributes, by a key such as `authentication.kubernetes.io/credential-id`.
@@ -42,13 +42,13 @@ const ANONYMOUS: &str = "system:anonymous";
 /// The extra field with the credential of the user.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The attribute with the node of a token that is bound to a pod or node.
+/// The attribute that names the node of a token that is bound to a pod or a node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 impl User {
-    /// Returns the administrator: requests inside the process.
+    /// Returns the administrator, as which requests inside the process run.
     pub(crate) fn admin() -> Self {
         Self {
             name: "admin".to_owned(),
@@ -57,7 +57,7 @@ impl User {
         }
     }
 
-    /// Returns the user of requests for the OpenAPI documents of extension API servers.
+    /// Returns the user that requests the OpenAPI documents of extension API servers.
     pub(crate) fn aggregator() -> Self {
         Self {
             name: "system:aggregator".to_owned(),
@@ -77,7 +77,7 @@ impl User {
         user
     }
 
-    /// Returns a request over the network without credentials.
+    /// Returns the user of requests over the network without credentials.
     pub(crate) fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -131,7 +131,7 @@ impl User {
     }
 }
 
-/// Returns the name of the node whose kubelet a user is.
+/// Returns the name of the node if the user is a kubelet.
 pub(crate) fn node_name(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix("system:node:")?;
     (user.is_in("system:nodes") && !name.is_empty()).then_some(name)
@@ -142,7 +142,7 @@ pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
 }
 
-/// Returns the namespace and the name of the service account that a user is.
+/// Returns the namespace and the name if the user is a service account.
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     let is_valid = names::dns1123_label(namespace).is_empty() && names::dns1123_subdomain(name).is_empty();

@@ -1,4 +1,4 @@
-//! Authorization: `system:masters` has all permissions, other users those of their roles.
+//! Authorization: decides whether a user may make a request ([`Authorizer`]).
 
 mod abac;
 mod configuration;
@@ -38,19 +38,19 @@ pub enum Authorization {
     /// Roles and their bindings.
     #[default]
     Rbac,
-    /// No authorizer: everything is allowed.
+    /// Allows everything.
     AlwaysAllow,
-    /// No authorizer: nothing is allowed.
+    /// Denies everything.
     AlwaysDeny,
     /// The Node authorizer: kubelets may access the objects of the pods on their nodes.
     Node,
-    /// The policies of a file.
+    /// The attribute-based policies of a file.
     Abac(AbacPolicies),
-    /// A webhook decides.
+    /// A webhook.
     Webhook(Box<AuthorizationWebhook>),
 }
 
-/// An authorizer, with the state that it keeps.
+/// An authorizer with its state.
 #[derive(Debug)]
 struct Mode {
     authorization: Authorization,
@@ -82,7 +82,7 @@ impl Mode {
         }
     }
 
-    /// Decides without a webhook; `None` for a webhook.
+    /// Decides without I/O; returns `None` for a webhook.
     fn decide(&self, store: &Store, asked: &Attributes<'_>) -> Option<Decision> {
         Some(match &self.authorization {
             Authorization::Rbac => rbac::authorize(store, asked),
@@ -96,7 +96,7 @@ impl Mode {
     }
 }
 
-/// The request and its user.
+/// A request and its user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a> {
     pub(crate) user: &'a User,
@@ -104,21 +104,21 @@ pub(crate) struct Attributes<'a> {
     /// True for a resource request; false for a path.
     pub(crate) is_resource: bool,
     pub(crate) group: &'a str,
-    /// The version of the resource; `*` for all. Only webhooks see it.
+    /// The version of the resource; `*` for all versions. Only webhooks use it.
     pub(crate) version: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) subresource: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
-    /// The node to which the field selector of a list or a watch is limited.
+    /// The node in the field selector of a list or a watch.
     pub(crate) selected_node: &'a str,
-    /// The selectors of the request. Only webhooks see them.
+    /// The selectors of the request. Only webhooks use them.
     pub(crate) selectors: Option<&'a Selectors>,
 }
 
 impl<'a> Attributes<'a> {
-    /// Returns a request for a path, which is empty.
+    /// Returns a request for a path. The path is empty, and set by the caller.
     pub(crate) fn path(user: &'a User, verb: &'a str) -> Self {
         Self {
             user,
@@ -148,14 +148,14 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// A decision, and its reason. Rejections usually have no reason.
+/// A decision and its reason. Rejections usually have no reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
-    /// True if no later authorizer may allow the request.
+    /// True if later authorizers may not allow the request.
     pub(crate) denied: bool,
     pub(crate) reason: String,
-    /// The error of an authorizer that could not decide, or an empty text.
+    /// The error of an authorizer that could not decide, or an empty string.
     pub(crate) error: String,
 }
 
@@ -176,7 +176,7 @@ impl Decision {
     }
 }
 
-/// Authorizes requests: the first mode that allows or denies a request decides.
+/// Authorizes requests. The first mode that allows or denies a request decides.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     store: Arc<Store>,
@@ -199,7 +199,7 @@ impl Authorizer {
     /// Replaces the authorizers.
     ///
     /// # Errors
-    /// The kubeconfig of a webhook is not valid.
+    /// Returns an error if the kubeconfig of a webhook is invalid.
     pub(crate) fn set_modes(&self, modes: Vec<Authorization>) -> Result<(), String> {
         let modes: Result<Vec<Mode>, String> = modes.into_iter().map(Mode::new).collect();
         *self.modes.write() = Arc::new(modes?);
@@ -210,7 +210,7 @@ impl Authorizer {
         self.modes.read().clone()
     }
 
-    /// Decides on a request: the first authorizer that allows or denies it. A rejection has the reasons of all.
+    /// Decides on a request. The first authorizer that allows or denies it decides; a rejection has the reasons of all.
     pub(crate) async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
             return Decision::allow("");
@@ -229,8 +229,8 @@ impl Authorizer {
         rejection.decision()
     }
 
-    /// Decides like [`authorize`](Self::authorize), for expressions, which cannot wait: a decision of a webhook that
-    /// `memo` does not have is recorded there as missing, and is then not allowed.
+    /// Decides like [`authorize`](Self::authorize), for expressions, which cannot wait. A webhook's decision that is
+    /// not in `memo` is recorded there as missing, and the request is not allowed.
     pub(crate) fn authorize_with(&self, memo: &DecisionMemo, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
             return Decision::allow("");
@@ -251,12 +251,12 @@ impl Authorizer {
         rejection.decision()
     }
 
-    /// Returns true if a webhook takes part in decisions.
+    /// Returns true if one of the authorizers is a webhook.
     pub(crate) fn has_webhooks(&self) -> bool {
         self.modes().iter().any(|mode| mode.webhook.is_some())
     }
 
-    /// Gets the decisions that `memo` misses; returns false if there were none.
+    /// Requests the missing decisions of `memo`; returns false if there were none.
     pub(crate) async fn fill(&self, memo: &DecisionMemo) -> bool {
         let missing = memo.take_missing();
         let modes = self.modes();
@@ -272,7 +272,7 @@ impl Authorizer {
         is_incomplete
     }
 
-    /// Returns the reason if the request is allowed, else an error.
+    /// Returns the reason if the request is allowed, or else an error.
     pub(crate) async fn check_and_explain(
         &self,
         attributes: &Attributes<'_>,
@@ -294,7 +294,7 @@ impl Authorizer {
         decision.map(drop).map_err(|refused| refused.status)
     }
 
-    /// The rules that a user has in a namespace, and the errors: roles that could not be read.
+    /// Returns the rules of a user in a namespace, and an error for each role that could not be read.
     pub(crate) fn rules_of_user(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Unresolved>) {
         rbac::rules_of_user(&self.store, user, namespace)
     }
@@ -338,16 +338,16 @@ impl Rejection {
     }
 }
 
-/// A rejected request: the reason, and the answer.
+/// A rejected request: the reason, and the error response.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) reason: String,
-    /// The error of the authorizers, or an empty text.
+    /// The error of the authorizers, or an empty string.
     pub(crate) error: String,
     pub(crate) status: Status,
 }
 
-/// Returns the answer to a rejected request.
+/// Returns the error response to a rejected request.
 pub(crate) fn refusal(attributes: &Attributes<'_>, reason: &str) -> Status {
     let mut why = sentence(attributes);
     if !reason.is_empty() {

@@ -13,12 +13,12 @@ const DIRECTORY: &str = "pki";
 /// The storage of a server's keys and certificates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyring {
-    /// `None` keeps nothing.
+    /// The directory; `None` keeps keys only in memory.
     directory: Option<PathBuf>,
 }
 
 impl Keyring {
-    /// Returns the keyring of a data directory, which the caller has locked.
+    /// Returns the keyring of a data directory, which the caller must have locked.
     pub(crate) fn of(data_directory: &Path) -> Self {
         Self {
             directory: Some(data_directory.join(DIRECTORY)),

@@ -10,12 +10,12 @@ use serde_json::Value;
 pub(crate) enum Shape {
     Text,
     Bool,
-    /// A text such as `30s`.
+    /// A string such as `30s`.
     Duration,
     Texts,
     Object(&'static Struct),
     List(&'static Struct),
-    /// Anything: another decoder reads it.
+    /// Any value; another decoder parses it.
     Any,
 }
 
@@ -38,10 +38,10 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Reads a file in YAML or JSON.
+    /// Parses a file in YAML or JSON.
     ///
     /// # Errors
-    /// The file is not of this kind, or has fields of other types or of other names.
+    /// Returns an error if the file is not of this kind, or has fields of wrong types or with unknown names.
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
         let parsed = apimachinery::yaml::parse(text)?;
         let value = parsed.value;
@@ -94,7 +94,7 @@ struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    /// Decodes an object. `path` is where it is, and `plain` the same without the indices of lists.
+    /// Decodes an object. `path` is its path, and `plain` its path without the indices of lists.
     fn object(&mut self, shape: &Struct, value: &Value, path: &str, plain: &str) -> Result<(), String> {
         let Some(fields) = value.as_object() else {
             return Ok(());

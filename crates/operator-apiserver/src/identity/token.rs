@@ -1,6 +1,4 @@
-//! Service account tokens: JSON Web Tokens that the server signs and verifies.
-//!
-//! Converts claims to tokens, and tokens to claims.
+//! Service account tokens: JSON Web Tokens that the server signs and verifies ([`Issuer`]).
 
 mod key;
 mod rsa;
@@ -31,27 +29,28 @@ const REMEMBERED: usize = 256;
 /// The claims of verified tokens, by the SHA-256 digest of the token.
 type Verified = HashMap<Box<[u8]>, Arc<Value>>;
 
-/// The signer of service account tokens.
+/// Signs and verifies service account tokens.
 ///
-/// A missing key is created when the first token is signed or the public keys are requested: most servers in
+/// A missing key is created when the first token is signed or the public keys are requested, because most servers in
 /// tests never need one.
 #[derive(Debug)]
 pub(crate) struct Issuer {
     url: String,
     /// Additional accepted issuers.
     further: Vec<String>,
-    /// The audiences of tokens; the default is the issuers.
+    /// The audiences of tokens. Default: the issuers.
     audiences: Vec<String>,
-    /// Given verification keys, in addition to the signing key.
+    /// Additional verification keys.
     given: Vec<PublicKey>,
     signing: OnceLock<SigningKey>,
     /// The storage of a created key.
     keyring: Keyring,
-    /// A client sends the same token with each request, and verifying a signature takes longer than answering.
+    /// A cache: a client sends the same token with each request, and verifying a signature takes longer than
+    /// responding.
     verified: Mutex<Verified>,
 }
 
-/// The reason why the server cannot sign.
+/// An error of signing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
     #[error("the system provides no random numbers for a key")]
@@ -91,7 +90,7 @@ impl Issuer {
             .map(String::as_str)
     }
 
-    /// Sets the additional accepted issuers, and the audiences; without any these are the issuers.
+    /// Sets the additional accepted issuers, and the audiences. Empty audiences mean the issuers.
     pub(crate) fn set_audiences(&mut self, further: Vec<String>, audiences: Vec<String>) {
         self.further = further;
         self.audiences = audiences;
@@ -107,13 +106,13 @@ impl Issuer {
         Ok(())
     }
 
-    /// Accepts tokens that are signed by any key of a PEM text.
+    /// Accepts tokens that are signed with any key of a PEM text.
     pub(crate) fn add_keys(&mut self, pem: &[u8]) -> Result<(), KeyError> {
         self.given.extend(PublicKey::all_from_pem(pem)?);
         Ok(())
     }
 
-    /// Sets the storage of a created key, and loads the stored one.
+    /// Sets the storage for a created key, and loads the stored key.
     pub(crate) fn keep_key(&mut self, keyring: &Keyring) -> Result<(), Error> {
         if self.signing.get().is_none()
             && let Some(pem) = keyring.read(KEY_FILE)?
@@ -125,7 +124,8 @@ impl Issuer {
         Ok(())
     }
 
-    /// Signs claims, and adds the standard ones. May take a second: it must not be called on an async thread.
+    /// Signs claims, and adds the standard ones. May take a second if it creates a key: do not call it on an async
+    /// thread.
     pub(crate) fn sign(&self, mut claims: Value) -> Result<String, SigningError> {
         claims["iss"] = self.url.as_str().into();
         let key = self.signing_key()?;
@@ -171,7 +171,7 @@ impl Issuer {
         is_verified.then_some(claims)
     }
 
-    /// Returns the public keys as a JSON Web Key Set. May take a second, as [`sign`](Self::sign) does.
+    /// Returns the public keys as a JSON Web Key Set. May take a second, like [`sign`](Self::sign).
     pub(crate) fn key_set(&self) -> Result<Value, SigningError> {
         self.signing_key()?;
         let keys: Vec<Value> = self.public_keys().into_iter().map(PublicKey::to_jwk).collect();
@@ -197,7 +197,7 @@ impl Issuer {
         }))
     }
 
-    /// A key that does not exist yet has signed nothing.
+    /// Returns the keys that exist. A key that has not been created has signed nothing.
     fn known_keys(&self) -> impl Iterator<Item = &PublicKey> {
         self.signing
             .get()
@@ -206,7 +206,7 @@ impl Issuer {
             .chain(&self.given)
     }
 
-    /// Returns every key once.
+    /// Returns all keys without duplicates.
     fn public_keys(&self) -> Vec<&PublicKey> {
         let mut keys: Vec<&PublicKey> = Vec::new();
         for key in self.known_keys() {
@@ -229,7 +229,7 @@ impl Issuer {
             Ok(pem(&der))
         });
         let key = SigningKey::from_pem(made?.as_bytes())?;
-        // Another request may have created one; the first one counts.
+        // Another request may have created a key at the same time; the first key is kept.
         Ok(self.signing.get_or_init(|| key))
     }
 }

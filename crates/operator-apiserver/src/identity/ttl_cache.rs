@@ -1,4 +1,4 @@
-//! Answers that are kept for some time ([`TtlCache`]).
+//! A cache with a time to live: [`TtlCache`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The maximum number of entries.
 const ENTRIES_MAX: usize = 8192;
 
-/// A cache whose entries expire. It keeps the digests of keys, since keys may be secrets.
+/// A cache whose entries expire. It stores only digests of keys, because keys may be secrets.
 #[derive(Debug)]
 pub(crate) struct TtlCache<T>(Mutex<HashMap<[u8; 32], (T, Instant)>>);
 
@@ -27,7 +27,7 @@ impl<T: Clone> TtlCache<T> {
         (Instant::now() < *end).then(|| value.clone())
     }
 
-    /// Keeps a value; a time of zero does not.
+    /// Stores a value. Has no effect if `ttl` is zero.
     pub(crate) fn set(&self, key: &str, value: T, ttl: Duration) {
         let now = Instant::now();
         let Some(end) = now.checked_add(ttl).filter(|end| *end > now) else {

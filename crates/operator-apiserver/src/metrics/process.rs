@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// One figure.
+/// One process metric.
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
@@ -10,14 +10,14 @@ pub(super) struct Figure {
     pub(super) value: f64,
 }
 
-/// The clock ticks of a second, and the bytes of a page, on every Linux that this program is built for.
+/// The clock ticks per second and the page size in bytes, on all supported Linux targets.
 const TICKS: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
 
-/// Returns the figures that can be read.
+/// Returns the metrics that can be read.
 pub(super) fn figures() -> Vec<Figure> {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program may contain spaces; it ends with the last parenthesis.
+    // The program name may contain spaces; it ends with the last parenthesis.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<f64> = fields
         .split_whitespace()

@@ -40,7 +40,7 @@ const COUNTED: &[&str] = &[
 
 type Series<T> = BTreeMap<Labels, T>;
 
-/// Returns the counts, the durations and the sizes of answered requests, each by the labels of its metric.
+/// Returns the counts, durations and sizes of answered requests, each by the labels of its metric.
 fn by_metric(
     requests: &HashMap<(RequestLabels, u16), Answered>,
 ) -> (Series<u64>, Series<Histogram>, Series<Histogram>) {
@@ -61,7 +61,7 @@ fn add(series: &mut Series<Histogram>, labels: Labels, histogram: &Histogram) {
         .or_insert_with(|| histogram.clone());
 }
 
-/// All metrics of a server; `objects` are the numbers of stored objects by group and resource.
+/// Renders all metrics of a server; `objects` are the numbers of stored objects by group and resource.
 pub(crate) fn render(metrics: &Metrics, objects: &[(String, String, usize)], version: &str) -> String {
     let Metrics {
         requests,
@@ -219,7 +219,7 @@ impl Page {
         }
     }
 
-    /// The numbers of stored objects, once for each resource.
+    /// Renders the numbers of stored objects of each resource.
     fn objects(&mut self, counts: &[(String, String, usize)]) {
         let name = "apiserver_resource_objects";
         self.head(name, "gauge", "Stored objects, by resource.");

@@ -1,7 +1,7 @@
-//! JSON patch, RFC 6902, with the leniency of the library that the real server uses.
+//! JSON Patch (RFC 6902), with the leniency of the library that the real server uses.
 //!
-//! `replace` of a missing key adds it, `copy` from a missing path writes null, negative and zero-padded indexes
-//! work, and a path without a leading `/` loses its first segment.
+//! `replace` of a missing key adds it. `copy` from a missing path writes null. Negative and zero-padded indexes are
+//! accepted. A path without a leading `/` loses its first segment.
 
 use apimachinery::json::DEPTH_MAX;
 use serde_json::Value;
@@ -10,13 +10,13 @@ use crate::measure::Measure;
 
 /// The maximum number of operations of a patch.
 pub(crate) const OPERATIONS_MAX: usize = 10_000;
-/// The maximum size of the copies of one patch, as JSON: the limit of kube-apiserver.
+/// The maximum total size of the copies in one patch, as JSON: the limit of kube-apiserver.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// The maximum number of list items that one patch may move and values that it may measure. A patch that repeatedly
-/// changes the beginning of a long list takes time that grows with the product of both; this is about a second.
+/// The maximum number of list items that one patch may move plus the values that it may measure: about a second. A
+/// patch that repeatedly changes the start of a long list needs time proportional to the product of both lengths.
 const STEPS_MAX: usize = 100_000_000;
 
-/// The reason why a patch does not apply.
+/// The reason why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct PatchError(String);
@@ -36,7 +36,7 @@ fn error<T>(text: impl Into<String>) -> Result<T> {
     Err(PatchError(text.into()))
 }
 
-/// Applies all operations in order. After an error the document is in an unspecified state, but never nested deeper
+/// Applies all operations in order. After an error, the document is in an unspecified state, but never nested deeper
 /// than a body may be.
 pub(crate) fn apply(document: &mut Value, patch: &[Value]) -> Result<()> {
     let mut budget = Budget::default();
@@ -46,7 +46,7 @@ pub(crate) fn apply(document: &mut Value, patch: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// The used part of the limits of a patch.
+/// The used parts of the limits of a patch.
 #[derive(Default)]
 struct Budget {
     copied_bytes: usize,
@@ -156,7 +156,7 @@ fn parent<'v, 'p>(document: &'v mut Value, path: &'p [String]) -> Result<(&'v mu
     Ok((value, last))
 }
 
-/// Returns an index of a list of `length` items; negative ones count from the end.
+/// Parses the index of a list with `length` items; negative indexes count from the end.
 fn index(segment: &str, length: usize) -> Result<usize> {
     let Ok(number) = segment.parse::<i64>() else {
         return error(format!("no index: {segment}"));
@@ -185,7 +185,7 @@ fn add(document: &mut Value, path: &[String], value: Value, budget: &mut Budget)
             Ok(())
         }
         Value::Array(list) => {
-            // A negative index of an insertion counts from after the last item.
+            // When inserting, a negative index counts from the position after the last item.
             let position = index(last, list.len() + 1)?;
             if position > list.len() {
                 return error(format!("index out of bounds: {last}"));
@@ -237,7 +237,7 @@ fn replace(document: &mut Value, path: &[String], value: Value) -> Result<()> {
     }
 }
 
-/// Returns the value at a path; an error if a container on the way is missing.
+/// Returns the value at a path, or an error if a container on the path is missing.
 fn find<'v>(document: &'v mut Value, path: &[String]) -> Result<Option<&'v Value>> {
     if path.is_empty() {
         return Ok(Some(document));

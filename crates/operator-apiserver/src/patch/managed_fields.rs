@@ -1,4 +1,4 @@
-//! Field ownership: the only user of structured-merge.
+//! Field ownership: updates `metadata.managedFields` with structured-merge.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Write;
 
-/// Records the fields that a create (no `live`) or an update changed.
+/// Records the fields that a create (without `live`) or an update changed.
 pub(crate) fn update(now: &str, write: &Write, live: Option<&Value>, object: &mut Value) {
     let Some(manager) = manager(write) else {
         return;
@@ -28,7 +28,7 @@ pub(crate) fn update(now: &str, write: &Write, live: Option<&Value>, object: &mu
     *object = manager.update(live, new, &write.manager, now);
 }
 
-/// Returns the answer to a configuration that the Go struct of its kind cannot hold.
+/// Returns the error for a configuration that does not fit the Go struct of its kind.
 pub(crate) fn unconverted(write: &Write, config: &Value, why: &str) -> Status {
     let name = object::name(config);
     let namespace = object::text(config, &["metadata", "namespace"]);
@@ -42,7 +42,7 @@ pub(crate) fn unconverted(write: &Write, config: &Value, why: &str) -> Status {
     ))
 }
 
-/// Server-side apply: merges a configuration into the live object.
+/// Merges a configuration into the live object by server-side apply.
 pub(crate) fn apply(
     now: &str,
     write: &Write,
@@ -63,7 +63,7 @@ pub(crate) fn apply(
         let converted = builtin_kinds::unstructured::convert(kind, object, &go_order::position);
         converted.map_err(|why| unconverted(write, config, &why))
     };
-    // Managers in the configuration can only be there if they cannot be converted.
+    // The configuration only still has managers if they could not be converted.
     if config["metadata"]["managedFields"].is_array() {
         convert(&mut config.clone())?;
     }
@@ -86,7 +86,7 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Returns true if two versions of an object differ only in the times of their managed fields.
+/// Returns true if two versions of an object are equal except for the times of their managed fields.
 pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
     structured_merge::managed_fields::equal_but_for_times(a, b)
 }
@@ -164,7 +164,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Error> {
     errors
 }
 
-/// The versions of a custom resource without a conversion webhook: objects are only relabelled.
+/// The versions of a custom resource without a conversion webhook, which differ only in the apiVersion.
 #[derive(Debug)]
 struct CustomVersions(Vec<String>);
 
@@ -178,7 +178,7 @@ impl CustomVersions {
     }
 }
 
-/// The versions of a custom resource, which a webhook converts.
+/// The versions of a custom resource that are converted by a webhook.
 #[derive(Debug)]
 struct WebhookVersions {
     versions: CustomVersions,
@@ -195,7 +195,8 @@ impl Converter for WebhookVersions {
             return Ok(object.clone());
         }
         let mut object = object.clone();
-        // Nothing is left of an object whose fields were all given up; kube-apiserver asks no webhook about it.
+        // An object without fields is left if all fields were given up; kube-apiserver does not convert it by the
+        // webhook.
         let has_fields =
             |object: &Map<String, Value>| object.keys().any(|key| key != "apiVersion" && key != "kind");
         if !object.as_object().is_some_and(has_fields) {
@@ -219,7 +220,7 @@ impl Converter for CustomVersions {
     }
 }
 
-/// The only built-in kind that is served in two versions of a group.
+/// The versions of the autoscaler, the only built-in kind that is served in two versions of a group.
 #[derive(Debug)]
 struct AutoscalerVersions;
 
@@ -267,7 +268,7 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
     }
 }
 
-/// The schemas of all versions that a built-in kind is served in, by apiVersion.
+/// Returns the schemas of all served versions of a built-in kind, by apiVersion.
 fn builtin_schemas(gvk: &apimachinery::gvk::Gvk) -> BTreeMap<String, Schema> {
     let versions: &[&str] = match (gvk.group, gvk.kind) {
         ("autoscaling", "HorizontalPodAutoscaler") => &["v1", "v2"],
@@ -290,7 +291,7 @@ fn reset_fields(definition: &Definition, subresource: &str) -> Value {
     }
 }
 
-/// Server-side apply to the Scale of an object. The storage of custom resources cannot convert a changed Scale.
+/// Applies a configuration to the Scale of an object. The storage of custom resources cannot convert a changed Scale.
 pub(crate) fn apply_scale(
     now: &str,
     write: &Write,
@@ -318,19 +319,19 @@ pub(crate) fn apply_scale(
     Ok(applied)
 }
 
-/// Records who changed the Scale of an object.
+/// Records the field manager that changed the Scale of an object.
 pub(crate) fn update_scale(now: &str, write: &Write, live: &Value, wanted: Value) -> Value {
     FieldManager::scale().update(Some(live), wanted, &write.manager, now)
 }
 
-/// Returns the managers of the object in terms of its Scale.
+/// The field managers of an object in terms of its Scale.
 pub(crate) struct ScaleManagers {
     paths: ReplicasPaths,
     api_version: String,
 }
 
 impl ScaleManagers {
-    /// `replicas`: the path of the replicas in an object of a built-in kind.
+    /// Creates the mapping; `replicas` is the path of the replicas in an object of a built-in kind.
     pub(crate) fn new(definition: &Definition, replicas: &[String]) -> Self {
         let api_version = definition.api_version();
         let paths = match &definition.source {
@@ -361,7 +362,7 @@ impl ScaleManagers {
 /// Checks that the managed fields of an object can be parsed.
 ///
 /// # Errors
-/// Returns the API server's text for an error.
+/// Returns the API server's text of the error.
 pub(crate) fn check(object: &Value) -> Result<(), String> {
     let decoded = structured_merge::managed_fields::Managed::decode(entries(object));
     decoded.map(drop).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! JSON merge patch, RFC 7386, as in the API server's Go library: objects in lists lose their nulls, too.
+//! JSON Merge Patch (RFC 7386), as in the API server's Go library: objects in lists lose their nulls, too.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Removes the nulls of the objects in a value; those of lists stay.
+/// Removes the nulls of all objects in a value; nulls in lists are kept.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,7 +1,7 @@
 //! API aggregation: the APIService objects, their condition `Available`, and the servers of extension APIs.
 //!
-//! The conditions are computed when an APIService, a Service or its endpoints are written. A server that has an address
-//! is asked for its discovery document; see [`check`].
+//! The conditions are computed when an APIService, a Service or its endpoints are written. If a server has an address,
+//! its discovery document is requested; see [`check`].
 
 pub(crate) mod check;
 
@@ -27,27 +27,27 @@ const LOCAL: &str = "Local APIServices are always available";
 const CUSTOM_GROUP_PRIORITY: i64 = 1000;
 const CUSTOM_VERSION_PRIORITY: i64 = 100;
 
-/// The group versions that other servers answer for.
+/// The group versions that extension API servers serve.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregation {
     remotes: RwLock<Arc<Remotes>>,
-    /// The client certificate for the servers.
+    /// The client certificate for connections to the servers.
     identity: Option<ClientIdentity>,
     /// Held while the objects are updated.
     updating: Mutex<()>,
     custom: Mutex<Custom>,
 }
 
-/// The groups and versions that definitions serve.
+/// The groups and versions of the served definitions.
 #[derive(Debug, Default)]
 struct Custom {
-    /// The number of resources of each.
+    /// The number of resources of each group version.
     counts: BTreeMap<(String, String), usize>,
-    /// Those whose number has become zero, or was zero, since the last update of the objects.
+    /// The group versions whose number has changed from or to zero since the last update of the objects.
     changed: BTreeSet<(String, String)>,
 }
 
-/// By group and version.
+/// The servers by group and version.
 type Remotes = BTreeMap<(String, String), Arc<Entry>>;
 
 /// A server of an extension API.
@@ -85,7 +85,7 @@ impl Aggregation {
         self.remotes.read().is_empty()
     }
 
-    /// Counts the served definitions when some replace others.
+    /// Updates the counts of served definitions after some definitions replaced others.
     pub(crate) fn served(&self, before: &[Arc<Definition>], after: &[Arc<Definition>]) {
         let key = |definition: &Arc<Definition>| {
             let subject = &definition.subject;
@@ -111,7 +111,7 @@ impl Aggregation {
         }
     }
 
-    /// Returns the server that answers for a path below `/apis/GROUP/VERSION`.
+    /// Returns the server of a path below `/apis/GROUP/VERSION`.
     pub(crate) fn find(&self, path: &str) -> Option<Arc<Entry>> {
         let remotes = self.remotes.read();
         if remotes.is_empty() {
@@ -122,7 +122,7 @@ impl Aggregation {
         remotes.get(&key).cloned()
     }
 
-    /// Returns the groups that other servers answer for, with their versions.
+    /// Returns the groups of extension API servers, with their versions.
     pub(crate) fn groups(&self) -> BTreeMap<String, Vec<String>> {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (group, version) in self.remotes.read().keys() {
@@ -135,7 +135,7 @@ impl Aggregation {
     }
 }
 
-/// Returns true if a write of the resource may change an APIService or its condition.
+/// Returns true if a write to the resource may change an APIService or its condition.
 pub(crate) fn concerns(registry: &Registry, definition: &Definition) -> bool {
     let is = |group: &str, resource: &str| definition.is(group, resource);
     is(GROUP, "apiservices")
@@ -180,7 +180,7 @@ pub(crate) fn update(registry: &Registry) {
     *registry.aggregation.remotes.write() = Arc::new(remotes);
 }
 
-/// Creates and deletes the objects of the groups whose definitions were added or removed. Its cost does not depend on
+/// Creates and deletes the objects of the groups whose definitions were added or removed. The cost does not depend on
 /// the number of definitions.
 pub(crate) fn update_custom(registry: &Registry) {
     if registry.aggregation.custom.lock().changed.is_empty() {
@@ -225,8 +225,8 @@ fn is_automatic(stored: &Stored) -> bool {
     text(&stored.value, &["metadata", "labels", AUTOMANAGED]) == "true"
 }
 
-/// Creates the missing objects of built-in groups and of definitions, and deletes those of groups that are not
-/// served any more.
+/// Creates the missing objects of built-in groups and of definitions, and deletes the objects of groups that are no
+/// longer served.
 fn keep_automatic(registry: &Registry, definition: &Definition) {
     let served = {
         let custom = &mut *registry.aggregation.custom.lock();
@@ -246,7 +246,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
             text(service, &["spec", "group"]),
             text(service, &["spec", "version"]),
         );
-        // Groups without resources here are listed as by a real server.
+        // As in a real server, groups without resources are listed, too.
         registry.resources.builtin().has_version(group, version)
             || !builtin_catalog().has_version(group, version)
     };
@@ -256,7 +256,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
     }
 }
 
-/// Creates an object of a group that this server answers for, unless it exists.
+/// Creates the object of a group that this server serves, unless it exists.
 fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
     let name = object::name(&service).to_owned();
     if registry.store.get(TABLE, &name).is_some() {
@@ -283,7 +283,7 @@ fn condition(available: bool, reason: &str, message: &str) -> Value {
     })
 }
 
-/// Writes a condition if it says something new.
+/// Writes a condition if it has changed.
 fn set_condition(
     store: &Store,
     now: &str,
@@ -305,7 +305,7 @@ fn set_condition(
     condition["lastTransitionTime"] = since.unwrap_or_else(|| now.into());
     let mut service = (*stored.value).clone();
     service["status"] = json!({"conditions": [condition]});
-    // An object that changed in between is processed again after that change.
+    // If the object was changed in the meantime, it is processed again after that change.
     let _ = store.update(&definition.table, &definition.storage, stored, service);
 }
 

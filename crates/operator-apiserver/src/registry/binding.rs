@@ -1,4 +1,4 @@
-//! Binding a pod to a node.
+//! Binds a pod to a node.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) async fn admit_and_bind(
     bind(registry, write, binding)
 }
 
-/// Asks admission about a Binding.
+/// Runs admission for a Binding.
 pub(crate) async fn admit(registry: &Registry, write: &Write, binding: &mut Value) -> Result<(), Status> {
     if !registry.admission.disabled_plugins.contains("PodTopologyLabels") {
         add_topology(registry, binding);
@@ -31,7 +31,7 @@ pub(crate) async fn admit(registry: &Registry, write: &Write, binding: &mut Valu
     admission::validate_body(&registry.admission, write, Operation::Create, binding).await
 }
 
-/// Topology labels of a node that its pods get as well.
+/// Topology labels of a node that are copied to its pods.
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// PodTopologyLabels: returns the node's labels that the pod gets when it is bound.
@@ -96,7 +96,7 @@ fn check_target(node: &str, kind: &str) -> Result<(), Status> {
     }
 }
 
-/// The pod must have the uid and the version of the binding, if set.
+/// Checks that the pod has the uid and the resourceVersion of the binding, if they are set.
 fn check_identity(write: &Write, binding: &Value, live: &Value) -> Result<(), Status> {
     let wanted = [
         ("UID", object::uid(binding), object::uid(live)),

@@ -1,4 +1,4 @@
-//! Creating an object.
+//! Creates objects.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Registry {
     /// Creates a decoded and defaulted object. Returns it in the version of the request.
     pub(crate) async fn create(&self, write: &Write, mut object: Value) -> Result<Arc<Value>, Status> {
         if write.definition.is("", "limitranges") && object::name(&object).is_empty() {
-            // The only kind that needs no name.
+            // This kind needs no name.
             object::set_meta(&mut object, "name", Some(self.random.uuid().into()));
         }
         let draws = object::name(&object).is_empty()
@@ -57,7 +57,7 @@ impl Registry {
             self.track(write, None, &mut object).await;
         }
         admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
-        // Admission may have changed it.
+        // Admission may have changed the namespace.
         fill_namespace(write, &mut object)?;
         escalation::check(self, write, &object, None).await?;
         if draws {
@@ -85,7 +85,7 @@ impl Registry {
             errors.extend(request_signature::fault(definition, &object));
         }
         let name = object::name(&object).to_owned();
-        // The prefix counts even if there is a name.
+        // As in the API server, the prefix counts even if the object has a name.
         let generates = !object::text(&object, &["metadata", "generateName"]).is_empty();
         if !errors.is_empty() {
             return Err(Refused::Other(status::invalid(
@@ -105,7 +105,7 @@ impl Registry {
         Ok(definition.serve(&created))
     }
 
-    /// A PUT or an apply that creates is authorized as itself; it must also be allowed as a create.
+    /// Checks that a PUT or an apply that creates an object is also allowed as a create.
     async fn check_upsert(&self, write: &Write) -> Result<(), Status> {
         if write.name.is_empty() {
             return Ok(());
@@ -143,7 +143,7 @@ impl Registry {
                 };
             }
             let reserved = service_address::reserve(self, write, &stored, None)?;
-            // Only a write that charges quotas can conflict with another one that does.
+            // Only writes that charge quotas can conflict with each other.
             let value = if charges.is_empty() {
                 std::mem::take(&mut stored)
             } else {
@@ -168,7 +168,7 @@ impl Registry {
         }
     }
 
-    /// Only claims in namespaces with a label may ask for access to devices that are in use.
+    /// Checks that a claim asks for access to devices in use only in a namespace with the label that allows it.
     fn forbidden_admin_access(&self, write: &Write, object: &Value) -> Option<Error> {
         let is = |resource| write.definition.is("resource.k8s.io", resource);
         let devices: &[&str] = if is("resourceclaims") {
@@ -194,7 +194,7 @@ impl Registry {
     fn fill_metadata(&self, write: &Write, object: &mut Value) -> Result<(), Status> {
         fill_namespace(write, object)?;
         let metadata = object::metadata_mut(object);
-        // A PUT or an apply that creates keeps the fields of a deletion.
+        // A PUT or an apply that creates an object keeps the fields of a deletion.
         let is_upsert = !write.name.is_empty();
         for field in SERVER_FIELDS {
             if !(is_upsert && field.starts_with("deletion")) {
@@ -226,7 +226,7 @@ pub(super) fn warn_about_owners(write: &Write, uids: &[String]) {
 
 const DUPLICATE_OWNERS: &str = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
 
-/// A namespace in the body must be that of the request.
+/// Checks that a namespace in the body is the namespace of the request.
 pub(crate) fn check_namespace(write: &Write, object: &Value) -> Result<(), Status> {
     let given = object::namespace(object);
     if given.is_empty() || given == write.namespace {
@@ -253,7 +253,7 @@ pub(crate) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), St
     Ok(())
 }
 
-/// A new object has no revision. A version that is not a number is ignored, as in kube-apiserver.
+/// Checks that a new object has no resourceVersion. One that is not a number is ignored, as in kube-apiserver.
 fn check_revision(object: &Value) -> Result<(), Status> {
     match object::resource_version(object).parse::<u64>() {
         Ok(1..) => Err(status::plain(

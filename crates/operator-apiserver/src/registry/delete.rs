@@ -1,4 +1,4 @@
-//! Deleting objects: grace, finalizers, propagation.
+//! Deletes objects: grace periods, finalizers, propagation.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Reads a valid `metav1.DeleteOptions`.
+    /// Converts a valid `metav1.DeleteOptions`.
     pub(crate) fn from_json(options: &Value) -> Self {
         let text = |path: &[&str]| {
             object::get(options, path)
@@ -46,7 +46,7 @@ impl DeleteOptions {
 
     /// Checks the preconditions.
     pub(crate) fn check(&self, write: &Write, live: &Value) -> Result<(), Status> {
-        // These conflicts contain the kind where others contain the resource.
+        // These conflicts contain the kind; other conflicts contain the resource.
         let mut subject = write.definition.stored_subject().clone();
         subject.resource.clone_from(&subject.kind);
         let subject = &subject;
@@ -83,7 +83,7 @@ impl DeleteOptions {
 pub(crate) struct Deleted {
     /// The terminating object, or its last state.
     pub(crate) object: Arc<Value>,
-    /// True if it is removed; otherwise it is terminating.
+    /// True if the object is removed; false if it is terminating.
     pub(crate) gone: bool,
 }
 
@@ -174,13 +174,13 @@ fn deleted(plan: Plan, live: &Arc<Value>) -> Deleted {
 
 /// The effect of a delete on an object.
 enum Plan {
-    /// The object is terminating already, and nothing changes.
+    /// The object is already terminating, and does not change.
     Keep,
     /// The object gets or keeps its deletion timestamp.
     Mark(Value),
     Remove,
-    /// The object gets its deletion timestamp and is then removed: two events for watchers, as a pod without a grace
-    /// period has them.
+    /// The object gets its deletion timestamp and is then removed. Watchers get two events, as for a pod without a
+    /// grace period.
     MarkAndRemove(Value),
 }
 
@@ -214,7 +214,7 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
     Plan::Mark(object)
 }
 
-/// Returns true if a second delete has less patience than the first.
+/// Returns true if a second delete has a shorter grace period than the first.
 fn shortens(live: &Value, grace: i64) -> bool {
     let first = object::meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
     first.is_some_and(|first| grace < first)
@@ -240,7 +240,7 @@ fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace:
     }
 }
 
-/// Returns the grace period of a pod in seconds; other kinds are removed at once.
+/// Returns the grace period in seconds; only pods have one, other kinds are removed at once.
 fn grace(definition: &Definition, live: &Value, options: &DeleteOptions) -> i64 {
     if !definition.is("", "pods") {
         return 0;
@@ -256,7 +256,7 @@ fn grace(definition: &Definition, live: &Value, options: &DeleteOptions) -> i64 
     if grace < 0 { 1 } else { grace }
 }
 
-/// Returns true if `spec.finalizers` holds the object back: namespaces.
+/// Returns true if `spec.finalizers` of a namespace prevents its removal.
 pub(super) fn has_spec_finalizers(object: &Value) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("Namespace")
         && object.get("apiVersion").and_then(Value::as_str) == Some("v1")
@@ -265,8 +265,8 @@ pub(super) fn has_spec_finalizers(object: &Value) -> bool {
             .is_some_and(|list| !list.is_empty())
 }
 
-/// Converts the propagation policy to finalizers: the one of the request, else that of the object, else the default of
-/// the kind.
+/// Converts the propagation policy to finalizers: that of the request, or else that of the object, or else the default
+/// of the kind.
 fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &DeleteOptions) {
     let present: Vec<String> = object::finalizers(object)
         .into_iter()

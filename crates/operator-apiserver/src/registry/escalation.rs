@@ -1,4 +1,4 @@
-//! Privilege escalation: rejects roles and bindings that grant more than the writer's own permissions.
+//! Privilege escalation: rejects roles and bindings that grant permissions that the writer does not have.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(crate) async fn check(
     }
 }
 
-/// Returns true if a change only lets garbage collection finish: owners and finalizers.
+/// Returns true if a change only affects garbage collection: owners and finalizers.
 fn only_releases(object: &Value, old: &Value) -> bool {
     let mut object = object.clone();
     for field in ["ownerReferences", "finalizers", "managedFields"] {
@@ -125,7 +125,8 @@ async fn check_binding(registry: &Registry, write: &Write, binding: &Value) -> R
     confirm(registry, write, &rules).map_err(|why| forbidden(write, binding, &why))
 }
 
-/// The API server reads the role by the path of the request, and so its error has the wrong resource.
+/// Returns the error of an unreadable role. The API server reads the role by the path of the request, and so the error
+/// names the wrong resource.
 fn unresolved(write: &Write, error: &Unresolved) -> Status {
     match error {
         Unresolved::Missing { name, .. } => status::not_found(&write.definition.subject, name),
@@ -137,7 +138,7 @@ fn forbidden(write: &Write, object: &Value, why: &str) -> Status {
     status::forbidden(&write.definition.subject, object::name(object), why)
 }
 
-/// Checks that the writer holds some rules; the error lists the missing ones.
+/// Checks that the writer has the permissions of some rules; the error lists the missing rules.
 fn confirm(registry: &Registry, write: &Write, wanted: &[Rule]) -> Result<(), String> {
     let user = &write.user;
     let (held, errors) = registry.authorizer.rules_of_user(user, &write.namespace);

@@ -1,7 +1,7 @@
 //! The controllers of CRDs: accept names, establish, serve, and finalize.
 //!
-//! The API server runs them as controllers, with a delay of seconds; here they run inside the commit, so that a CRD is
-//! served before its creation is answered.
+//! The API server runs them as controllers, with a delay of seconds. Here they run inside the commit, so that a CRD is
+//! served before the response to its creation is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Served {
     group: String,
     names_accepted: bool,
     definitions: Vec<Arc<Definition>>,
-    /// Cancelled when other definitions replace these.
+    /// Cancelled when other definitions replace these ones.
     retired: CancellationToken,
 }
 
@@ -79,11 +79,11 @@ pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition, key
 // === impl Established ===
 
 impl Established {
-    /// Accepts names and serves the resources. Returns true if names became free, which others may get.
+    /// Accepts names and serves the resources. Returns true if names became free, which other CRDs may get.
     fn round(&mut self, registry: &Registry) -> bool {
         let changed = self.changed(registry);
         let current = |key: &Arc<str>| registry.store.get(TABLE, key);
-        // Names become free before others request them.
+        // Free names are published before other CRDs request them.
         self.publish(registry, &changed);
         for key in &changed {
             if let Some(stored) = current(key) {
@@ -104,8 +104,8 @@ impl Established {
         !self.freed.is_empty()
     }
 
-    /// Returns the names of the CRDs that were written since the last round, and of those that wait for names that may
-    /// have become free.
+    /// Returns the names of the CRDs that were written since the last round, and of the CRDs that wait for names that
+    /// may have become free.
     fn changed(&mut self, registry: &Registry) -> Vec<Arc<str>> {
         let revision = registry.store.revision();
         let mut changed: BTreeSet<Arc<str>> = match registry.store.events(TABLE, self.revision, usize::MAX) {
@@ -218,7 +218,7 @@ impl Served {
             && accepted(old) == accepted(new)
     }
 
-    /// Returns the same with the status of a later version.
+    /// Returns the same resources with the status of a later version of the CRD.
     fn refreshed(self, crd: &Arc<Stored>) -> Self {
         let state = |crd: &Value| (object::is_terminating(crd), is_true(crd, "Established"));
         if state(&self.crd.value) != state(&crd.value) {
@@ -327,7 +327,7 @@ fn set_established(registry: &Registry, stored: &Stored) {
     save(registry, stored, value);
 }
 
-/// Deletes the instances of a terminating CRD, and the CRD when none is left.
+/// Deletes the instances of a terminating CRD, and then the CRD if none is left.
 fn delete_instances(registry: &Registry, stored: &Stored) {
     if object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
         clean_up(registry, stored);
@@ -351,7 +351,7 @@ fn clean_up(registry: &Registry, stored: &Stored) {
     }
 }
 
-/// Instances with finalizers delay the deletion of a CRD.
+/// Sets the condition of a CRD whose deletion waits for instances with finalizers.
 fn say_in_progress(registry: &Registry, stored: &Stored) {
     let mut value = (*stored.value).clone();
     set_condition(

@@ -1,6 +1,6 @@
-//! Expires events some time after their last write: `--event-ttl` of kube-apiserver.
+//! Deletes events some time after their last write: `--event-ttl` of kube-apiserver ([`Expiry`]).
 //!
-//! No background task is needed: each request for events first deletes expired ones.
+//! Expiry needs no background task: each request for events first deletes expired ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ const EXPIRED_MAX: usize = 10_000;
 /// The table of events; both groups of events share it.
 const TABLE: &str = "events";
 
-/// When events expire.
+/// The expiry of events.
 #[derive(Debug)]
 pub(crate) struct Expiry {
-    /// Zero keeps events forever.
+    /// The time to live of events; zero keeps them forever.
     pub(crate) ttl: Duration,
     due: Mutex<Due>,
 }
@@ -100,7 +100,8 @@ pub(crate) fn expire(registry: &Registry) {
         if let Some(event) = registry.store.get(TABLE, &key)
             && let Err(error) = registry.store.delete(&table, &storage, &event)
         {
-            // The event was written again at the same time, so its time to live restarts; or the disk is full.
+            // Either the event was written again at the same time, which restarts its time to live, or the disk is
+            // full.
             tracing::debug!(%key, ?error, "expired event not deleted");
             return;
         }

@@ -1,4 +1,4 @@
-//! The IPAddress objects of Services, and the ranges that addresses are taken from.
+//! The IPAddress objects of Services, and the ranges of addresses.
 
 use std::net::IpAddr;
 
@@ -17,8 +17,8 @@ const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGER: &str = "ipallocator.k8s.io";
 
-/// Returns the ranges of a family from which new addresses are taken: those of the cluster, then those of further
-/// ServiceCIDRs.
+/// Returns the ranges of a family from which new addresses are allocated: first those of the cluster, then those of
+/// additional ServiceCIDRs.
 pub(super) fn ranges(registry: &Registry, family: Family) -> Vec<Range> {
     let own = registry.service_network.ranges();
     let mut ranges: Vec<Range> = own.filter(|range| range.family() == family).collect();
@@ -38,7 +38,7 @@ pub(super) fn ranges(registry: &Registry, family: Family) -> Vec<Range> {
     ranges
 }
 
-/// A ServiceCIDR without a condition is ready, because no controller has looked at it.
+/// Returns true if a range may be used. Without a condition it is ready, because no controller has processed it.
 fn is_ready(range: &Value) -> bool {
     let conditions = list(range, &["status", "conditions"]);
     let ready = conditions
@@ -69,7 +69,7 @@ pub(super) fn of(service: &Value) -> Vec<&str> {
     all.filter(|address| address.parse::<IpAddr>().is_ok()).collect()
 }
 
-/// Creates the objects of the addresses that a Service has, and deletes those of the ones that it had before.
+/// Creates the objects of a Service's current addresses, and deletes those of its previous addresses.
 pub(super) fn update(registry: &Registry, service: (&str, &str), before: &[&str]) {
     let Some(definition) = builtin_catalog().find(GROUP, "v1", "ipaddresses") else {
         return;
@@ -93,7 +93,7 @@ pub(super) fn update(registry: &Registry, service: (&str, &str), before: &[&str]
         if let Some(stored) = registry.store.get(ADDRESSES, address)
             && is_of(&stored.value, service)
         {
-            // An object that changed in between is deleted by that change's owner.
+            // If the object was changed in the meantime, the owner of that change deletes it.
             let _ = registry
                 .store
                 .delete(&definition.table, &definition.storage, &stored);
@@ -117,7 +117,7 @@ fn object_of(registry: &Registry, address: &str, (namespace, name): (&str, &str)
     object
 }
 
-/// Creates the missing objects of all Services: a data directory of an earlier version has none.
+/// Creates the missing objects of all Services: a data directory of an earlier version does not have them.
 pub(crate) fn complete(registry: &Registry) {
     for stored in registry.store.list("services", "").objects {
         let service = (object::namespace(&stored.value), object::name(&stored.value));

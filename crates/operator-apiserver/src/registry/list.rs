@@ -1,4 +1,4 @@
-//! Listing objects: revisions, selectors, pages.
+//! Lists objects: revisions, selectors, pages.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ pub(crate) enum RevisionMatch {
 pub(crate) struct ListOptions {
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
-    /// `None` is the most recent revision.
+    /// The requested revision; `None` is the most recent one.
     pub(crate) revision: Option<u64>,
     pub(crate) revision_match: RevisionMatch,
-    /// 0 means no limit.
+    /// The maximum number of objects; 0 means no limit.
     pub(crate) limit: usize,
     pub(crate) token: String,
 }
@@ -41,7 +41,7 @@ pub(crate) struct ListOptions {
 pub(crate) struct Page {
     pub(crate) revision: u64,
     pub(crate) items: Vec<Arc<Stored>>,
-    /// Empty on the last page.
+    /// The continue token; empty on the last page.
     pub(crate) token: String,
     pub(crate) remaining: Option<usize>,
 }
@@ -51,7 +51,7 @@ impl ListOptions {
         !self.labels.is_everything() || !self.fields.is_everything()
     }
 
-    /// Returns true if an object is selected. Field labels must have been checked before.
+    /// Returns true if an object is selected. The field labels must have been checked before.
     pub(crate) fn matches(&self, definition: &Definition, object: &Value) -> bool {
         self.labels.matches(object) && self.fields_match(definition, object)
     }
@@ -115,7 +115,7 @@ impl Registry {
         })
     }
 
-    /// Returns the revision of a list; `None` for the current one.
+    /// Returns the requested revision of a list; `None` for the current one.
     fn past_revision(&self, options: &ListOptions, start: Option<&Token>) -> Result<Option<u64>, Status> {
         if let Some(token) = start {
             if options.revision.is_some_and(|revision| revision != 0) {
@@ -161,18 +161,18 @@ impl Registry {
 /// The version of the token's content.
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
-/// Tokens are base64 without padding; surplus bits are ignored.
+/// The encoding of tokens: base64 without padding; surplus bits are ignored.
 const TOKENS: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// Returns the position of the base64 error: the first invalid byte, or the start of the last four bytes.
+/// Returns the position of a base64 error: the first invalid byte, or the start of the last four bytes.
 fn corrupt_at(text: &str) -> usize {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let foreign = text.bytes().position(|byte| !is_known(byte));
     foreign.unwrap_or(text.len() / 4 * 4)
 }
 
-/// Returns true if a key is a path without detours, so that it leads nowhere else.
+/// Returns true if a key has no empty, `.` or `..` segments.
 fn is_clean(key: &str) -> bool {
     let key = key.strip_prefix('/').unwrap_or(key);
     key.split('/').all(|part| !matches!(part, "" | "." | ".."))
@@ -184,7 +184,7 @@ struct Token {
     revision: i64,
     /// The first key of the page.
     start: String,
-    /// The same relative to the prefix of the list, as in the token.
+    /// The first key relative to the prefix of the list, as in the token.
     relative: String,
 }
 

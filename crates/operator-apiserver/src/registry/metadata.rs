@@ -1,4 +1,4 @@
-//! The common rules of `metadata` of all kinds.
+//! The rules of `metadata` that all kinds share.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -27,7 +27,7 @@ pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Er
     errors
 }
 
-/// Checks the metadata of a changed object by the rules of every kind.
+/// Checks the metadata of a changed object by the rules of all kinds.
 pub(crate) fn validate_update(
     definition: &Definition,
     subresource: &str,
@@ -41,7 +41,7 @@ pub(crate) fn validate_update(
     errors
 }
 
-/// Checks the change of the metadata again, as most kinds do.
+/// Checks the changed metadata a second time, as most kinds do.
 pub(crate) fn validate_change_again(definition: &Definition, object: &Value, old: &Value) -> Vec<Error> {
     let mut errors = validate_change(object, old);
     if definition.metadata_checks("").standard_finalizers {
@@ -159,7 +159,7 @@ fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
             controller = Some(this);
             continue;
         };
-        // Each of these errors shows all references.
+        // Each of these errors contains all references.
         controllers += 1;
         if controllers > CONTROLLER_ERRORS_MAX {
             continue;
@@ -199,7 +199,7 @@ fn validate_owner(owner: &Value, path: &Path) -> Vec<Error> {
     errors
 }
 
-/// Returns true if a text has not the form `version` or `group/version`.
+/// Returns true if an apiVersion does not have the form `version` or `group/version`.
 fn has_no_version(api_version: &str) -> bool {
     let version = api_version
         .split_once('/')
@@ -271,7 +271,7 @@ fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
 
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
-/// Drops duplicate owner references; returns their uids.
+/// Removes duplicate owner references; returns their uids.
 pub(crate) fn dedupe_owners(object: &mut Value) -> Vec<String> {
     let Some(owners) = object
         .get_mut("metadata")

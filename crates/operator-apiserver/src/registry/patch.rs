@@ -1,4 +1,4 @@
-//! Patching an object: JSON, merge and strategic merge patches, and server-side apply.
+//! Patches objects: JSON, merge and strategic merge patches, and server-side apply.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(crate) struct Patching {
 }
 
 impl Registry {
-    /// Applies a patch to the object that a write names; server-side apply creates a missing object. Returns true if
-    /// the object was created, and the object.
+    /// Applies a patch to the object of a write; server-side apply creates a missing object. Returns true if the object
+    /// was created, and the object.
     pub(crate) async fn patch(
         &self,
         write: &mut Write,
@@ -79,7 +79,7 @@ impl Registry {
     }
 }
 
-/// Returns the live object with a JSON, merge or strategic patch applied.
+/// Applies a JSON, merge or strategic merge patch to the live object.
 fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, Status> {
     let mut object = live.clone();
     match &patching.patch {
@@ -90,7 +90,7 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
         Patch::Strategic(patch) => object = strategic(write, live, patch)?,
         Patch::Apply { .. } => {}
     }
-    // The text is only needed for errors, which are rare.
+    // Errors are rare, so the text is rendered only here.
     let shown = {
         let patched = object.clone();
         move || shown(write, live, &patched, &patching.patch)
@@ -111,7 +111,7 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
     })
 }
 
-/// Returns the text of a patched object, or of a strategic patch, as an error shows it.
+/// Returns the text of a patched object, or of a strategic merge patch, for an error message.
 fn shown(write: &Write, live: &Value, patched: &Value, patch: &Patch) -> String {
     let kind = (write.definition.api_version(), &write.definition.subject.kind);
     let kind = (kind.0.as_str(), kind.1.as_str());
@@ -146,10 +146,10 @@ fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status
     Ok(patched)
 }
 
-/// Separates the kind from the reason in a decoding error.
+/// The text between the kind and the reason in a decoding error.
 const CANNOT: &str = " cannot be handled as a ";
 
-/// Reports the duplicate fields of an applied configuration, after the configuration is merged.
+/// Reports the duplicate fields of an applied configuration, after it has been merged.
 fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
     let faults = &patching.faults;
     match patching.validation {
@@ -167,8 +167,8 @@ fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
     }
 }
 
-/// Checks that the resourceVersion of a patched object is a number. Unlike in a PUT, its uid is not a precondition:
-/// validation rejects a changed one.
+/// Checks that the resourceVersion of a patched object is a number. Unlike in a PUT, the uid is not a precondition:
+/// validation rejects a changed uid.
 fn check_identity(object: &Value) -> Result<(), Status> {
     let version = object::resource_version(object);
     if version.parse::<u64>().is_err() && !version.is_empty() {
@@ -233,7 +233,7 @@ fn check_name(write: &Write, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns the refusal of a patch in a form that the resource does not take.
+/// Returns the error of a patch in a format that the resource does not support.
 pub(crate) fn unsupported(definition: &Definition) -> Status {
     if definition.is_custom() {
         return status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH].join(", "));

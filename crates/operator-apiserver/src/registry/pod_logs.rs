@@ -1,4 +1,4 @@
-//! The logs of containers that run as local processes, in memory.
+//! The logs of containers that run as local processes, in memory: [`PodLogs`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The maximum size of the log of one container in bytes; older lines are dropped.
+/// The maximum size of the log of one container, in bytes. The oldest lines are dropped.
 const BYTES_MAX: usize = 10 << 20;
 
 /// The logs of all containers, by the UID of the pod and the name of the container.
 #[derive(Debug, Default)]
 pub(crate) struct PodLogs(Mutex<BTreeMap<(String, String), Runs>>);
 
-/// The log of the current run of a container, and that of the previous run.
+/// The logs of the current run and of the previous run of a container.
 #[derive(Debug)]
 struct Runs {
     current: Arc<PodLog>,
@@ -78,7 +78,7 @@ impl PodLogs {
 // === impl PodLog ===
 
 impl PodLog {
-    /// Returns the lines from a number on, and the number of the next line.
+    /// Returns the lines starting at a number, and the number of the next line.
     pub(crate) fn lines(&self, from: usize) -> (Vec<Line>, usize) {
         let lines = self.lines.lock();
         let skipped = from.saturating_sub(lines.dropped);
@@ -86,7 +86,7 @@ impl PodLog {
         (found, lines.dropped + lines.kept.len())
     }
 
-    /// Reports the number of lines, and true once the container has ended.
+    /// Returns a receiver of the number of lines, and of true once the container has ended.
     pub(crate) fn subscribe(&self) -> watch::Receiver<(usize, bool)> {
         self.changed.subscribe()
     }
@@ -99,7 +99,7 @@ pub struct LogWriter(Arc<PodLog>);
 // === impl LogWriter ===
 
 impl LogWriter {
-    /// Adds a line, which is given without a line feed.
+    /// Adds a line, which is passed without a line feed.
     pub fn line(&self, written: SystemTime, text: &[u8]) {
         let text: Bytes = [text, b"\n"].concat().into();
         let mut lines = self.0.lines.lock();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::resource::Definition;
 
-/// Returns the error of a new request whose signature is not valid. Malformed requests have other errors.
+/// Returns an error if the signature of a new request is invalid. Malformed requests get other errors elsewhere.
 pub(super) fn fault(definition: &Definition, request: &Value) -> Option<Error> {
     if !definition.is("certificates.k8s.io", "certificatesigningrequests") {
         return None;
@@ -25,13 +25,13 @@ pub(super) fn fault(definition: &Definition, request: &Value) -> Option<Error> {
     })
 }
 
-/// Returns true for the algorithm of a request. One that is not known is not checked.
+/// Returns true if the request uses this algorithm. Unknown algorithms are not verified.
 fn is_of(known: &dyn SignatureVerificationAlgorithm, signed: &Signed) -> bool {
     known.public_key_alg_id().as_ref() == signed.key_algorithm.as_slice()
         && known.signature_alg_id().as_ref() == signed.algorithm.as_slice()
 }
 
-/// Returns the text of Go's verification.
+/// Returns the text of Go's verification error.
 fn refusal(signed: &Signed) -> &'static str {
     /// The object identifiers of RSA keys and of keys on elliptic curves, in DER.
     const RSA: &[u8] = &[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];

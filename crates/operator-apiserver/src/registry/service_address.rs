@@ -1,8 +1,8 @@
 //! Fields of a Service that the server assigns: cluster addresses, address families, node ports.
 //!
-//! There are no reservations that could leak: the numbers in use are read from the stored services, and a counter that
-//! only moves forward keeps two concurrent creations from choosing the same address. Addresses that clients choose are
-//! checked again when the service is committed.
+//! No reservations are stored, so none can leak: the numbers in use are read from the stored Services. A cursor that
+//! only moves forward prevents two concurrent creates from choosing the same address. Addresses that clients choose are
+//! checked again when the Service is committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::status::{self, Status};
 
 const NODE_PORT_MIN: u32 = 30000;
 const NODE_PORTS: u32 = 2768;
-/// The number of addresses that are tried beyond those in use: some may be taken by other objects.
+/// The number of additional attempts beyond the addresses in use: other objects may have addresses of the range.
 const TRIES_MORE: u128 = 100_000;
 
 /// The positions of the search for the next address and port.
@@ -31,8 +31,8 @@ pub(crate) struct Cursor {
     pub(super) commit: Mutex<()>,
 }
 
-/// Allocates the missing addresses and ports of a new or changed service. `old` is the stored one. This happens before
-/// the rest of the service is validated. A dry run gets free numbers without reserving them.
+/// Allocates the missing addresses and ports of a new or changed Service. `old` is the stored one. Runs before the
+/// rest of the Service is validated. A dry run gets free numbers without reserving them.
 pub(super) fn allocate(
     registry: &Registry,
     service: &mut Value,
@@ -103,8 +103,8 @@ pub(super) fn allocate(
     errors
 }
 
-/// Prevents the commit of other services while it lives, and checks that no service that was committed since
-/// [`allocate`] uses the same numbers.
+/// Blocks the commits of other Services until the guard is dropped, and checks that no Service that was committed
+/// since [`allocate`] uses the same numbers.
 ///
 /// # Errors
 /// Returns an error if an address or a port is taken.
@@ -216,7 +216,7 @@ fn path() -> Path {
     Path::new("spec")
 }
 
-/// Sets the addresses: those that the client chose, and new ones of the other families.
+/// Sets the addresses: those that the client chose, and new ones for the other families.
 fn set_cluster_addresses(
     drawing: &Drawing<'_>,
     spec: &mut Map<String, Value>,
@@ -262,7 +262,7 @@ fn set_cluster_addresses(
     None
 }
 
-/// Returns an error if an address that a client chose is not available. Validation rejects invalid addresses.
+/// Returns an error if a client's address is not available. Validation rejects invalid addresses.
 fn refuse_address(drawing: &Drawing<'_>, address: &str, given: &[String], others: &Others) -> Option<Error> {
     let parsed: IpAddr = address.parse().ok()?;
     let ranges = ip_address::ranges(drawing.registry, Family::of(parsed));
@@ -298,7 +298,7 @@ impl Drawing<'_> {
         }
         let cursor = &self.registry.addresses.host;
         ranges.iter().find_map(|range| {
-            // More addresses than are in use, so that one of them is free.
+            // More attempts than addresses in use, so that one of them is free.
             let tries = range.hosts().min(used.len() as u128 + TRIES_MORE);
             (0..tries).find_map(|_| {
                 let host = u128::from(cursor.fetch_add(1, Ordering::Relaxed)) % range.hosts() + 1;
@@ -323,7 +323,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Returns the node port that the first port of each number asks for.
+/// Returns the node port that the first port with each number requests.
 fn requested_node_ports(spec: &Map<String, Value>) -> BTreeMap<i64, i64> {
     let ports = spec.get("ports").and_then(Value::as_array);
     let mut requested = BTreeMap::new();
@@ -351,7 +351,7 @@ fn set_node_ports(
         .collect();
     let mut used = others.ports.clone();
     let mut errors = Vec::new();
-    // In a new service, ports with the same number, such as those of two protocols, share a node port.
+    // In a new Service, ports with the same number and different protocols share a node port.
     let requested = if old.is_none() {
         requested_node_ports(spec)
     } else {

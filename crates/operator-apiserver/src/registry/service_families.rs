@@ -1,4 +1,4 @@
-//! The address families of a Service: `ipFamilyPolicy` and `ipFamilies`, completed for the families of the cluster.
+//! The address families of a Service: sets `ipFamilyPolicy` and `ipFamilies` according to the cluster.
 
 use std::net::IpAddr;
 
@@ -22,8 +22,8 @@ fn list(spec: &Spec, field: &str) -> Vec<Value> {
     list.cloned().unwrap_or_default()
 }
 
-/// Completes the families of a Service that is not an ExternalName, in a cluster with `families`, the preferred one
-/// first. `old` is the spec of the stored Service.
+/// Completes the families of a Service that is not an ExternalName. `families` are those of the cluster, the preferred
+/// one first. `old` is the spec of the stored Service.
 pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family]) -> Vec<Error> {
     if old.is_some_and(|old| keeps_preference(spec, old)) {
         return Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family])
         .get("selector")
         .and_then(Value::as_object)
         .is_some_and(|selector| !selector.is_empty());
-    // The owner of its endpoints may use any family.
+    // The endpoints of a headless Service without a selector may have any family.
     let is_open = text(spec, "clusterIP") == "None" && !has_selector;
     let policy = match text(spec, "ipFamilyPolicy") {
         "" if is_open => REQUIRE,
@@ -82,8 +82,8 @@ pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family])
     Vec::new()
 }
 
-/// Returns true if an update leaves the addresses of a Service that takes both families if it can: a change of the
-/// cluster does not change it.
+/// Returns true if an update does not change the addresses of a Service with the policy PreferDualStack. The families
+/// of the cluster may have changed since.
 fn keeps_preference(spec: &Spec, old: &Spec) -> bool {
     let same = |field: &str| spec.get(field) == old.get(field);
     text(spec, "ipFamilyPolicy") == PREFER
@@ -94,7 +94,7 @@ fn keeps_preference(spec: &Spec, old: &Spec) -> bool {
         && spec.contains_key("clusterIPs")
 }
 
-/// An update to one family releases the second one, unless it changes them.
+/// Releases the second family in an update to a single family, unless the update changes the families.
 fn drop_second(spec: &mut Spec, old: &Spec) {
     let was_dual = !matches!(text(old, "ipFamilyPolicy"), "" | SINGLE);
     if !was_dual || text(spec, "ipFamilyPolicy") != SINGLE {
@@ -117,7 +117,7 @@ fn add_families_of_addresses(spec: &Spec, given: &mut Vec<Value>, families: &[Fa
     };
     let mut errors = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
-        // Validation has rejected wrong addresses.
+        // Validation has rejected invalid addresses.
         let Some(Ok(address)) = address.as_str().map(str::parse::<IpAddr>) else {
             continue;
         };

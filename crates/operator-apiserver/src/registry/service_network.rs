@@ -1,11 +1,11 @@
-//! The ranges of the cluster addresses of services, as plain arithmetic.
+//! The ranges of the cluster addresses of Services, as pure arithmetic: [`ServiceNetwork`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The ranges of addresses for services, such as `10.0.0.0/24`, or one of each family: `10.0.0.0/24,fd00::/112`. The
-/// first address of the first range is that of the Service `kubernetes`.
+/// The ranges of addresses for Services, such as `10.0.0.0/24`, or one for each family: `10.0.0.0/24,fd00::/112`. The
+/// first address of the first range belongs to the Service `kubernetes`.
 ///
 /// ```
 /// # use operator_apiserver::ServiceNetwork;
@@ -112,7 +112,7 @@ impl Range {
         self.family
     }
 
-    /// Returns the number of addresses, without that of the network, and that of broadcasts of IPv4.
+    /// Returns the number of usable addresses, without the network address and the IPv4 broadcast address.
     pub(crate) fn hosts(self) -> u128 {
         let all = u128::MAX >> (128 - (bits(self.family) - self.prefix));
         match self.family {
@@ -121,7 +121,7 @@ impl Range {
         }
     }
 
-    /// Returns the address with a number, from 1 on.
+    /// Returns the usable address with a number, which starts from 1.
     pub(crate) fn host(self, number: u128) -> IpAddr {
         let address = self.base | number;
         match self.family {
@@ -131,7 +131,7 @@ impl Range {
         }
     }
 
-    /// Returns true if a Service can have an address of the range.
+    /// Returns true if the address is a usable address of the range.
     pub(crate) fn contains(self, address: IpAddr) -> bool {
         let number = match address {
             IpAddr::V4(address) => u128::from(u32::from(address)),
@@ -175,7 +175,7 @@ impl fmt::Display for ServiceNetwork {
 }
 
 impl Default for ServiceNetwork {
-    /// 10.0.0.0/24, the range of envtest.
+    /// Returns 10.0.0.0/24, the range of envtest.
     fn default() -> Self {
         let first = Range {
             family: Family::V4,

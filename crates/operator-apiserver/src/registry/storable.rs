@@ -1,4 +1,4 @@
-//! Size limits of stored objects: those of etcd, and of the parsers.
+//! Size limits of stored objects: the limits of etcd and of the parsers.
 
 use apimachinery::json::DEPTH_MAX;
 use apimachinery::object;
@@ -8,11 +8,11 @@ use super::Write;
 use crate::measure::Measure;
 use crate::status::{self, Status};
 
-/// The maximum length of a request to etcd (`--max-request-bytes`), without the overhead of its log.
+/// The maximum length of a request to etcd (`--max-request-bytes`), without the overhead of etcd's log.
 const REQUEST_BYTES_MAX: usize = 1_572_864 - 14;
 /// The maximum length of a message of the API server's etcd client.
 const MESSAGE_BYTES_MAX: usize = 2 << 20;
-/// The bytes of a request to etcd besides the key, which it contains twice, and the object.
+/// The size of a request to etcd without the object and the key, which it contains twice.
 const ENVELOPE_BYTES: usize = 25;
 /// The maximum length of the JSON text of an object of a built-in kind.
 const BUILTIN_JSON_MAX: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! Changing an object: PUT and every kind of patch.
+//! Changes objects: PUT and all kinds of patches.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::status::{self, Status};
 use crate::store::{JointUpdate, Rejected, Stored};
 use crate::write::Write;
 
-/// The change of a request: computes the new object from the live one (both in the version of the request).
+/// A change: computes the new object from the live one, both in the version of the request.
 pub(crate) trait Change: Send + Sync {
-    /// Returns the new object, before defaults of the registry.
+    /// Returns the new object, before the registry sets defaults.
     fn apply(&self, live: &Value) -> Result<Value, Status>;
 }
 
@@ -33,12 +33,12 @@ where
 /// The maximum number of optimistic-lock retries before a conflict is returned to the client.
 const CHANGE_TRIES: usize = 100;
 
-/// The maximum number of runs of a field manager that lacked a conversion to another version. Each run adds at least
-/// one conversion, and an object needs a few for each version of its kind.
+/// The maximum number of times that a field manager runs because a conversion to another version was missing. Each run
+/// adds at least one conversion, and an object needs a few for each version of its kind.
 const CONVERSION_ROUNDS_MAX: usize = 256;
 
 impl Registry {
-    /// Changes an object. After a concurrent write, the change is repeated on the newer version, unless the new object
+    /// Changes an object. After a concurrent write, the change is retried on the newer version, unless the new object
     /// has a resourceVersion.
     pub(crate) async fn update(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
         for _ in 0..CHANGE_TRIES {
@@ -50,7 +50,7 @@ impl Registry {
         Err(status::modified(&write.definition.subject, &write.name))
     }
 
-    /// Changes a stored object without admission, validation or field managers: for changes that the server itself
+    /// Changes a stored object without admission, validation or field managers, for changes that the server itself
     /// makes during another request.
     pub(crate) fn rewrite(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
         for _ in 0..CHANGE_TRIES {
@@ -84,7 +84,7 @@ impl Registry {
             self.track(write, Some(&old), &mut object).await;
         }
         admission::admit(&self.admission, write, Operation::Update, &mut object, Some(&old)).await?;
-        // Admission may have changed it.
+        // Admission may have changed the namespace.
         create::fill_namespace(write, &mut object)?;
         escalation::check(self, write, &object, Some(&old)).await?;
         if let Source::Builtin { gvk, .. } = &definition.source {
@@ -121,7 +121,7 @@ impl Registry {
         Ok(Some(definition.serve(&updated)))
     }
 
-    /// Applies a change, and repeats it after each missing conversion.
+    /// Applies a change; retries it after each missing conversion.
     async fn changed(&self, write: &Write, change: &dyn Change, live: &Value) -> Result<Value, Status> {
         write.conversions.clear();
         for _ in 0..CONVERSION_ROUNDS_MAX {
@@ -133,7 +133,7 @@ impl Registry {
         change.apply(live)
     }
 
-    /// Updates the managed fields after a write other than an apply, and repeats it after each missing conversion.
+    /// Updates the managed fields after a write other than an apply; retries it after each missing conversion.
     pub(super) async fn track(&self, write: &Write, live: Option<&Value>, object: &mut Value) {
         let now = self.timestamp();
         if conversion::has_webhook(&write.definition) {
@@ -149,8 +149,8 @@ impl Registry {
         managed_fields::update(&now, write, live, object);
     }
 
-    /// Stores a changed object, or removes one without finalizers; returns the stored form, or `None` if the live
-    /// object, or a quota that it is charged to, has changed.
+    /// Stores a changed object, or removes it if it is terminating without finalizers. Returns the stored form, or
+    /// `None` if the live object, or a quota that is charged, has changed.
     fn replace(
         &self,
         write: &Write,
@@ -168,7 +168,7 @@ impl Registry {
         }
         let reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
         let result = if removes {
-            // Watchers get the last stored form of the object, the client gets the object it sent.
+            // Watchers get the last stored form of the object; the client gets the object that it sent.
             self.store
                 .delete(&definition.table, &definition.storage, live)
                 .map(|_| Arc::new(stored))
@@ -189,11 +189,11 @@ impl Registry {
         }
     }
 
-    /// The resourceVersion and the uid of the request must be the live ones.
+    /// Checks that the resourceVersion and the uid of the request are the live ones.
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let subject = &write.definition.subject;
         let uid = object::uid(object);
-        // Validation rejects a patch of the uid.
+        // For a patch, validation rejects another uid.
         if write.replaces && !uid.is_empty() && uid != object::uid(old) {
             return Err(write.precondition_failed("UID", uid, object::uid(old)));
         }
@@ -250,7 +250,7 @@ fn must_be_specified(write: &Write) -> Status {
         0.into(),
         "must be specified for an update",
     );
-    // The API server uses the resource here where other errors use the kind.
+    // The API server names the resource here; other errors name the kind.
     let mut subject = write.definition.subject.clone();
     subject.kind.clone_from(&subject.resource);
     status::invalid(&subject, &write.name, &[error])
@@ -264,7 +264,7 @@ fn restore_server_fields(object: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "selfLink"] {
         object::copy_meta(object, old, field);
     }
-    // A deletion cannot be undone; validation rejects a new one.
+    // A deletion cannot be cancelled; validation rejects new deletion fields.
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         if object::meta(old, field).is_some() {
             object::copy_meta(object, old, field);
@@ -273,7 +273,7 @@ fn restore_server_fields(object: &mut Value, old: &Value) {
     object::set_meta(object, "name", Some(object::name(old).into()));
 }
 
-/// Returns true if nothing holds back the removal of an object any more.
+/// Returns true if nothing delays the removal of a terminating object any more.
 fn is_finished(object: &Value) -> bool {
     let no_grace = object::meta(object, "deletionGracePeriodSeconds")
         .and_then(Value::as_i64)

@@ -1,4 +1,4 @@
-//! Custom resources: from a CustomResourceDefinition to a served resource.
+//! Custom resources: creates the served resources of a CustomResourceDefinition.
 
 mod catalog;
 pub(crate) mod condition;

@@ -1,4 +1,4 @@
-//! Definitions of served resources, and their catalog.
+//! Definitions of served resources ([`Definition`]), and their catalog.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -44,7 +44,7 @@ pub(crate) struct Subresource {
     pub(crate) kind: String,
 }
 
-/// The source of the rules of a kind.
+/// The source of a kind's rules.
 #[derive(Debug)]
 pub(crate) enum Source {
     Builtin {
@@ -55,7 +55,7 @@ pub(crate) enum Source {
 }
 
 impl Definition {
-    /// `apps/v1`, `v1`.
+    /// Returns the apiVersion: `apps/v1`, `v1`.
     pub(crate) fn api_version(&self) -> String {
         api_version(&self.subject.group, &self.version)
     }
@@ -72,7 +72,7 @@ impl Definition {
         }
     }
 
-    /// Returns the kind in errors of its storage: both groups of events have the storage of the core group. Errors with
+    /// Returns the kind in storage errors: both groups of events share the storage of the core group. Errors that name
     /// the resource instead of the kind have the group of the request.
     pub(crate) fn stored_subject(&self) -> &NamedResource {
         static CORE_EVENTS: LazyLock<NamedResource> = LazyLock::new(|| NamedResource {
@@ -87,7 +87,7 @@ impl Definition {
         }
     }
 
-    /// Returns the directory of its objects in the API server's storage, which some errors contain.
+    /// Returns the directory of the objects in the API server's storage, which some errors contain.
     pub(crate) fn storage_folder(&self) -> String {
         let NamedResource { group, resource, .. } = &self.subject;
         match (group.as_str(), resource.as_str()) {
@@ -111,7 +111,7 @@ impl Definition {
         }
     }
 
-    /// Returns the key prefix of a namespace's objects; that of all objects for the empty namespace.
+    /// Returns the key prefix of a namespace's objects; the prefix of all objects if the namespace is empty.
     pub(crate) fn key_prefix(&self, namespace: &str) -> String {
         if self.namespaced && !namespace.is_empty() {
             format!("{namespace}/")
@@ -120,7 +120,7 @@ impl Definition {
         }
     }
 
-    /// Waits until the resource is not served in this form any more: its CRD has changed or was deleted.
+    /// Waits until the resource is not served in this form any more, because its CRD has changed or was deleted.
     pub(crate) async fn retired(&self) {
         match &self.source {
             Source::Custom(version) => version.retired.cancelled().await,
@@ -146,7 +146,7 @@ impl Definition {
     }
 }
 
-/// `group/version`, or the version alone for the core group.
+/// Returns `group/version`, or only the version for the core group.
 pub(crate) fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() {
         version.to_owned()
@@ -200,7 +200,7 @@ fn path(group: &str, version: &str, resource: &str) -> String {
     format!("{group}/{version}/{resource}")
 }
 
-/// Returns all built-in resources: the same table for every server, which may serve fewer.
+/// Returns all built-in resources. The catalog is shared by all servers, some of which may serve fewer resources.
 pub(crate) fn builtin_catalog() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(builtin_definitions()));
     &CATALOG
@@ -259,7 +259,7 @@ fn builtin_definition(
     }
 }
 
-/// The bodies of `serviceaccounts/token`, which are decoded and tracked like objects.
+/// Returns the definition for bodies of `serviceaccounts/token`, which are decoded and tracked like objects.
 pub(crate) fn token_requests() -> &'static Arc<Definition> {
     static DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| {
         const GVK: &Gvk = &Gvk {

@@ -1,11 +1,11 @@
-//! The field managers of a resource, which track the owners of fields.
+//! The field managers of a resource, created when they are first used: [`FieldManagers`].
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use structured_merge::FieldManager;
 
-/// The field managers of a definition: one for the resource and each subresource, created on first use.
+/// The field managers of a definition: one for the resource and one for each subresource.
 #[derive(Debug, Default)]
 pub(crate) struct FieldManagers(HashMap<String, OnceLock<FieldManager>>);
 

@@ -1,4 +1,4 @@
-//! The rules of labels and annotations.
+//! Validates labels and annotations.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::{names, object};

@@ -1,4 +1,4 @@
-//! All resources of one server: the built-in ones and those of its CustomResourceDefinitions.
+//! All resources of one server, built in and from CRDs: [`Resources`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Catalog, Definition, RuntimeConfig, builtin_catalog};
 /// The resources that a server serves.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    /// The built-in ones, if some are disabled.
+    /// The served built-in resources, if some are disabled.
     builtin: Option<Catalog>,
     custom: RwLock<Arc<CustomCatalog>>,
 }

@@ -1,4 +1,4 @@
-//! The built-in APIs that are served (`--runtime-config`).
+//! The selection of served built-in APIs (`--runtime-config`): [`RuntimeConfig`].
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::features::parse_bool;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeConfig {
-    /// By `api/all`, `api/ga`, `GROUP/VERSION` or `GROUP/VERSION/RESOURCE`; the core group is `v1`.
+    /// The settings by `api/all`, `api/ga`, `GROUP/VERSION` or `GROUP/VERSION/RESOURCE`; the core group is `v1`.
     settings: BTreeMap<String, bool>,
 }
 
@@ -24,7 +24,7 @@ impl RuntimeConfig {
     /// (`batch/v1`, or `v1` of the core group), or one of its resources.
     ///
     /// # Errors
-    /// A key or a value is wrong, or an API that this server does not have is enabled by its name.
+    /// Returns an error if a key or a value is invalid, or an API that this server does not have is enabled by name.
     pub fn parse<'a>(settings: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut config = Self::default();
         for setting in settings {
@@ -45,7 +45,7 @@ impl RuntimeConfig {
         self.settings.values().all(|is_on| *is_on)
     }
 
-    /// Returns true if a resource is served. All built-in ones are generally available.
+    /// Returns true if a resource is served. All built-in resources are generally available.
     pub(super) fn enables(&self, group: &str, version: &str, resource: &str) -> bool {
         let api = super::api_version(group, version);
         let keys = [
@@ -96,7 +96,7 @@ fn check(key: &str, is_on: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The group versions of kube-apiserver 1.36 that are off by default and do not exist here.
+/// The group versions of kube-apiserver 1.36 that are off by default, and not supported here.
 const BETA: [(&str, &str); 14] = [
     ("admissionregistration.k8s.io", "v1alpha1"),
     ("admissionregistration.k8s.io", "v1beta1"),

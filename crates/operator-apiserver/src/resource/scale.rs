@@ -1,4 +1,4 @@
-//! The Scale of an object: the paths of the replicas.
+//! The Scale of an object, and the paths of the replicas.
 
 use apimachinery::field;
 use apimachinery::object;
@@ -19,7 +19,7 @@ pub(crate) fn set_replicas(definition: &Definition, object: &mut Value, scale: &
     set(object, &paths.spec_replicas, replicas.unwrap_or_else(|| 0.into()));
 }
 
-/// The paths of the numbers of a Scale in an object.
+/// The paths of a Scale's numbers in an object.
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: Vec<String>,
     status_replicas: Vec<String>,
@@ -51,7 +51,8 @@ impl ScalePaths {
         self.spec_replicas.iter().map(|name| format!(".{name}")).collect()
     }
 
-    /// Replicas are never negative; for built-in kinds the error is about the Scale, for custom ones about the object.
+    /// Checks that the replicas are not negative. For built-in kinds the error is about the Scale, for custom ones
+    /// about the object.
     pub(crate) fn check(&self, definition: &Definition, name: &str, replicas: &Value) -> Result<(), Status> {
         if definition.is_custom() || replicas.as_i64().is_none_or(|replicas| replicas >= 0) {
             return Ok(());
@@ -112,7 +113,7 @@ pub(crate) fn set(object: &mut Value, path: &[String], value: Value) {
     }
 }
 
-/// Returns a label selector, or a map of labels, as one string.
+/// Formats a label selector, or a map of labels, as one string.
 fn selector_text(selector: &Value) -> String {
     let labels = match selector.get("matchLabels") {
         Some(labels) => labels,

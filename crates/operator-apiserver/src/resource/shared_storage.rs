@@ -1,4 +1,4 @@
-//! Built-in resources that two groups or versions serve from one table.
+//! Built-in resources that are served from the same table by two groups or versions.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::store::TableId;
 use apimachinery::gvk::Gvr;
 use builtin_kinds::horizontal_pod_autoscaler;
 
-/// The names of the fields of a core Event in `events.k8s.io/v1`.
+/// The fields of a core Event that have other names in `events.k8s.io/v1`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -55,7 +55,7 @@ pub(super) fn serve(definition: &Definition, stored: &Arc<Value>) -> Arc<Value> 
     Arc::new(object)
 }
 
-/// Returns an object as a definition stores it.
+/// Returns the stored form of an object of a definition.
 pub(super) fn to_storage(definition: &Definition, mut object: Value) -> Value {
     let storage = &definition.storage;
     let api_version = super::api_version(&storage.group, &storage.version);
@@ -79,14 +79,14 @@ fn relabel(object: &mut Value, api_version: &str) {
     }
 }
 
-/// Events of `events.k8s.io` omit an empty reporter.
+/// Removes an empty reporter from an event of `events.k8s.io`, which omits it.
 fn drop_empty_reporter(event: &mut Value) {
     if let Some(map) = event.as_object_mut() {
         map.retain(|field, value| !(field.starts_with("reporting") && value == ""));
     }
 }
 
-/// Core Events write their reporter even if it is empty.
+/// Adds an empty reporter to a core Event, which never omits it.
 fn fill_reporter(event: &mut Value) {
     if let Some(map) = event.as_object_mut() {
         for field in ["reportingComponent", "reportingInstance"] {

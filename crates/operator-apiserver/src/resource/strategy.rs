@@ -1,4 +1,4 @@
-//! Differences between kinds: every method of a [`Definition`] that the generic registry calls.
+//! The differences between kinds: the methods of [`Definition`] that the generic registry calls.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::status::{self, Status};
 use builtin_kinds::{MetadataChecks, Step};
 
 impl Definition {
-    /// Returns true if the definition of the kind is being deleted.
+    /// Returns true if the CRD of the kind is terminating.
     pub(crate) fn is_terminating(&self) -> bool {
         matches!(&self.source, Source::Custom(version) if version.terminating)
     }
@@ -53,7 +53,7 @@ impl Definition {
         }
     }
 
-    /// Normalizes a body by its type, and returns its unknown fields.
+    /// Normalizes a body by its type; returns its unknown fields.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
         match &self.source {
             Source::Builtin { gvk, .. } => {
@@ -81,7 +81,7 @@ impl Definition {
         }
     }
 
-    /// Prepares a new object, and returns warnings for its writer.
+    /// Prepares a new object; returns warnings for the client.
     pub(crate) fn prepare_for_create(&self, object: &mut Value) -> Vec<String> {
         let mut warnings = Vec::new();
         match &self.source {
@@ -121,7 +121,7 @@ impl Definition {
         }
     }
 
-    /// Returns the errors in a new object, except in its metadata, and the warnings for its writer.
+    /// Returns the errors in a new object, except those in its metadata, and the warnings for the client.
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
         match &self.source {
             Source::Builtin { .. } if crd::is_definition_table(self) => Outcome {
@@ -136,7 +136,7 @@ impl Definition {
         }
     }
 
-    /// Returns the errors in a changed object, except in its metadata, and the warnings for its writer.
+    /// Returns the errors in a changed object, except those in its metadata, and the warnings for the client.
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         match &self.source {
             Source::Builtin { .. } if crd::is_definition_table(self) => Outcome {
@@ -158,7 +158,7 @@ impl Definition {
         }
     }
 
-    /// Returns the validation steps of a changed object after the first check of its metadata.
+    /// Returns the validation steps of a changed object that follow the first check of its metadata.
     pub(crate) fn update_steps(&self, subresource: &str) -> Vec<Step> {
         match &self.source {
             Source::Builtin { gvk, .. } => builtin_kinds::update_steps(gvk, subresource),
@@ -191,7 +191,7 @@ impl Definition {
         }
     }
 
-    /// Returns the value of a field label; an error carries the text for a label that is not supported.
+    /// Returns the value of a field label, or an error text if the label is not supported.
     pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {
         match label {
             "metadata.name" => return Ok(object::name(object).to_owned()),
@@ -242,13 +242,13 @@ impl Definition {
         }
     }
 
-    /// Returns true if two versions of a resource are the same one.
+    /// Returns true if two definitions are the same version of a resource.
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         self.version == other.version && self.subject.group == other.subject.group
     }
 
-    /// Returns an object of this version in another version of the resource: as converted by a webhook, else
-    /// relabelled.
+    /// Returns an object of this version in another version of the resource: converted by a webhook if there is one, or
+    /// else with the other apiVersion.
     pub(crate) fn in_version(&self, object: Value, other: &Self) -> Value {
         let object = match &self.source {
             Source::Builtin { .. } => self.to_storage(object),

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-/// Compares version names: stable before beta before alpha, newer before older, other names last.
+/// The sort key of version names: stable before beta before alpha, newer before older, other names last.
 pub(crate) type VersionPriority = (u8, Reverse<u32>, Reverse<u32>, String);
 
 /// Returns the sort key of a version name.

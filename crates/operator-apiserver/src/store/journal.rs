@@ -1,17 +1,17 @@
-//! The journal of `--data-dir`: every commit of the store, appended to a file before it is acknowledged.
+//! The journal of a data directory ([`Journal`]): every commit is appended to a file before it is acknowledged.
 //!
-//! Records are bytes to it. A data directory has one generation: `snapshot-N`, the records of the state when the
-//! generation began, and `log-N`, the commits since. Each record is its length, its CRC-32 and its bytes. The records
-//! of a commit are written with one `write` call before the commit is answered, so a process that ends at any moment,
-//! also by SIGKILL, loses nothing that it acknowledged. For power failures, [`Options::sync`] waits for the disk as
-//! well.
+//! The journal treats records as bytes. A data directory has one generation: `snapshot-N` has the records of the state
+//! when the generation started, and `log-N` has the commits since then. A record on disk has its length, its CRC-32 and
+//! its bytes. The records of a commit are written with one `write` call before the commit is acknowledged. A process
+//! that ends at any moment, even by SIGKILL, therefore loses no acknowledged commit. To survive power failures,
+//! [`Options::sync`] also waits for the disk.
 //!
-//! A log that ends inside a record was being written when its server ended. The incomplete record was never
+//! If a log ends inside a record, the server ended while it wrote the record. This incomplete record was never
 //! acknowledged; it is moved to a separate file. Damage anywhere else is an error, and nothing is changed. A damaged
-//! length can make a record seem longer than its file; to detect this, no record may follow in the rest, and the rest
-//! may not be a record of its actual length.
+//! length can make a record look longer than its file. To detect this, the rest of the file is searched: it must not
+//! contain another record, and must not itself be a record of its actual length.
 //!
-//! A failed write is undone: the log is truncated to its previous end, and the next commit is tried again.
+//! A failed write is undone: the log is truncated to its previous end, and the next commit is attempted normally.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 
 const LOG_MAGIC: &[u8; 8] = b"opsdklg1";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"opsdksn1";
-/// The length and the checksum of a record.
+/// The size of a record's length and checksum.
 const HEADER_LENGTH: usize = 8;
 const PARTIAL_SNAPSHOT: &str = "snapshot.partial";
-/// The maximum length of a record. Objects are far smaller.
+/// The maximum length of a record, which is far more than that of any object.
 const RECORD_LENGTH_MAX: usize = 64 << 20;
 /// The length of the log below which no new snapshot is written.
 const COMPACTION_LENGTH_MIN: u64 = 16 << 20;
@@ -34,13 +34,13 @@ pub(crate) enum Error {
     /// The directory is in use by another server.
     #[error("{} is in use by another server", .directory.display())]
     Locked { directory: PathBuf },
-    /// A file has damage that no interrupted write explains.
+    /// A file has damage that an interrupted write cannot explain.
     #[error("{} is damaged at byte {offset}: restore it from a copy, or remove the data directory to start empty", .file.display())]
     Damaged { file: PathBuf, offset: u64 },
-    /// A file in another format.
+    /// A file has another format.
     #[error("{} is not a {what} of this version", .file.display())]
     Foreign { file: PathBuf, what: &'static str },
-    /// A record is too long to be read again.
+    /// A record is too long: it could not be read again.
     #[error("a record of {length} bytes is longer than the {RECORD_LENGTH_MAX} that the journal accepts")]
     TooLong { length: usize },
     /// A record is complete but unknown to this version.
@@ -83,11 +83,11 @@ pub(crate) struct Journal {
     log: File,
     log_length: u64,
     snapshot_length: u64,
-    /// The length of the log at which a new snapshot is tried again after a failure.
+    /// The length of the log at which a failed compaction is retried.
     next_compaction: u64,
-    /// The last record could not be written.
+    /// True if the last record could not be written.
     failing: bool,
-    /// True if a write failed and the log may end in a part of it, which is removed before the next record.
+    /// True if a write failed and the log may end with a part of it, which is removed before the next record.
     torn: bool,
     /// True if the disk may have lost a record that is in the log. No more commits are accepted.
     unsynced: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Journal {
 /// The content of a data directory when it was opened: the records, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// The state when the generation began.
+    /// The state when the generation started.
     pub(crate) snapshot: Vec<Vec<u8>>,
     /// The later commits.
     pub(crate) log: Vec<Vec<u8>>,
@@ -111,7 +111,7 @@ const PROBE: &[u8] = &[0; 4096];
 impl Journal {
     /// Opens a data directory, creating it if needed, and reads its records.
     pub(crate) fn open(directory: &Path, options: Options) -> Result<(Self, Recovered), Error> {
-        // It contains Secrets: only its owner may read it.
+        // The directory contains Secrets, so only its owner may read it.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(io_error("create", directory))?;
         let lock = lock(directory)?;
@@ -147,8 +147,8 @@ impl Journal {
 
     /// Appends the records of a commit, all or none. When this returns, they survive the end of the process.
     ///
-    /// After an error the log is unchanged, and further records can be appended. Only after a failed sync the journal
-    /// accepts no more records until it is opened again, because the disk may have lost some.
+    /// After an error the log is unchanged, and more records can be appended. The exception is a failed sync: the disk
+    /// may have lost records, so the journal accepts no more of them until it is opened again.
     pub(crate) fn append<R: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = R>,
@@ -167,7 +167,7 @@ impl Journal {
         }
         if let Err(source) = self.log.write_all(&frames) {
             self.failing = true;
-            // If this fails too, it is tried again before the next record.
+            // If the truncation also fails, it is retried before the next record.
             self.torn = true;
             let _ = self.cut_off_torn();
             return Err(io_error("append to", &path)(source));
@@ -184,8 +184,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Checks that records can be written. After a failure this writes and removes a few bytes, to check that the disk
-    /// accepts them again.
+    /// Checks that records can be written. After a failure, it writes and removes a few bytes, to check that the disk
+    /// accepts writes again.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if !self.failing {
             return Ok(());
@@ -210,13 +210,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns true if the log has grown to a size that makes a new snapshot worth while.
+    /// Returns true if the log is long enough for a new snapshot.
     pub(crate) fn wants_compaction(&self) -> bool {
         let least = COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2));
         self.log_length > least.max(self.next_compaction)
     }
 
-    /// Begins a new generation with the snapshot `records`, the whole current state.
+    /// Starts a new generation with the snapshot `records`, the whole current state.
     ///
     /// The old generation stays in effect until the new snapshot is complete on disk. It also stays in effect after an
     /// error, except for errors of removing it.
@@ -229,14 +229,14 @@ impl Journal {
             Ok(begun) => begun,
             Err(error) => {
                 self.next_compaction = self.log_length + COMPACTION_LENGTH_MIN;
-                // On a full disk these files take the last space.
+                // On a full disk, these files would take the last space.
                 for path in [self.partial_snapshot(), log_path(&self.directory, generation)] {
                     let _ = fs::remove_file(path);
                 }
                 return Err(error);
             }
         };
-        // The snapshot has its name: the next start reads the new generation, even if a later step fails.
+        // The snapshot now has its final name: the next start reads the new generation, even if a later step fails.
         self.log = log;
         self.log_length = LOG_MAGIC.len() as u64;
         self.snapshot_length = length;
@@ -256,7 +256,7 @@ impl Journal {
     ) -> Result<(File, u64), Error> {
         let temporary = self.partial_snapshot();
         let length = write_snapshot(&temporary, records)?;
-        // The log comes first: once the snapshot has its name, the generation is in effect.
+        // The log is created first: the generation takes effect when the snapshot gets its final name.
         let path = log_path(&self.directory, generation);
         let log = begin_log(&path)?;
         let snapshot = snapshot_path(&self.directory, generation);
@@ -323,7 +323,7 @@ fn sync_directory(directory: &Path) -> Result<(), Error> {
         .map_err(io_error("sync", directory))
 }
 
-/// The checksum covers the length, too, so that no record, including the empty one, is all zeros on disk.
+/// Returns the checksum of a record. It covers the length, too, so that no record is all zeros on disk.
 fn checksum(length: [u8; 4], record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length);
@@ -400,7 +400,7 @@ fn hides_records(rest: &[u8]) -> bool {
     {
         return true;
     }
-    // Records are texts without zero bytes, which lengths contain, so that few positions need a checksum.
+    // Records are text without zero bytes, but lengths contain zero bytes. So only few positions need a checksum.
     (1..rest.len()).any(|start| {
         let rest = rest.get(start..).unwrap_or_default();
         let is_empty = rest.starts_with(&[0; 4]);
@@ -408,7 +408,7 @@ fn hides_records(rest: &[u8]) -> bool {
     })
 }
 
-/// Reads a log, removes an incomplete record at its end, and leaves the file positioned there.
+/// Reads a log, removes an incomplete record at its end, and sets the position of the file to the end.
 fn read_log(log: &mut File, path: &Path) -> Result<LogContents, Error> {
     let mut bytes = Vec::new();
     log.seek(SeekFrom::Start(0))
@@ -474,7 +474,7 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
     let Some((sum, rest)) = rest.split_first_chunk::<4>() else {
         return Next::Unfinished;
     };
-    // A file that grew without its data having reached the disk ends in zeros.
+    // If a file grew but its data did not reach the disk, it ends with zeros.
     if *length == [0; 4] && bytes.iter().all(|byte| *byte == 0) {
         return Next::Unfinished;
     }
@@ -494,13 +494,13 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
     }
 }
 
-/// Returns true if a part of a record was never written: it reads as zeros, which do not occur in text. A damaged bit
-/// makes no two of them, and none of the last byte.
+/// Returns true if a part of a record was never written: the part reads as zeros, which do not occur in text. A single
+/// damaged bit cannot create two zeros, nor a zero as the last byte.
 fn is_unwritten(record: &[u8]) -> bool {
     record.last() == Some(&0) || record.windows(2).any(|pair| pair == [0, 0])
 }
 
-/// Writes a snapshot: its records, then an empty record that marks its end. Returns the file's length.
+/// Writes a snapshot: its records, and an empty record that marks the end. Returns the length of the file.
 fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item = R>) -> Result<u64, Error> {
     let write = || -> io::Result<u64> {
         let mut options = OpenOptions::new();
@@ -528,7 +528,7 @@ fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item =
     write().map_err(io_error("write", path))
 }
 
-/// Reads a snapshot. It was complete when it got its name, so a missing end record is damage.
+/// Reads a snapshot. It was complete when it got its final name, so a missing end record is damage.
 fn read_snapshot(path: &Path) -> Result<(Vec<Vec<u8>>, u64), Error> {
     let mut bytes = Vec::new();
     File::open(path)

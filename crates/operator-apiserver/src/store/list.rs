@@ -1,4 +1,5 @@
-//! Reads parts of a table, at the current or a past revision: the current state rolled back through the history.
+//! Reads parts of a table at the current or a past revision. A past state is computed from the current state and the
+//! history.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Compacted, Store, Stored, Table, check_history};
 
-/// The selection of a read.
+/// The selected part of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selection<'a> {
     /// The prefix of the keys.
@@ -34,7 +35,7 @@ type Past = BTreeMap<Arc<str>, Option<Arc<Stored>>>;
 type Bounds = (Bound<String>, Bound<String>);
 
 impl Store {
-    /// Returns the objects whose keys begin with `prefix`, now.
+    /// Returns the current objects whose keys start with `prefix`.
     pub(crate) fn list(&self, table: &str, prefix: &str) -> Listing {
         let selection = Selection {
             prefix,
@@ -80,7 +81,7 @@ impl Store {
 }
 
 impl Selection<'_> {
-    /// Returns true if every object of a table is in the range.
+    /// Returns true if the range contains all objects of a table.
     fn covers(&self, objects: &Objects) -> bool {
         let first = objects.first_key_value().map(|(key, _)| &**key);
         let last = objects.last_key_value().map(|(key, _)| &**key);
@@ -94,11 +95,11 @@ impl Selection<'_> {
     }
 }
 
-/// Returns the bound that ends all keys of a prefix.
+/// Returns the upper bound of all keys with a prefix.
 fn after_prefix(prefix: &str) -> Bound<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     let next = |last: char| char::from_u32(u32::from(last) + 1);
-    // Prefixes end with a slash, so that the next character exists.
+    // Prefixes end with a slash, so there is a next character.
     match chars.pop().and_then(next) {
         Some(next) => {
             chars.push(next);
@@ -108,7 +109,7 @@ fn after_prefix(prefix: &str) -> Bound<String> {
     }
 }
 
-/// Returns the objects of a range, those of the past in the place of the present ones.
+/// Returns the objects of a range; past states replace current ones.
 fn merged<'a>(
     now: &'a Objects,
     past: &'a Past,
@@ -118,7 +119,7 @@ fn merged<'a>(
         start.as_ref().map(String::as_str),
         end.as_ref().map(String::as_str),
     );
-    // A start after the end of the prefix selects nothing; `range` would panic.
+    // A start after the end of the prefix selects nothing, and `range` would panic.
     let empty =
         matches!((bounds.0, bounds.1), (Bound::Included(start), Bound::Excluded(end)) if start >= end);
     let bounds = if empty {
@@ -158,7 +159,7 @@ impl Table {
             .rev()
             .take_while(|event| event.revision > revision)
             .filter(|event| event.object.key.starts_with(prefix));
-        // The oldest change after the revision is undone last, so its state counts.
+        // The oldest change after the revision is undone last, so its state remains.
         Ok(undo
             .map(|event| (event.object.key.clone(), event.old.clone()))
             .collect())
@@ -176,7 +177,7 @@ mod tests {
 
     const KEYS: [&str; 7] = ["a/x", "a/y", "a-b/x", "b/x", "b/x-y", "b/y", "c/z"];
 
-    /// Returns the state after each revision: revision 0 is empty.
+    /// Returns the state after each revision; revision 0 is empty.
     fn play(store: &Store, table: &TableId, changes: &[(usize, bool)]) -> Vec<BTreeMap<String, u64>> {
         let gvr = Arc::new(Gvr::new("", "v1", "things"));
         let mut states = vec![BTreeMap::new()];

@@ -1,7 +1,7 @@
-//! Persists the store in its journal: one record for each commit, and the whole state as the records of a snapshot.
+//! Persists the store in its journal: one record for each commit, and one snapshot of the whole state.
 //!
-//! A record is a line of JSON with the key, the table and the revision, followed by the object; a record without an
-//! object is a deletion, and one without a key has only the revision of a snapshot.
+//! A record is a line of JSON with the key, the table and the revision, followed by the object. A record without an
+//! object is a deletion; a record without a key contains only the revision of a snapshot.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub(super) fn append(journal: &mut Journal, events: &[(TableId, Arc<Event>)]) ->
 }
 
 impl Store {
-    /// Returns a store with the content of a data directory, which keeps its commits. The history is empty: a watch
-    /// from before the restart gets `Expired`.
+    /// Opens a data directory, and returns a store with its content that persists its commits there. The history is
+    /// empty: a watch from before the restart gets `Expired`.
     ///
     /// # Errors
     /// Returns an error if the directory is in use, damaged, or cannot be read or written.
@@ -118,7 +118,7 @@ impl State {
                 Arc::make_mut(&mut table.objects).remove(&key);
             }
             object => {
-                // The parser of requests is used, so that numbers are parsed in the same way.
+                // The parser of requests is used so that numbers are parsed in the same way.
                 let value = json::parse_stored(object)?;
                 Arc::make_mut(&mut table.objects)
                     .insert(key.clone(), Stored::new(key, header.revision, value));
@@ -127,7 +127,7 @@ impl State {
         Ok(())
     }
 
-    /// Begins a new generation of the journal when the log has grown long. After a failure the old one stays in effect.
+    /// Starts a new generation of the journal if the log is long. If this fails, the old generation stays in effect.
     pub(super) fn compact_journal(&mut self) {
         let Some(journal) = self.journal.as_mut().filter(|journal| journal.wants_compaction()) else {
             return;

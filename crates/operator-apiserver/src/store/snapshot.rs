@@ -1,4 +1,4 @@
-//! The objects of a store at one revision, from which other stores begin.
+//! The objects of a store at one revision, with which other stores can start: [`Frozen`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Horizon, Store, Stored, Table, TableId};
 use apimachinery::gvk::Gvr;
 
-/// The objects of a store at one revision. It shares them with the store: each table is copied by the first change after it.
+/// The objects of a store at one revision. They are shared with the store, which copies a table before it changes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     revision: u64,
@@ -21,7 +21,7 @@ struct FrozenTable {
 }
 
 impl Store {
-    /// Returns the present objects. The time depends on the number of tables, and not on that of objects.
+    /// Returns the current objects. The time depends on the number of tables, and not on the number of objects.
     pub(crate) fn freeze(&self) -> Frozen {
         let state = self.state.read();
         let tables = state.tables.iter().map(|(id, table)| FrozenTable {
@@ -35,7 +35,8 @@ impl Store {
         }
     }
 
-    /// Returns a store with the objects of another one. The history is empty: a watch from before gets `Expired`.
+    /// Returns a store with the objects of another one. The history is empty: a watch from an earlier revision gets
+    /// `Expired`.
     pub(crate) fn thaw(horizon: Horizon, frozen: &Frozen) -> Self {
         let store = Self::new(horizon);
         {

@@ -1,4 +1,4 @@
-//! One version of an object, and its bytes.
+//! One version of an object, and its cached encodings: [`Stored`].
 
 use std::fmt;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use serde_json::Value;
 use crate::codec::protobuf;
 use crate::measure::Measure;
 
-/// One version of an object, with its bytes after they were needed.
+/// One version of an object, with its encodings after they were first needed.
 pub(crate) struct Stored {
     pub(crate) key: Arc<str>,
     pub(crate) revision: u64,
     pub(crate) value: Arc<Value>,
-    /// The memory that the object takes, in bytes; an estimate.
+    /// The estimated memory of the object, in bytes.
     pub(crate) memory: usize,
     rendered: OnceLock<Rendered>,
     protobuf: OnceLock<Bytes>,
@@ -41,12 +41,12 @@ impl Stored {
         })
     }
 
-    /// Returns the object as JSON, rendered once.
+    /// Returns the object as JSON, which is rendered once.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.rendered().bytes
     }
 
-    /// Returns the object as a protobuf message without envelope, rendered once.
+    /// Returns the object as a protobuf message without envelope, which is rendered once.
     pub(crate) fn protobuf(&self) -> &Bytes {
         self.protobuf.get_or_init(|| {
             let text = |field: &str| self.value.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Stored {
         })
     }
 
-    /// Writes the object without its apiVersion and kind, as the items of built-in lists are.
+    /// Writes the object without its apiVersion and kind, as items of built-in lists are written.
     pub(crate) fn write_untyped(&self, out: &mut Vec<u8>) {
         let Rendered { bytes, type_ } = self.rendered();
         let mut from = 0;
@@ -65,7 +65,7 @@ impl Stored {
             out.extend_from_slice(bytes.get(from..cut.start).unwrap_or_default());
             from = cut.end;
         }
-        // A removal at the end keeps the comma before it.
+        // If a removed field is the last one, the comma before it must be removed.
         let rest = bytes.get(from..).unwrap_or_default();
         if rest == b"}" && out.last() == Some(&b',') {
             out.pop();

@@ -1,4 +1,4 @@
-//! Connections to the servers of extension APIs.
+//! Connections to extension API servers.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 
 use super::client_config;
 
-/// The client certificate and the key, in PEM, for the servers of extension APIs.
+/// The client certificate and its key, in PEM, for extension API servers.
 #[derive(Clone)]
 pub(crate) struct ClientIdentity {
     pub(crate) certificate: Vec<u8>,
@@ -25,12 +25,12 @@ impl std::fmt::Debug for ClientIdentity {
     }
 }
 
-/// The address of a server of an extension API, and how it is trusted.
+/// The address of an extension API server, and the trust in its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// The address of the Service; `None` while it has no endpoint.
     pub(crate) address: Option<SocketAddr>,
-    /// The name in its certificate.
+    /// The name in the server's certificate.
     pub(crate) host: String,
     pub(crate) authorities: Vec<u8>,
     pub(crate) is_insecure: bool,

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::Answered;
 
-/// Returns the object in the answer to a review, which has the same version and kind. The default of a missing version
-/// or kind is that of the review.
+/// Returns the object in the response to a review, which must have the same version and kind. A missing version or kind
+/// defaults to that of the review.
 pub(super) fn read_answer(answer: &Answered, review: &Value) -> Result<Value, String> {
     let (code, body) = (answer.code, &answer.body);
     if !(200..=206).contains(&code) {
@@ -34,7 +34,7 @@ pub(super) fn read_answer(answer: &Answered, review: &Value) -> Result<Value, St
     Ok(parsed.value)
 }
 
-/// Reads JSON. The real client reads other texts as YAML; this function does so for a single word or sentence.
+/// Parses JSON. The real client parses other texts as YAML; this function does so for a single word or sentence.
 fn read(body: &[u8]) -> Result<apimachinery::json::Parsed, String> {
     apimachinery::json::parse(body).or_else(|why| {
         let text = std::str::from_utf8(body).map_err(|_| why.clone())?;
@@ -79,10 +79,10 @@ fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
     ))
 }
 
-/// The maximum number of bytes of an answer in errors; client-go reads no more.
+/// The maximum number of bytes of a response in errors; client-go reads no more.
 const SHOWN_BYTES_MAX: usize = 2048;
 
-/// Returns the error for an unsuccessful answer.
+/// Returns the error for an unsuccessful response.
 fn refusal(answer: &Answered) -> String {
     let (code, body) = (answer.code, &answer.body);
     let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
@@ -113,7 +113,7 @@ fn refusal(answer: &Answered) -> String {
     }
 }
 
-/// Returns a connection that was not made.
+/// Returns the error of a failed connection.
 pub(super) fn of_dial(host: &str, port: u16, error: &io::Error) -> String {
     let address = if host.contains(':') {
         format!("[{host}]:{port}")
@@ -125,14 +125,14 @@ pub(super) fn of_dial(host: &str, port: u16, error: &io::Error) -> String {
         ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
         ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
         ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
-        // Names that are not found have no error kind.
+        // Errors of the name resolution have no code.
         _ if error.raw_os_error().is_none() => return format!("dial tcp: lookup {host}: no such host"),
         _ => format!("connect: {error}"),
     };
     format!("dial tcp {address}: {why}")
 }
 
-/// Returns a handshake that failed.
+/// Returns the error of a failed handshake.
 pub(super) fn of_tls(error: &io::Error) -> String {
     let inner = error
         .get_ref()
@@ -178,7 +178,7 @@ fn of_certificate(why: &CertificateError) -> String {
     }
 }
 
-/// A connection that broke, or an answer that is not HTTP.
+/// Returns the error of a broken connection, or of a response that is not HTTP.
 pub(super) fn of_http(error: &hyper::Error) -> String {
     if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
         return "EOF".to_owned();

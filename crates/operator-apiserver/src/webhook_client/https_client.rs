@@ -1,4 +1,4 @@
-//! Fetches documents over HTTPS ([`HttpsClient`]).
+//! Fetches documents over HTTPS: [`HttpsClient`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ pub(crate) struct HttpsClient {
 }
 
 impl HttpsClient {
-    /// Returns a client that trusts the authorities of a PEM text; those of the system if it is empty.
+    /// Returns a client that trusts the authorities of a PEM text, or those of the system if the text is empty.
     ///
     /// # Errors
-    /// There are no authorities.
+    /// Returns an error if there are no authorities.
     pub(crate) fn new(authorities: &[u8], bytes_max: usize) -> Result<Self, String> {
         let tls = if authorities.is_empty() {
             of_system()?
@@ -36,7 +36,7 @@ impl HttpsClient {
     /// Returns the status and the content of a document. Redirects to other HTTPS URLs are followed.
     ///
     /// # Errors
-    /// The answer is late or too long.
+    /// Returns an error if the server cannot be reached, or the response is late or too long.
     pub(crate) async fn get(
         &self,
         services: &Services,
@@ -68,7 +68,7 @@ impl HttpsClient {
     }
 }
 
-/// Returns a client that trusts the authorities of the system.
+/// Returns a configuration that trusts the authorities of the system.
 fn of_system() -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,4 +1,4 @@
-//! The kubeconfigs of the webhooks of audit and authorization.
+//! The kubeconfigs of audit, authentication and authorization webhooks.
 
 use std::fs;
 
@@ -11,16 +11,16 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) server: String,
-    /// The authorities of the server's certificate, PEM.
+    /// The authorities of the server's certificate, in PEM.
     pub(super) authorities: Vec<u8>,
-    /// The certificate and the key of the client, PEM.
+    /// The certificate and the key of the client, in PEM.
     pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The `Authorization` header.
     pub(super) authorization: Option<String>,
 }
 
-/// Reads the current context of a kubeconfig; it is optional for a single cluster. Files are relative to the working
-/// directory.
+/// Reads the current context of a kubeconfig; the context is optional if there is only one cluster. Paths are relative
+/// to the working directory.
 pub(super) fn read(text: &str) -> Result<Access, String> {
     let config = apimachinery::yaml::parse(text)?.value;
     let context = entry(&config, "contexts", object::text(&config, &["current-context"]));

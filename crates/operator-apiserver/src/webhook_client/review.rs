@@ -1,4 +1,4 @@
-//! Reviews that authentication and authorization ask webhooks for, with the retries of the real client.
+//! Reviews that authentication and authorization send to webhooks, with the retries of the real client.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 
 use super::{Broken, CallError, Sent, Services, WebhookClient, failure};
 
-/// The attempts of one review, and the delay before the second one.
+/// The maximum number of attempts of one review.
 const ATTEMPTS: u32 = 5;
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 const USER_AGENT: &str = "Go-http-client/1.1";
 
-/// The reason why a review was not answered.
+/// The error of a review without a result.
 struct Unanswered {
     why: String,
     is_transient: bool,
 }
 
 impl WebhookClient {
-    /// Sends a review and returns the answer. Errors of the server that may pass are retried four times.
+    /// Sends a review and returns the response. Temporary errors of the server are retried four times.
     ///
     /// # Errors
-    /// The call failed, or its answer is not valid.
+    /// Returns an error if the call failed, or its response is invalid.
     pub(crate) async fn review(
         &self,
         services: &Services,
@@ -79,7 +79,7 @@ impl WebhookClient {
     }
 }
 
-/// Returns a duration of milliseconds as Go prints it, up to a minute.
+/// Formats a duration with milliseconds as Go prints it, up to a minute.
 fn seconds(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         return format!("{}ms", duration.as_millis());

@@ -1,4 +1,4 @@
-//! The address of a webhook configuration or of a redirect.
+//! The address of a webhook configuration or of a redirect: [`Target`].
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,20 @@ use super::Services;
 /// The host and the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// True for TLS; only the servers of kubeconfigs may omit it.
+    /// True for TLS; only the server of a kubeconfig may use plain HTTP.
     pub(super) secure: bool,
-    /// Host and port as written in the URL.
+    /// The host and the port as written in the URL.
     pub(super) authority: String,
     pub(super) host: String,
     pub(super) port: u16,
-    /// The path, with the query of a redirect.
+    /// The path, with the query in the case of a redirect.
     pub(super) path: String,
-    /// Namespace and name of the Service that is called.
+    /// The namespace and the name of the Service, if it is called.
     pub(super) service: Option<(String, String)>,
 }
 
 impl Target {
-    /// Reads a `clientConfig`.
+    /// Parses a `clientConfig`.
     pub(super) fn read(config: &Value) -> Self {
         match config.get("service").filter(|service| service.is_object()) {
             Some(service) => Self::of_service(service),
@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// Returns the server of a kubeconfig, over HTTPS or HTTP.
+    /// Returns the target of a kubeconfig's server, over HTTPS or HTTP.
     pub(super) fn of_server(url: &str) -> Result<Self, String> {
         if url.starts_with("https://") {
             return Ok(Self::of_url(url).cleaned());
@@ -49,12 +49,12 @@ impl Target {
         Ok(target)
     }
 
-    /// Returns the target of an HTTPS URL, whose path is kept as it is.
+    /// Returns the target of an HTTPS URL, whose path is not changed.
     pub(super) fn of_https(url: &str) -> Self {
         Self::of_url(url)
     }
 
-    /// The URL that is called.
+    /// Returns the URL of the call.
     pub(super) fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority, self.path)
@@ -101,10 +101,10 @@ impl Target {
         self
     }
 
-    /// Returns the target of a redirect from here.
+    /// Returns the target of a redirect from this target.
     ///
     /// # Errors
-    /// The location is not an HTTPS URL.
+    /// Returns an error if the location is not an HTTPS URL.
     pub(super) fn redirected(&self, location: &str) -> Result<Self, String> {
         let location = location.split('#').next().unwrap_or_default();
         if location.starts_with("https://") {
@@ -179,7 +179,7 @@ fn clean(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// Returns the first ready endpoint of a Service with the port of a name, from its Endpoints or its EndpointSlices.
+/// Returns the first ready endpoint of a Service with the named port, from its Endpoints or its EndpointSlices.
 pub(crate) fn endpoint_of(
     services: &Services,
     namespace: &str,
@@ -203,7 +203,7 @@ pub(crate) fn endpoint_of(
     Some(services.pods.resolve(SocketAddr::new(ip.parse().ok()?, port)))
 }
 
-/// Returns the first ready endpoint of a slice, and the port of a name.
+/// Returns the first ready endpoint of a slice, with the named port.
 fn slice_endpoint(slice: &Value, name: &str) -> Option<(String, u16)> {
     let endpoints = slice.get("endpoints")?.as_array()?;
     let ready = |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
@@ -214,7 +214,7 @@ fn slice_endpoint(slice: &Value, name: &str) -> Option<(String, u16)> {
     Some((address.to_owned(), port))
 }
 
-/// Returns the first ready address of Endpoints, and the port of a name.
+/// Returns the first ready address of Endpoints, with the named port.
 fn endpoint(endpoints: &Value, name: &str) -> Option<(String, u16)> {
     let subsets = endpoints.get("subsets")?.as_array()?;
     subsets.iter().find_map(|subset| {

@@ -1,4 +1,4 @@
-//! The trusted certificates of webhooks.
+//! The trusted certificates of webhooks, and TLS client configurations.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Creates a client that trusts only the certificates of a bundle (PEM); without a bundle, none. With an identity (a
-/// chain and its key, PEM), the client authenticates. An insecure client trusts every certificate.
+/// Creates a TLS client configuration that trusts only the certificates of a bundle (PEM), or none without a bundle.
+/// With an identity (a chain and its key, PEM), the client authenticates itself. An insecure client trusts every
+/// certificate.
 pub(crate) fn client_config(
     bundle: &[u8],
     identity: Option<(&[u8], &[u8])>,

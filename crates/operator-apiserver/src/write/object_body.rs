@@ -1,4 +1,4 @@
-//! Checks an object of a client: its type, its fields, its defaults.
+//! Checks an object from a client: its type, its fields and its defaults.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
-/// Checks that the name in the body is that of the path.
+/// Checks that the name in the body is the name in the path.
 pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     let given = object::name(object);
     if given.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// The strict decoding errors of a body besides its unknown fields, and the order of all of them.
+/// The strict decoding errors of a body except its unknown fields, and the order of all errors.
 #[derive(Debug, Default)]
 pub(crate) struct StrictFaults<'a> {
     /// The errors found before the body was decoded. They come first.
@@ -49,7 +49,7 @@ pub(crate) enum FaultOrder<'a> {
     Document(&'a [u8]),
     /// The order of a document with sorted fields.
     Fields,
-    /// That of their texts.
+    /// The alphabetical order of the errors.
     Text,
 }
 
@@ -64,8 +64,7 @@ pub(crate) fn complete(
     let mistyped = mistyped(definition, value);
     let foreign = foreign_fields(definition, value);
     check_type(definition, value)?;
-    // An empty list clears the managed fields, except in custom resources, whose metadata omits empty lists when it is
-    // decoded.
+    // An empty list clears the managed fields. For custom resources, decoding removes the empty list.
     let empty = clears_managers(value);
     let cleared = empty && !definition.is_custom();
     let sorted = match faults.order {
@@ -137,7 +136,7 @@ fn in_order(faults: Vec<String>, document: &[u8]) -> Vec<String> {
     ordered.into_iter().map(|(_, fault)| fault).collect()
 }
 
-/// Returns true if the path in a fault is that of an unknown field or is below one.
+/// Returns true if the path in an error is an unknown field, or is below one.
 fn is_unknown(unknown: &HashSet<&str>, fault: &str) -> bool {
     let path = fault.split('"').nth(1).unwrap_or_default();
     let ends = path.match_indices(['.', '[']).map(|(end, _)| end);
@@ -172,7 +171,7 @@ pub(crate) fn report(
     Ok(())
 }
 
-/// Joins strict decoding errors. Those of the YAML parser are one error of several lines.
+/// Joins strict decoding errors. Errors of the YAML parser are one error with several lines.
 fn strict_text(faults: &[String]) -> String {
     let is_yaml = |fault: &&String| fault.starts_with("line ");
     let lines: Vec<&str> = faults.iter().filter(is_yaml).map(String::as_str).collect();
@@ -188,7 +187,7 @@ fn strict_text(faults: &[String]) -> String {
         .join(", ")
 }
 
-/// Rejects a type that no built-in API has.
+/// Returns an error if no built-in API has the type.
 pub(crate) fn unregistered(wanted: &WantedType<'_>, api_version: &str, kind: &str) -> Option<Status> {
     let (group, version) = match api_version.split_once('/') {
         Some(parts) => parts,
@@ -248,7 +247,7 @@ impl<'a> WantedType<'a> {
     }
 }
 
-/// Returns the beginning of an error about decoding a body.
+/// Returns the start of an error about decoding a body.
 pub(crate) fn cannot_handle(kind: &str, version: &str) -> String {
     format!(
         "{kind} in version {} cannot be handled as a {kind}:",
@@ -256,7 +255,7 @@ pub(crate) fn cannot_handle(kind: &str, version: &str) -> String {
     )
 }
 
-/// Returns the error of a custom resource with another type. It is reported after the fields are checked.
+/// Returns the error of a custom resource with a wrong type. It is reported after the fields are checked.
 pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status> {
     if !definition.is_custom() {
         return None;
@@ -281,7 +280,7 @@ pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status>
     (!errors.is_empty()).then(|| status::invalid(&subject, object::name(value), &errors))
 }
 
-/// Reports the fields of a custom resource whose version does not exist: no schema declares them.
+/// Reports all fields of a custom resource whose version does not exist, because no schema declares them.
 fn foreign_fields(definition: &Definition, value: &Value) -> Option<Vec<String>> {
     let Source::Custom(version) = &definition.source else {
         return None;
@@ -300,7 +299,7 @@ fn foreign_fields(definition: &Definition, value: &Value) -> Option<Vec<String>>
     )
 }
 
-/// The apiVersion of a body must be that of the path.
+/// Checks that the apiVersion of a body is that of the path.
 pub(crate) fn check_version(definition: &Definition, value: &Value) -> Result<(), Status> {
     let expected = definition.api_version();
     let given = object::text(value, &["apiVersion"]);
@@ -317,7 +316,7 @@ pub(crate) fn wrong_version(definition: &Definition, given: &str) -> Status {
     ))
 }
 
-/// The type of a body must be that of the path (see [`mistyped`] for custom resources); missing fields are set.
+/// Checks that the type of a body is that of the path, and sets missing fields. For custom resources, see [`mistyped`].
 fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> {
     let expected = definition.api_version();
     let given = object::text(value, &["apiVersion"]);

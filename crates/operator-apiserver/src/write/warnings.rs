@@ -1,19 +1,19 @@
-//! Texts of the `Warning` headers of an answer, with kube-apiserver's length limits.
+//! The `Warning` headers of a response, with kube-apiserver's length limits: [`Warnings`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The annotations of a request's event.
+/// The annotations of a request's audit event.
 pub(crate) type Annotations = BTreeMap<String, String>;
 
-/// The total length at which warnings are shortened, and after which no more are added.
+/// The total length from which warnings are shortened, and after which no more are added.
 const TOTAL_CHARS_MAX: usize = 4096;
-/// The length of one warning, once the total is exceeded.
+/// The maximum length of one warning after the total is exceeded.
 const SHORTENED_CHARS_MAX: usize = 256;
 
-/// Maximum number of annotations of a request.
+/// The maximum number of annotations of a request.
 const ANNOTATIONS_MAX: usize = 1000;
 
 /// The warnings of one request, and the annotations of its audit event.
@@ -23,7 +23,7 @@ pub(crate) struct Warnings(Arc<Mutex<Recorded>>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     texts: Vec<String>,
-    /// The original texts.
+    /// The original texts, before they were shortened.
     seen: HashSet<String>,
     chars: usize,
     shortens: bool,
@@ -31,12 +31,12 @@ pub(crate) struct Recorded {
 }
 
 impl Warnings {
-    /// Adds a warning, unless it was given before or there are too many.
+    /// Adds a warning, unless it was added before or there are too many.
     pub(crate) fn add(&self, text: impl Into<String>) {
         self.0.lock().add(text.into());
     }
 
-    /// Adds an annotation to the audit event of the request, unless it has the key.
+    /// Adds an annotation to the audit event of the request, unless the key exists.
     pub(crate) fn annotate(&self, key: &str, value: &str) {
         let annotations = &mut self.0.lock().annotations;
         if annotations.len() < ANNOTATIONS_MAX {
@@ -51,17 +51,17 @@ impl Warnings {
         self.0.lock().annotations.clone()
     }
 
-    /// Returns everything that was recorded, for [`restore`](Self::restore).
+    /// Returns all recorded warnings and annotations, for [`restore`](Self::restore).
     pub(crate) fn save(&self) -> Recorded {
         self.0.lock().clone()
     }
 
-    /// Replaces everything that was recorded.
+    /// Replaces all recorded warnings and annotations.
     pub(crate) fn restore(&self, recorded: Recorded) {
         *self.0.lock() = recorded;
     }
 
-    /// Returns the warnings in their order and removes them.
+    /// Removes and returns the warnings in their order.
     pub(crate) fn take(&self) -> Vec<String> {
         let recorded = &mut *self.0.lock();
         let annotations = std::mem::take(&mut recorded.annotations);

@@ -1,4 +1,4 @@
-//! The file of `--admission-control-config-file`. The errors are those of kube-apiserver, without its prefix.
+//! Tests of the file of `--admission-control-config-file`. The errors are those of kube-apiserver, without its prefix.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The file of `--authorization-config`. The errors were recorded from kube-apiserver.
+//! Tests of the file of `--authorization-config`. The errors were recorded from kube-apiserver.
 
 use operator_apiserver::{ApiServer, Authorization, AuthorizationConfiguration};
 use serde_json::{Value, json};

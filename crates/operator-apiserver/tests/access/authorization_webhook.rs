@@ -1,4 +1,4 @@
-//! The authorizer `Webhook`.
+//! Tests of the authorizer `Webhook`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::asking::post;
 use crate::hook::{Hook, Reply};
 use crate::{access, ask, get_as, kubeconfig};
 
-/// Answers by the name of the user.
+/// Decides by the name of the user.
 fn decide(review: &Value) -> Reply {
     let status = match review["spec"]["user"].as_str().unwrap_or_default() {
         "allow" => json!({"allowed": true, "reason": "because"}),
@@ -209,7 +209,7 @@ async fn answers_are_cached_and_failures_are_not() {
         access(&cached, pods(user)).await;
         assert_eq!(calls(&hook) - before, expected, "{user}");
     }
-    // A long question is not cached.
+    // A long request is not cached.
     let mut long = pods("allow");
     long["resourceAttributes"]["name"] = "n".repeat(10_001).into();
     let before = calls(&hook);
@@ -303,7 +303,7 @@ async fn policies_can_ask_the_webhook() {
             "matchConstraints": {"resourceRules": [
                 {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]},
             ]},
-            // The second check is only made after the answer to the first one.
+            // The second check is made only after the response to the first one.
             "validations": [{"expression": format!("{} && !{}", check("pods"), check("secrets"))}],
         },
     });

@@ -1,4 +1,4 @@
-//! The request headers of front proxies.
+//! Tests of the request headers of front proxies.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Authority {
         }
     }
 
-    /// Returns a client with a certificate for a name, which trusts the server.
+    /// Returns a connector with a client certificate for a name. It trusts the server.
     fn client(&self, listener: &Listener, name: &str) -> TlsConnector {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -58,7 +58,7 @@ impl Authority {
     }
 }
 
-/// Returns the user that the server sees.
+/// Returns the status code and the user as the server sees it.
 async fn who_am_i(listener: &Listener, client: &TlsConnector, headers: &str) -> (u16, Value) {
     let stream = TcpStream::connect(listener.local_addr()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -70,7 +70,7 @@ async fn who_am_i(listener: &Listener, client: &TlsConnector, headers: &str) -> 
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A server may end the connection without a closing message.
+    // A server may close the connection without a TLS close message.
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -108,7 +108,7 @@ async fn a_proxy_names_the_user() {
             "extra": {"foo": ["w"], "foo/bar": ["v"]},
         })
     );
-    // Without a name in the headers, its certificate is not one of a user.
+    // Without a user name in the headers, the proxy's certificate identifies no user.
     assert_eq!(
         who_am_i(&listener, &front, "X-Remote-Group: system:masters\r\n")
             .await

@@ -1,4 +1,4 @@
-//! An issuer of OpenID Connect tokens that listens on this machine.
+//! An issuer of OpenID Connect tokens that listens on a local address.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -27,15 +27,15 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// The answer to a request for a document.
+/// The response to a request for a document.
 #[derive(Clone)]
 pub(crate) enum Document {
     Json(Value),
     Text(u16, &'static str),
     Redirect(String),
-    /// No answer.
+    /// Never responds.
     Hang,
-    /// A body without an end.
+    /// Sends a body without an end.
     Endless,
 }
 
@@ -57,7 +57,7 @@ impl Drop for Issuer {
 }
 
 impl Issuer {
-    /// Starts an issuer with the documents of `keys`.
+    /// Starts an issuer that publishes `keys`.
     pub(crate) async fn start(keys: &[&Key]) -> Self {
         let key = KeyPair::generate().unwrap();
         let names = vec!["localhost".to_owned()];
@@ -103,7 +103,7 @@ impl Issuer {
         self.set("/keys", Document::Json(json!({"keys": keys})));
     }
 
-    /// Returns the number of requests for a path.
+    /// Returns the number of requests for a path so far.
     pub(crate) fn count(&self, path: &str) -> usize {
         let requests = self.requests.lock().unwrap();
         requests.iter().filter(|requested| *requested == path).count()
@@ -128,7 +128,7 @@ async fn accept(
                 requests.lock().unwrap().push(path);
                 answer(document)
             });
-            // A client that goes away ends its connection with an error.
+            // A client that disconnects causes an error of its connection.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

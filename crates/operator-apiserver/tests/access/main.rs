@@ -1,5 +1,5 @@
-//! Authentication and authorization by others: webhooks, issuers of OpenID Connect, and front proxies. Expected texts
-//! are those of kube-apiserver 1.36 for the same requests.
+//! Tests of external authentication and authorization: webhooks, OpenID Connect issuers, and front proxies. The
+//! expected texts are those of kube-apiserver 1.36 for the same requests.
 #![expect(
     clippy::unwrap_used,
     clippy::needless_pass_by_value,
@@ -41,7 +41,7 @@ fn kubeconfig(hook: &Hook) -> String {
     .to_string()
 }
 
-/// Returns the answer to a request of a user: the code, and the body as a text.
+/// Sends a request as a user; returns the status code and the body as text.
 async fn ask(server: &ApiServer, user: &str, method: Method, path: &str, body: Value) -> (u16, String) {
     let body = if body.is_null() {
         String::new()

@@ -1,4 +1,4 @@
-//! Tokens of OpenID Connect issuers. The errors of the cases are those that kube-apiserver gave for the same claims.
+//! Tests of tokens of OpenID Connect issuers. kube-apiserver returned the same errors for the same claims.
 
 use std::time::{Duration, SystemTime};
 
@@ -219,7 +219,7 @@ async fn expressions_map_claims_to_a_user() {
     let early = token(&server, &base(json!({"nbf": now() + 1000})), &[]).await;
     let why = early["error"].as_str().unwrap();
     assert!(why.contains("before the nbf (not before) time: "), "{why}");
-    // The audiences of the server are not those of the token.
+    // The server's audiences differ from the audience of the token.
     let good = base(json!({}));
     assert_eq!(token(&server, &good, &["api"]).await["audiences"], json!(["api"]));
     assert_eq!(
@@ -329,7 +329,7 @@ async fn every_algorithm_is_verified() {
                 true,
                 "{algorithm}"
             );
-            // The same signature for another message.
+            // The same signature with another message.
             let (message, signature) = text.rsplit_once('.').unwrap();
             let other = key.sign(algorithm, &claims(&issuer, json!({"sub": "root"})));
             let (other, _) = other.rsplit_once('.').unwrap();
@@ -428,7 +428,7 @@ async fn new_keys_are_fetched_and_old_ones_are_forgotten() {
         (1, 1)
     );
     issuer.set_keys(&[&new]);
-    // Keys are not fetched again at once, so that invalid tokens cannot make the server call its issuer without end.
+    // Keys are not fetched again at once, so that invalid tokens cannot cause endless requests to the issuer.
     let accepted = async {
         while token(&server, &new.sign("ES256", &signed), &[]).await["authenticated"] != true {
             tokio::task::yield_now().await;
@@ -470,7 +470,7 @@ async fn a_broken_issuer_refuses_its_tokens_only() {
             while issuer.count("/.well-known/openid-configuration") == 0 {
                 tokio::task::yield_now().await;
             }
-            // Others are answered meanwhile.
+            // Other requests are served meanwhile.
             assert_eq!(get(&server, "/api/v1/namespaces").await.code, 200);
             assert_eq!(
                 token(&server, "other", &[]).await["error"],
@@ -479,7 +479,7 @@ async fn a_broken_issuer_refuses_its_tokens_only() {
             assert!(!asked.is_finished());
         }
         assert_eq!(asked.await.unwrap(), refused(NOT_READY));
-        // It is not asked again at once.
+        // The issuer is not called again at once.
         let calls = issuer.count("/.well-known/openid-configuration");
         assert_eq!(token(&server, &text, &[]).await, refused(NOT_READY));
         assert_eq!(issuer.count("/.well-known/openid-configuration"), calls);

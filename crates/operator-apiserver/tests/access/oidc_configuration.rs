@@ -1,4 +1,5 @@
-//! The file of `--authentication-config`, and the flags `--oidc-*`. The errors were recorded from kube-apiserver.
+//! Tests of the file of `--authentication-config`, and of the flags `--oidc-*`. The errors were recorded from
+//! kube-apiserver.
 
 use operator_apiserver::{AuthenticationConfiguration, OidcOptions};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The webhook that authenticates bearer tokens.
+//! Tests of the webhook that authenticates bearer tokens.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests for certificates: what they may say, and who may answer what.
+//! Tests of admission for CertificateSigningRequests: allowed content, and permissions to approve and sign.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,7 +17,7 @@ fn pem(kind: &str, contents: &[u8]) -> String {
     ))
 }
 
-/// A request for a certificate of a user in a group.
+/// Returns a certificate request of a user in a group.
 fn request(signer: &str, group: &str) -> Value {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut parameters = rcgen::CertificateParams::default();
@@ -59,7 +59,7 @@ async fn the_signature_of_a_request_is_verified() {
             .unwrap();
         let der = signed.der().to_vec();
         let mut forged = der.clone();
-        // Part of the public key, or of the signature at the end.
+        // Damages the signature, which is at the end.
         *forged.last_mut().unwrap() ^= 1;
         let mut longer = der.clone();
         longer.extend(b"ab");

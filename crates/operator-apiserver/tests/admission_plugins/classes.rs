@@ -1,4 +1,4 @@
-//! DefaultStorageClass, DefaultIngressClass, PersistentVolumeClaimResize, RuntimeClass and PodTopologyLabels.
+//! Tests of DefaultStorageClass, DefaultIngressClass, PersistentVolumeClaimResize, RuntimeClass and PodTopologyLabels.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Plug-ins that are turned off.
+//! Tests of disabled plug-ins.
 
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};

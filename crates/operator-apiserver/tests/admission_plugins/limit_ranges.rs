@@ -1,4 +1,4 @@
-//! LimitRanger.
+//! Tests of LimitRanger.
 
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};

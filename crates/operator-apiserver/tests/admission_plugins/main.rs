@@ -1,4 +1,4 @@
-//! Admission plug-ins that every server runs, and the subresources that lead to nodes.
+//! Tests of the admission plug-ins that are on by default, and of the subresources that connect to nodes.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 #[path = "../asking/mod.rs"]
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// The namespace of the tests.
 const HERE: &str = "/api/v1/namespaces/default";
 
-/// Returns a server on which pods can be created.
+/// Returns a server with a service account, so that pods can be created.
 async fn server() -> ApiServer {
     let server = ApiServer::builder().build().unwrap();
     let account = json!({"metadata": {"name": "default"}});

@@ -1,4 +1,4 @@
-//! Logs, exec, attach, port-forwarding, proxies and evictions.
+//! Tests of logs, exec, attach, port-forwarding, proxies and evictions.
 
 use bytes::Bytes;
 use http::Request;
@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use crate::asking::{get, merge, post};
 use crate::{HERE, pod, policy, server};
 
-/// Returns a server with the pod `a`, of the containers `c` and `d`, on a node that can be reached.
+/// Returns a server with the pod `a`, which has the containers `c` and `d`, on a node with an address.
 async fn running() -> ApiServer {
     let server = server().await;
     post(&server, "/api/v1/nodes", json!({"metadata": {"name": "n"}}))
@@ -40,7 +40,7 @@ async fn running() -> ApiServer {
     server
 }
 
-/// Returns the code and the text of an answer.
+/// Returns the status code and the text of a response.
 async fn text(server: &ApiServer, path: &str, upgrades: bool) -> (u16, String) {
     let mut request = Request::get(path);
     if upgrades {
@@ -300,7 +300,7 @@ async fn a_get_that_connects_needs_the_right_to_create_too() {
     };
     for path in ["a/exec?command=x", "a/attach", "a/portforward"] {
         assert_eq!(as_jane(path).await, "pods \"a\" is forbidden: ", "{path}");
-        // The existence of the pod is not checked before.
+        // The existence of the pod is not checked first.
         let missing = path.replacen('a', "missing", 1);
         assert_eq!(
             as_jane(&missing).await,

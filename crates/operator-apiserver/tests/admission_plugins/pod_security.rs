@@ -1,4 +1,4 @@
-//! PodSecurity.
+//! Tests of PodSecurity.
 
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! ResourceQuota.
+//! Tests of ResourceQuota.
 
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::{HERE, named, pod, server};
 
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
 
-/// A quota whose status says that nothing is used, as a controller would.
+/// Creates a quota, and sets its status to no usage, as a controller would.
 async fn quota(server: &ApiServer, name: &str, mut spec: Value, hard: Value) {
     let used: Value = hard
         .as_object()
@@ -62,7 +62,7 @@ async fn a_quota_is_charged_with_the_write_and_rejects_excess() {
     let refused = post(&server, &format!("{maps}?dryRun=All"), named("b")).await;
     refused.is_refused(403, "limited: configmaps=1");
     assert_eq!(get(&server, &format!("{maps}/b")).await.code, 404);
-    // An existing object is rejected because of the quota first.
+    // The quota rejects the request before the conflict with the existing object is detected.
     post(&server, &maps, named("a"))
         .await
         .is_refused(403, "limited: configmaps=1");

@@ -1,4 +1,4 @@
-//! Requests to a server in the process, for tests that look at statuses and warnings.
+//! Sends requests to a server in the process, for tests of statuses and warnings.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// The answer of a server.
+/// The response of a server.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) body: Value,

@@ -1,4 +1,4 @@
-//! One ValidatingAdmissionPolicy, named `p`, and its bindings.
+//! Creates one ValidatingAdmissionPolicy, named `p`, and its bindings.
 
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub(crate) async fn post(server: &ApiServer, spec: Value) -> Answer {
     asking::post(server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await
 }
 
-/// Binds the policy; what it refuses is denied unless the spec says otherwise.
+/// Binds the policy. The default action is `Deny`.
 pub(crate) async fn bind(server: &ApiServer, name: &str, mut spec: Value) {
     spec["policyName"] = "p".into();
     if spec["validationActions"].is_null() {

@@ -8,8 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
 
-/// Returns the administrator's client: it trusts the authority of a kubeconfig, has its certificate, and uses one
-/// protocol.
+/// Returns the administrator's connector for one protocol. It trusts the authority of a kubeconfig, and has the
+/// kubeconfig's client certificate.
 pub(crate) fn connector(kubeconfig: &str, protocol: &[u8]) -> TlsConnector {
     let field = |name: &str| {
         let line = kubeconfig.lines().find_map(|line| line.trim().strip_prefix(name));

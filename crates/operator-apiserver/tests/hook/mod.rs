@@ -23,25 +23,25 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::asking::post;
 
-/// The reaction of a webhook to a request.
+/// The response of a webhook to a request.
 pub(crate) enum Reply {
-    /// Answers with the response of a review.
+    /// The response of a review.
     Review(Value),
     Json(Value),
     Text(u16, &'static str),
-    /// Redirects to a location.
+    /// A redirect to a location.
     Redirect(u16, String),
     Hang,
     Die,
 }
 
-/// Returns the reply to a path, with the user that a front proxy names before an `@`, and a body.
+/// Returns the reply to a path and a body. The path starts with the user of a front proxy and an `@`, if there is one.
 pub(crate) type Handler = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
 
-/// The paths and bodies of requests.
+/// The paths and bodies of the received requests.
 type Received = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A webhook that listens, and the requests that it received, with their paths.
+/// A webhook that listens, and the requests that it has received.
 pub(crate) struct Hook {
     pub(crate) address: SocketAddr,
     pub(crate) authority: String,
@@ -104,7 +104,7 @@ impl Hook {
         json!({"service": service, "caBundle": self.authority})
     }
 
-    /// Returns the requests of the questions so far.
+    /// Returns the `request` fields of the received reviews.
     pub(crate) fn requests(&self) -> Vec<Value> {
         let received = self.received.lock().unwrap();
         received
@@ -122,7 +122,7 @@ async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, re
                 return;
             };
             let service = service_fn(move |request| answer(request, reply.clone(), received.clone()));
-            // A webhook that dies ends its connection with an error.
+            // A webhook that stops causes an error of its connection.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -135,7 +135,7 @@ async fn answer(
     reply: Handler,
     received: Received,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
-    // The user that a front proxy names is kept with the path.
+    // The user of a front proxy is recorded with the path.
     let user = request.headers().get("x-remote-user");
     let user = user.map(|user| format!("{}@", user.to_str().unwrap()));
     let path = format!("{}{}", user.unwrap_or_default(), request.uri());
@@ -173,7 +173,7 @@ pub(crate) fn patch(operations: &Value) -> Reply {
     Reply::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
 }
 
-/// Returns a webhook about all that happens to config maps, with further fields.
+/// Returns a webhook for all operations on config maps, with more fields.
 pub(crate) fn webhook(name: &str, client: Value, more: Value) -> Value {
     let mut webhook = json!({
         "name": format!("{name}.example.com"), "sideEffects": "None",

@@ -1,11 +1,11 @@
-//! The kinds that requests are made for: base objects, discovery and the OpenAPI document of a server.
+//! The kinds for which requests are sent ([`Catalog`]): base objects, discovery, and the OpenAPI document of a server.
 
 use serde_json::{Map, Value};
 
 use super::Error;
 use super::random::Random;
 
-/// One valid object in each line, with the resource that it is created in.
+/// One valid object on each line, with the resource in which it is created.
 const BASES: &str = include_str!("bases.json");
 
 /// A built-in resource.
@@ -16,10 +16,10 @@ pub(crate) struct Kind {
     pub(crate) resource: String,
     pub(crate) namespaced: bool,
     pub(crate) verbs: Vec<String>,
-    /// Names of subresources, such as `status`.
+    /// The names of subresources, such as `status`.
     pub(crate) subresources: Vec<String>,
     pub(crate) bases: Vec<Value>,
-    /// The name of its definition in the OpenAPI document.
+    /// The name of the kind's definition in the OpenAPI document.
     pub(crate) schema: String,
 }
 
@@ -38,11 +38,11 @@ impl Kind {
         self.verbs.iter().any(|allowed| allowed == verb)
     }
 
-    /// Returns one of the base objects with a name that contains `number`.
+    /// Returns a base object with a name that contains `number`.
     pub(crate) fn object(&self, number: u64, random: &mut Random) -> Value {
         let base = random.pick(&self.bases).cloned().unwrap_or_default();
         let mut object = numbered(&base, number);
-        // Reviews and bindings are not stored, and have no names of their own.
+        // Reviews and bindings are not stored, and have no names.
         if self.allows("get")
             && let Some(Value::Object(metadata)) = object.get_mut("metadata")
         {
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// Replaces `${n}` in every text.
+/// Replaces `${n}` in all strings.
 fn numbered(value: &Value, number: u64) -> Value {
     match value {
         Value::String(text) => text.replace("${n}", &number.to_string()).into(),
@@ -95,8 +95,8 @@ impl Catalog {
         Ok(paths)
     }
 
-    /// Combines the base objects with the discovery documents and the OpenAPI v2 document of a server.
-    /// Kinds that the server does not serve are omitted, and so are kinds that `wanted` does not name, if it names any.
+    /// Combines the base objects with the discovery documents and the OpenAPI v2 document of a server. Kinds that the
+    /// server does not serve are omitted. If `wanted` is not empty, all other kinds are omitted, too.
     pub(crate) fn new(discovery: &[Value], openapi: Value, wanted: &[String]) -> Result<Self, Error> {
         let Value::Object(mut document) = openapi else {
             return Err(Error::Data("the OpenAPI document is not an object".to_owned()));
@@ -179,7 +179,7 @@ impl Catalog {
         self.definitions.get(&kind.schema).unwrap_or(&Value::Null)
     }
 
-    /// Follows a reference to a definition.
+    /// Resolves a reference to a definition.
     pub(crate) fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
         schema["$ref"]
             .as_str()

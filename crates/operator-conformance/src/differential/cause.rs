@@ -1,4 +1,4 @@
-//! Reduces two different answers to a short cause, so that equal differences are counted together.
+//! Reduces two different responses to a short cause, so that equal differences are counted together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-/// The longest text of a cause.
+/// The maximum length of a cause.
 const CAUSE_LENGTH_MAX: usize = 400;
 
-/// Returns why the answers of two servers to the same request differ, `None` if they are equal.
+/// Returns the reason why the responses of two servers to the same request differ; `None` if they are equal.
 pub(crate) fn cause(real: &Value, other: &Value) -> Option<String> {
     if real == other {
         return None;
@@ -51,7 +51,7 @@ fn message(answer: &Value) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Compares the causes of a Status as sets, then their order.
+/// Compares the causes of a Status, first as sets and then in their order.
 fn causes(real: &Value, other: &Value) -> Option<String> {
     let listed = |answer: &Value| -> Vec<String> {
         let causes = answer["body"]["details"]["causes"]
@@ -146,7 +146,7 @@ fn warnings(real: &Value, other: &Value) -> Option<String> {
     }
 }
 
-/// Returns the path of the first difference, without indices.
+/// Returns the path of the first difference, without indexes.
 fn first_path(real: &Value, other: &Value, path: &str) -> Option<String> {
     match (real, other) {
         (Value::Object(wanted), Value::Object(found)) => {
@@ -187,7 +187,7 @@ fn general_path(path: &str) -> String {
     )
 }
 
-/// Replaces quoted texts and numbers.
+/// Replaces quoted strings and numbers.
 pub(crate) fn generalise(text: &str) -> String {
     static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [

@@ -1,14 +1,14 @@
-//! Makes the texts of two errors comparable where they differ for a listed reason.
+//! Makes the texts of two errors comparable if they differ for a listed reason.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// The end of a text whose rest, a difference in Go's notation, is not compared.
+/// The end of a text whose rest, which is a difference in Go's notation, is not compared.
 pub(crate) const CUT: &str = "\u{2026}";
 
-/// Addresses, ports and revisions in the text of a patched object belong to one server.
+/// Addresses, ports and revisions in the text of a patched object, which differ between servers.
 static OF_ONE_SERVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"10\.0\.0\.\d+|(nodePort|healthCheckNodePort)\\*":\d+|resourceVersion\\*":\\*"\w+"#).ok()
 });
@@ -20,12 +20,12 @@ static EMPTY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\[\]|\{\}"
 static STRUCTURE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?s)^(Invalid value): [\[{].*[\]}]: ").ok());
 
-/// The object in the text of a patch that does not fit: the order of its fields is that of Go structs.
+/// The object in the text of an invalid patch, whose fields have the order of Go structs.
 static PATCHED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?s)^(Invalid value): "\{.*\}": "#).ok());
 
-/// Orders the causes of two errors alike if they only differ in the order of those of maps, which is random in Go.
-/// The messages repeat the causes, so that they are not compared if the causes are equal.
+/// Sorts the causes of two errors in the same order if they differ only in the order of map entries, which is random in
+/// Go. The messages repeat the causes, so they are not compared if the causes are equal.
 pub(crate) fn causes(real: &mut Value, other: &mut Value) {
     const CAUSES: &str = "/body/details/causes";
     let listed = |answer: &Value| {
@@ -56,7 +56,7 @@ pub(crate) fn causes(real: &mut Value, other: &mut Value) {
     }
 }
 
-/// Reports whether a cause belongs to an entry of a map, or to one of several managers of fields.
+/// Returns true if a cause belongs to an entry of a map, or to one of several field managers.
 fn is_of_map(cause: &Value) -> bool {
     static ENTRY: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let maps = "labels|annotations|matchLabels|nodeSelector|selector|parameters|attributes|capacity|allocatedResource(?:Statuse)?s";
@@ -66,8 +66,7 @@ fn is_of_map(cause: &Value) -> bool {
         .ok()
     });
     let field = cause["field"].as_str().unwrap_or_default();
-    // The sources that a metric must not have are a set in Go.
-    // So are the properties of a custom resource.
+    // The sources that a metric must not have are a set in Go, and so are the properties of a custom resource.
     let is_of_set = cause["message"].as_str().is_some_and(|message| {
         message.ends_with("must populate the given metric source only")
             || message.contains(" in body must be of type ")
@@ -77,7 +76,7 @@ fn is_of_map(cause: &Value) -> bool {
         || ENTRY.as_ref().is_some_and(|entry| entry.is_match(field))
 }
 
-/// Returns both answers with their messages and the messages of their causes made comparable.
+/// Returns both responses with comparable messages and causes.
 pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
     let (mut real, mut other) = (real.clone(), other.clone());
     for answer in [&mut real, &mut other] {
@@ -112,7 +111,7 @@ pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
     (real, other)
 }
 
-/// Returns the places of the texts of a Status.
+/// Returns the paths of the texts in a Status.
 fn paths(answer: &Value) -> Vec<String> {
     let causes = answer["body"]["details"]["causes"].as_array().map_or(0, Vec::len);
     (0..causes)

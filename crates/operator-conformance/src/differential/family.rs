@@ -1,4 +1,4 @@
-//! Families of requests: each makes sequences of one sort.
+//! Families of requests: each generates sequences of one type.
 
 mod definition;
 mod delete;
@@ -18,34 +18,34 @@ use super::random::Random;
 use super::sequence::{Sequence, send};
 use crate::scenario::Step;
 
-/// A sort of requests.
+/// A type of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// POST of an object with random changes.
+    /// POST requests of objects with random changes.
     Create,
-    /// PUT of an object with random changes.
+    /// PUT requests of objects with random changes.
     Update,
-    /// PATCH of all four sorts.
+    /// PATCH requests with all four patch types.
     Patch,
     /// Requests to `status`, `scale` and other subresources.
     Subresource,
-    /// GET of objects and collections in several formats, with selectors and pages.
+    /// GET requests of objects and collections in several formats, with selectors and pages.
     List,
-    /// Watches and the events of some writes.
+    /// Watches, and the events of some writes.
     Watch,
     /// Unknown and duplicate fields, in JSON and YAML.
     FieldValidation,
-    /// DELETE of objects and collections.
+    /// DELETE requests of objects and collections.
     Delete,
-    /// Definitions of custom resources.
+    /// CustomResourceDefinitions.
     Definitions,
     /// Custom resources in several versions.
     Conversion,
-    /// Limit ranges, quotas, pod security and admission policies.
+    /// Limit ranges, quotas, pod security, and admission policies.
     Admission,
-    /// Roles, bindings, access reviews and impersonated requests.
+    /// Roles, bindings, access reviews, and impersonation.
     Rbac,
-    /// Admission policies in CEL.
+    /// Admission policies with CEL expressions.
     Policies,
 }
 
@@ -87,7 +87,8 @@ impl Family {
         }
     }
 
-    /// Returns one of the families. Those that wait for definitions or policies are chosen rarely, because they take seconds.
+    /// Returns one of the families. Families that wait for CRDs or policies are chosen rarely, because they take
+    /// seconds.
     pub(crate) fn pick(families: &[Self], random: &mut Random) -> Self {
         let weight = |family: &Self| match family {
             Self::Definitions | Self::Conversion | Self::Policies => 1,
@@ -100,7 +101,7 @@ impl Family {
         random.pick(&weighted).copied().unwrap_or(Self::Create)
     }
 
-    /// Makes the sequence with this number.
+    /// Generates the sequence with this number.
     pub(crate) fn sequence(self, making: &mut Making<'_>) -> Sequence {
         match self {
             Self::Create => write::create(making),
@@ -144,13 +145,13 @@ impl FromStr for Family {
 pub(crate) struct Making<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) random: Random,
-    /// The number of the sequence; names of objects contain it.
+    /// The number of the sequence, which is a part of the names of objects.
     pub(crate) number: u64,
     pub(crate) namespace: &'a str,
 }
 
 impl Making<'_> {
-    /// Returns a random kind that has a verb.
+    /// Returns a random kind that supports a verb.
     fn kind(&mut self, verb: &str) -> Kind {
         let kinds: Vec<&Kind> = self
             .catalog
@@ -186,7 +187,7 @@ impl Making<'_> {
         );
     }
 
-    /// Begins a sequence about a kind that deletes its object at the end.
+    /// Starts a sequence about a kind; the object is deleted at the end.
     fn begin(&self, kind: &Kind, object: &Value) -> Sequence {
         Sequence {
             subject: format!("{}/{}", kind.api_version, kind.resource),

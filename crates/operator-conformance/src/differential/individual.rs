@@ -1,4 +1,4 @@
-//! Removes what belongs to one server or one run: builds, addresses, certificates and random numbers.
+//! Removes data that is specific to one server or one run: builds, addresses, certificates and random numbers.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::wire;
 
-/// Fields whose values say nothing about behaviour.
+/// Fields whose values are not part of the behaviour.
 const FIELDS: [&str; 6] = [
     "healthCheckNodePort",
     "gitCommit",
@@ -17,15 +17,15 @@ const FIELDS: [&str; 6] = [
     "authentication.kubernetes.io/credential-id",
 ];
 
-/// Managers of fields are ordered by times that belong to one run.
+/// The field with the managers, whose order depends on the times of one run.
 const MANAGERS: &str = "managedFields";
 
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("kube-api-access-[a-z0-9]{5}").ok());
 
-/// The age of an object, the text of a cell in a table.
+/// The age of an object in a table cell.
 static AGE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\d{1,2}s$").ok());
 
-/// Reads a `Status` in protobuf, so that its texts are compared as those of other answers.
+/// Parses a `Status` in protobuf, so that its texts are compared like those of other responses.
 pub(crate) fn parse_status(mut answer: Value) -> Value {
     if let Some(status) = wire::status(&answer["protobuf"]) {
         answer["body"] = status;
@@ -34,7 +34,7 @@ pub(crate) fn parse_status(mut answer: Value) -> Value {
     answer
 }
 
-/// Reads a text that is an object in YAML, whose order of fields and line breaks do not count.
+/// Parses a body that is an object in YAML, because the order of its fields and its line breaks are not compared.
 pub(crate) fn parse_yaml(mut answer: Value) -> Value {
     let is_yaml = answer["headers"]["content-type"][0] == "application/yaml";
     if is_yaml
@@ -57,7 +57,7 @@ fn age(cell: &Value) -> Value {
     }
 }
 
-/// Orders managers as a server does that wrote all of them in the same second.
+/// Sorts managers as a server does if all of them wrote in the same second.
 fn ordered(managers: &[Value]) -> Value {
     let mut managers = managers.to_vec();
     managers.sort_by_cached_key(|manager| {
@@ -74,7 +74,7 @@ fn ordered(managers: &[Value]) -> Value {
     managers.into()
 }
 
-/// The issuer of a server is its address.
+/// Replaces an audience that is the server's issuer, which contains its address.
 fn audience(audience: &Value) -> Value {
     let is_issuer = audience
         .as_str()
@@ -86,7 +86,7 @@ fn audience(audience: &Value) -> Value {
     }
 }
 
-/// The version of a list is that of the whole server, which writes objects of its own.
+/// Removes the resource version of a list, which is that of the whole server, including the server's own writes.
 fn without_list_version(metadata: &Value) -> Value {
     let mut metadata = without(metadata);
     if let Some(version) = metadata.get_mut("resourceVersion")
@@ -97,7 +97,7 @@ fn without_list_version(metadata: &Value) -> Value {
     metadata
 }
 
-/// Returns a value without what is individual.
+/// Returns a value without data that is specific to one server or one run.
 pub(crate) fn without(value: &Value) -> Value {
     let is_list =
         value.get("items").is_some_and(Value::is_array) || value.get("rows").is_some_and(Value::is_array);

@@ -1,18 +1,18 @@
-//! Shortens a sequence of requests while it still shows the same difference.
+//! Shortens a sequence of requests that shows a difference.
 
 use super::sequence::Sequence;
 use crate::scenario::Ordered;
 
-/// Runs that one minimisation may cost.
+/// The maximum number of runs of one minimisation.
 const RUNS_MAX: usize = 150;
 
-/// Decides about a shortened sequence.
+/// Decides whether a shortened sequence still shows the difference.
 pub(crate) trait Judge {
     /// Returns true if the sequence still shows the difference.
     fn still_differs(&mut self, sequence: &Sequence) -> impl Future<Output = bool> + Send;
 }
 
-/// Drops steps, then parts of bodies, largest parts first.
+/// Removes steps, and then parts of bodies, the largest parts first.
 pub(crate) async fn minimise(mut sequence: Sequence, judge: &mut impl Judge) -> Sequence {
     let mut runs = 0;
     let mut index = sequence.steps.len();
@@ -47,7 +47,7 @@ pub(crate) async fn minimise(mut sequence: Sequence, judge: &mut impl Judge) -> 
     sequence
 }
 
-/// Removes the part of a tree with this number, counted from the root; returns false if there are fewer parts.
+/// Removes the part of a tree with a number, counted from the root. Returns false if there are fewer parts.
 fn remove_part(tree: &mut Ordered, number: &mut usize) -> bool {
     match tree {
         Ordered::Object(fields) => {

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use super::catalog::Catalog;
 use super::random::Random;
 
-/// Values that are made for a schema are not nested deeper than this.
+/// The maximum nesting of values that are generated for a schema.
 const VALUE_DEPTH_MAX: usize = 4;
 
-/// Texts for fields whose name says nothing.
+/// Strings for fields whose names are not in [`TEXTS_BY_NAME`].
 const TEXTS: [&str; 22] = [
     "",
     "a",
@@ -34,7 +34,7 @@ const TEXTS: [&str; 22] = [
     "a0123456789012345678901234567890123456789012345678901234567890123",
 ];
 
-/// Texts that a field of a name may have.
+/// Strings for fields by the names of the fields.
 const TEXTS_BY_NAME: [(&str, &[&str]); 26] = [
     ("name", &["a", "b", "c", "v", "A", "", "a.b", "a_b", "http", "-x"]),
     ("namespace", &["", "default", "nope", "A"]),
@@ -163,7 +163,7 @@ fn change_object(
     let deeper = if depth == 0 { 96 } else { 62 };
     let descends = random.chance(deeper);
     let mut chosen = random.pick(&nested).cloned();
-    // Most of what is worth a request is outside of the metadata.
+    // Most useful changes are outside the metadata.
     if depth == 0 && chosen.as_deref() == Some("metadata") && random.chance(70) {
         chosen = random.pick(&nested).cloned();
     }
@@ -216,7 +216,7 @@ fn set_field(
     fields.insert(name, value);
 }
 
-/// Keys of maps, such as labels and resource lists.
+/// Returns a key of a map, such as labels and resource lists.
 fn map_key(random: &mut Random) -> &'static str {
     random.text(&[
         "k",
@@ -270,7 +270,7 @@ fn field_schema<'a>(schema: &'a Value, name: &str) -> &'a Value {
     }
 }
 
-/// Returns a value that most schemas refuse.
+/// Returns a value that most schemas reject.
 fn wrong(random: &mut Random) -> Value {
     let values = [
         json!(null),
@@ -286,7 +286,7 @@ fn wrong(random: &mut Random) -> Value {
     random.pick(&values).cloned().unwrap_or_default()
 }
 
-/// Returns a value for a schema; the field's name chooses among texts.
+/// Generates a value for a schema. Strings depend on the name of the field.
 pub(crate) fn value(
     catalog: &Catalog,
     schema: &Value,
@@ -350,7 +350,7 @@ fn object(catalog: &Catalog, schema: &Value, depth: usize, random: &mut Random) 
         .unwrap_or_default();
     match schema["properties"].as_object() {
         Some(properties) => {
-            // A union such as a volume source has many members: one or two of them are enough.
+            // A union such as a volume source has many members, of which one or two are enough.
             let share = (200 / properties.len().max(1)).clamp(3, 50);
             for (name, of_field) in properties {
                 let needed = required.contains(&name.as_str()) && !random.chance(6);

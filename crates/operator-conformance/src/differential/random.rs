@@ -1,11 +1,11 @@
-//! Pseudo-random choices that are repeatable from a seed.
+//! Pseudo-random choices that can be repeated with a seed: [`Random`].
 
 /// A SplitMix64 sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Returns the sequence number `stream` of a seed.
+    /// Returns the sequence with the number `stream` for a seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
         random.next();
@@ -20,13 +20,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `end`, 0 if `end` is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or_default()
     }
 
-    /// Returns true in `percent` of 100 calls.
+    /// Returns true with a probability of `percent` percent.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -36,7 +36,7 @@ impl Random {
         items.get(self.below(items.len()))
     }
 
-    /// Returns one of the texts, the empty text if there are none.
+    /// Returns one of the strings; an empty string if there are none.
     pub(crate) fn text(&mut self, items: &[&'static str]) -> &'static str {
         self.pick(items).copied().unwrap_or_default()
     }

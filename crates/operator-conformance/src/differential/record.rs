@@ -1,4 +1,4 @@
-//! Records the answers of a server to random sequences as one scenario, which tests replay.
+//! Records the responses of a server to random sequences as one scenario, which tests replay: [`record`].
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::session::{ApiService, Session};
 /// The namespace of a scenario.
 const NAMESPACE: &str = "${ns}";
 
-/// Sends the sequences with these numbers to a server, and returns a scenario, in JSON, with its answers.
+/// Sends the sequences with these numbers to a server; returns a scenario in JSON with the responses.
 ///
 /// # Errors
-/// Fails if the server cannot be reached, or if it has no usable discovery and OpenAPI documents.
+/// Returns an error if the server cannot be reached, or if it has no usable discovery and OpenAPI documents.
 pub async fn record<S: ApiService>(
     server: S,
     options: &Options,
@@ -41,7 +41,7 @@ pub async fn record<S: ApiService>(
     let answers = session.run(&steps).await;
     let answers = normalise::answers(&steps, answers, session.variables());
     super::clean(&mut session, &cleanup).await;
-    // As text, since bodies keep the order of their fields and may repeat a field.
+    // As text, because bodies keep the order of their fields and may contain duplicate fields.
     let recorded: Vec<String> = steps
         .iter()
         .zip(answers)

@@ -1,4 +1,4 @@
-//! Totals and causes of a run.
+//! The totals and the causes of a run: [`Report`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Causes beyond this number are counted together.
+/// The maximum number of causes that are counted separately.
 const CAUSES_MAX: usize = 5_000;
 
-/// A sequence whose answers differ.
+/// A sequence with different responses.
 #[derive(Debug, Serialize)]
 pub struct Difference<'a> {
     /// The number of the sequence.
@@ -18,24 +18,24 @@ pub struct Difference<'a> {
     pub subject: &'a str,
     /// The cause.
     pub cause: &'a str,
-    /// True if the cause is listed.
+    /// True if the cause is listed as accepted.
     pub is_kept: bool,
-    /// The steps, as they are written in a scenario.
+    /// The steps, in the format of a scenario.
     pub steps: Vec<String>,
-    /// The normalised answers of the real server.
+    /// The normalised responses of the real server.
     pub real: &'a [Value],
-    /// The normalised answers of the embedded server.
+    /// The normalised responses of the embedded server.
     pub embedded: &'a [Value],
 }
 
-/// The causes of one sort of difference.
+/// The requests that differ for the same cause.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The number of requests that differ for this cause.
     pub count: usize,
     /// The resources of these requests, with their numbers.
     pub subjects: BTreeMap<String, usize>,
-    /// The steps of one sequence, as they are written in a scenario.
+    /// The steps of one sequence, in the format of a scenario.
     pub example: Vec<String>,
     /// The number of the first sequence.
     pub sequence: u64,
@@ -48,11 +48,11 @@ pub struct Report {
     pub seed: u64,
     /// The number of requests that were sent to each server.
     pub requests: usize,
-    /// The number of requests for each HTTP status of the first server.
+    /// The number of requests by the HTTP status of the first server.
     pub statuses: BTreeMap<String, usize>,
     /// The number of requests that differ for a listed reason.
     pub kept: usize,
-    /// Differences, by cause.
+    /// The differences by cause.
     pub groups: BTreeMap<String, Group>,
 }
 

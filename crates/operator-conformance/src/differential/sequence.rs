@@ -1,16 +1,16 @@
-//! Sequences of requests, and helpers to build their steps.
+//! Sequences of requests ([`Sequence`]), and helpers to build their steps.
 
 use serde_json::{Map, Value, json};
 
 use crate::scenario::{Ordered, Step};
 
-/// Requests that belong together, and the objects to delete after them.
+/// A sequence of requests, and the objects to delete after it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sequence {
-    /// The resource that it is about, such as `apps/v1/deployments`.
+    /// The resource of the sequence, such as `apps/v1/deployments`.
     pub(crate) subject: String,
     pub(crate) steps: Vec<Step>,
-    /// Paths of objects, deleted last to first.
+    /// The paths of the objects to delete, last to first.
     pub(crate) cleanup: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn send(method: &str, path: impl Into<String>, body: Value) -> Step {
     }
 }
 
-/// Returns a PATCH of a media type such as `merge-patch+json`.
+/// Returns a PATCH with a media type such as `merge-patch+json`.
 pub(crate) fn patch(path: impl Into<String>, media_type: &str, body: Value) -> Step {
     send("PATCH", path, body).header("Content-Type", &format!("application/{media_type}"))
 }
@@ -52,7 +52,7 @@ impl Step {
         self
     }
 
-    /// Returns the step as it is written in a scenario.
+    /// Returns the step in the format of a scenario.
     pub(crate) fn describe(&self) -> String {
         let mut fields = Map::new();
         let mut add = |name: &str, value: Value| fields.insert(name.to_owned(), value);

@@ -94,7 +94,7 @@ fn a_merge_patch_leads_from_one_object_to_the_other() {
     assert_eq!(patch, json!({"a": null, "b": {"d": 3}, "e": 4}));
 }
 
-/// The difference needs the second step and its field `bad`.
+/// A judge whose difference needs the second step and its field `bad`.
 struct NeedsBad(usize);
 
 impl Judge for NeedsBad {

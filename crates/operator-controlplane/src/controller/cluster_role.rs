@@ -22,7 +22,7 @@ pub(crate) fn controller() -> Controller {
     }
 }
 
-/// Any role may be selected by any aggregated role.
+/// Adds the keys of all aggregated roles, because each of them may select any role.
 fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     if CLUSTER_ROLE.is(&event.gvr) {
         let aggregating = objects
@@ -46,9 +46,9 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::act(update(&CLUSTER_ROLE, gathered, None))
 }
 
-/// Returns the rules of the selected roles by name, each rule once.
+/// Returns the rules of the selected roles, ordered by the names of the roles, without duplicates.
 ///
-/// A selected role that is aggregated itself counts with its new rules, so that a change reaches all roles of a chain
+/// If a selected role is aggregated itself, its new rules are used, so that a change reaches all roles of a chain
 /// (`view` to `edit` to `admin`) in one step.
 fn gathered(objects: &Objects, role: &Value) -> Vec<Value> {
     let mut rules = Vec::new();

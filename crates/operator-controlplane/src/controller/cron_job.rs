@@ -165,7 +165,7 @@ fn remove(cron: &Value, job: &Value) -> Action {
     )
 }
 
-/// Returns the oldest ended Jobs beyond the history limits.
+/// Deletes the oldest finished Jobs beyond the history limits.
 fn surplus(cron: &Value, jobs: &[&Arc<Value>]) -> Vec<Action> {
     let limits = [
         (

@@ -1,7 +1,7 @@
 //! DaemonSet: one pod on each matching node.
 //!
-//! Rolling updates replace old pods within `maxUnavailable`. `maxSurge` is treated as additional `maxUnavailable`: on
-//! simulated nodes, a surge pod has no visible advantage.
+//! Rolling updates replace old pods within `maxUnavailable`. `maxSurge` is added to `maxUnavailable`, because a surge
+//! pod has no visible effect on simulated nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,9 +58,9 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
 struct Run<'a> {
     set: &'a Value,
     history: History,
-    /// Returns the pods of each node that should have one.
+    /// The pods of each matching node.
     wanted: BTreeMap<String, Vec<Arc<Value>>>,
-    /// Pods on other nodes.
+    /// The pods on other nodes.
     misplaced: Vec<Arc<Value>>,
 }
 
@@ -330,7 +330,7 @@ mod tests {
         scene
     }
 
-    /// Applies plans until nothing is left; pods become ready at once.
+    /// Applies plans until there are no more actions; pods become ready at once.
     fn settle(scene: &mut Scene) -> Vec<String> {
         let mut done = Vec::new();
         for round in 0..20 {

@@ -52,7 +52,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// With the strategy Recreate, waits until the last old pod has terminated.
+/// Adds the keys of Deployments with the strategy Recreate, which wait until the last old pod has terminated.
 fn keys_of_recreation(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     let pod = &event.object;
     let set = controller_of(pod).filter(|controller| controller.text("/kind") == REPLICA_SET.name);
@@ -78,12 +78,12 @@ pub(crate) struct Rollout<'a> {
 }
 
 impl Rollout<'_> {
-    /// `spec.replicas`.
+    /// Returns `spec.replicas`.
     pub(crate) fn wanted(&self) -> i64 {
         self.deployment.int("/spec/replicas").unwrap_or(1)
     }
 
-    /// Returns every ReplicaSet, the old ones first.
+    /// Returns all ReplicaSets, the old ones first.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &Arc<Value>> {
         self.old.iter().chain(&self.new)
     }
@@ -115,7 +115,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     progress::report_status(world, &rollout)
 }
 
-/// Returns the first pending step of a rollout.
+/// Returns the next step of a rollout.
 fn steps(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let paused = progress::pause(world, rollout);
     if !paused.is_empty() {

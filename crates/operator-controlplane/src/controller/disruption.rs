@@ -1,4 +1,4 @@
-//! PodDisruptionBudget: the number of pods that may be evicted.
+//! PodDisruptionBudget: computes the number of pods that may be evicted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn wanted(world: &World<'_>, budget: &Value, pods: &[&Arc<Value>]) -> (i64, i64)
     }
 }
 
-/// Returns the replicas that the controllers of the pods ask for.
+/// Returns the total number of desired replicas of the pods' controllers.
 fn scale(world: &World<'_>, pods: &[&Arc<Value>]) -> i64 {
     let mut owners = BTreeSet::new();
     pods.iter()

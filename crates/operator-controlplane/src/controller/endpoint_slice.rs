@@ -1,4 +1,4 @@
-//! EndpointSlices: of Services that select pods, and copies of Endpoints of other writers.
+//! EndpointSlices for Services that select pods, and copies of Endpoints that others write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// One desired slice without its metadata.
+/// A desired slice without its metadata: its endpoints and its ports.
 type Slice = (Vec<Value>, Vec<Value>);
 
 fn plan(world: &World<'_>, key: &Key) -> Plan {
@@ -150,7 +150,7 @@ fn mirrored(address: &Value, is_ready: bool) -> Value {
     endpoint
 }
 
-/// Makes the slices of an owner equal to the desired ones: updates changed ones, creates missing ones, deletes others.
+/// Reconciles the slices of an owner with the desired ones: updates changed ones, creates missing ones, deletes others.
 fn reconcile(
     world: &World<'_>,
     kind: &Kind,

@@ -17,9 +17,9 @@ use crate::selector::selects_map;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const COMPONENT: &str = "endpoint-controller";
-/// The annotation of truncated Endpoints.
+/// The annotation of Endpoints whose addresses are truncated.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// The limit of addresses in Endpoints. EndpointSlices have all of them.
+/// The maximum number of addresses in Endpoints. EndpointSlices have no such limit.
 const CAPACITY: usize = 1000;
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
@@ -38,7 +38,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     keys_of_services(objects, event, keys);
 }
 
-/// Returns the keys of the Services that an event concerns.
+/// Adds the keys of the Services that an event affects.
 pub(crate) fn keys_of_services(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     key_of(&SERVICE, event, keys);
     if POD.is(&event.gvr) {
@@ -76,12 +76,12 @@ pub(crate) fn pods<'a>(world: &World<'a>, service: &'a Value) -> Vec<&'a Arc<Val
     pods
 }
 
-/// Returns true if a pod is to be sent traffic.
+/// Returns true if a pod can receive traffic.
 pub(crate) fn is_serving(service: &Value, pod: &Value) -> bool {
     pod::is_ready(pod) || service.flag("/spec/publishNotReadyAddresses")
 }
 
-/// Returns the labels that the endpoints of a Service take from it.
+/// Returns the labels that are copied from a Service to its endpoints.
 pub(crate) fn labels(service: &Value) -> Map<String, Value> {
     let labels = service.texts("/metadata/labels").into_iter();
     let mut labels: Map<String, Value> = labels
@@ -180,11 +180,11 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::act(update(&ENDPOINTS, changed, None))
 }
 
-/// The ports of a subset, with its ready and its other addresses.
+/// The ports of a subset, its ready addresses, and its other addresses.
 type Subset = (Vec<Value>, Vec<Value>, Vec<Value>);
 
-/// Groups the pods by their ports, with ready and other pods separate. Returns the subsets, and true if addresses were
-/// omitted because of the limit.
+/// Groups the pods by their ports; ready pods and other pods are separate. Returns the subsets, and true if addresses
+/// were omitted because of the limit.
 fn subsets(world: &World<'_>, service: &Value) -> (Vec<Value>, bool) {
     let mut subsets: Vec<Subset> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -218,7 +218,7 @@ fn subsets(world: &World<'_>, service: &Value) -> (Vec<Value>, bool) {
     (subsets, is_truncated)
 }
 
-/// Limits the number of addresses. Ready ones come first; each subset keeps its share, rounded up.
+/// Limits the number of addresses. Ready addresses are kept first; each subset keeps its share, rounded up.
 fn truncate(subsets: &mut Vec<Subset>) -> bool {
     let ready: usize = subsets.iter().map(|(_, ready, _)| ready.len()).sum();
     let not_ready: usize = subsets.iter().map(|(_, _, not_ready)| not_ready.len()).sum();
@@ -394,7 +394,7 @@ mod tests {
         let [Action::Create { object, .. }] = &planned.actions[..] else {
             panic!("{planned:?}")
         };
-        // All 701 ready addresses and 299 of the others.
+        // All 701 ready addresses are kept, and 299 of the other ones.
         assert_eq!(counts(object), [(351, 150), (350, 149)]);
         assert_eq!(annotation(object), "truncated");
         scene.put(&ENDPOINTS, Value::clone(object));

@@ -1,4 +1,4 @@
-//! Garbage collection: deletes objects whose owners are all gone, and completes foreground and orphan deletion.
+//! Garbage collection: deletes objects without any existing owner, and completes foreground and orphan deletion.
 //!
 //! A key is a uid. Semantics: kubernetes.io/docs/concepts/architecture/garbage-collection and the behaviour of
 //! kube-controller-manager 1.36.
@@ -47,7 +47,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     if event.kind != EventType::Deleted && concerns(object, old) {
         keys.push(key(object.uid()));
     }
-    // An owner in foreground deletion waits until this object is gone, or no longer blocks it.
+    // An owner in foreground deletion waits until this object is deleted or no longer blocks it.
     let owners = object.items("/metadata/ownerReferences").iter();
     let owners = owners.chain(old.map_or(&[][..], |old| old.items("/metadata/ownerReferences")));
     for owner in owners {
@@ -61,7 +61,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// Returns true if garbage collection depends on a change.
+/// Returns true if a change is relevant to garbage collection.
 fn concerns(object: &Value, old: Option<&Value>) -> bool {
     const FIELDS: [&str; 3] = [
         "/metadata/ownerReferences",
@@ -115,7 +115,7 @@ fn terminate(world: &World<'_>, gvr: &Gvr, object: &Value) -> Plan {
     Plan::done()
 }
 
-/// Returns true if a dependent holds the deletion of an owner up.
+/// Returns true if a dependent blocks the deletion of an owner.
 fn blocks(dependent: &Value, owner: &str) -> bool {
     let owners = dependent.items("/metadata/ownerReferences");
     owners
@@ -126,13 +126,13 @@ fn blocks(dependent: &Value, owner: &str) -> bool {
 /// The state of an owner reference.
 #[derive(Debug, PartialEq, Eq)]
 enum Owner {
-    /// It is there.
+    /// The owner exists.
     Solid,
     /// The owner exists, and waits for the deletion of its dependents.
     Waiting,
-    /// The owner does not exist; the Event reports it if it is in another namespace.
+    /// The owner does not exist. The Event is for an owner in another namespace.
     Dangling,
-    /// The state is unknown: the kind is not served, or cannot own this object.
+    /// The state is unknown: the kind is not served, or an object of the kind cannot own this object.
     Unknown,
 }
 
@@ -176,7 +176,7 @@ fn decide(world: &World<'_>, gvr: &Gvr, object: &Value, weighed: &[Owner]) -> Pl
     }
     let mut dependents = world.objects.dependents(object.uid()).peekable();
     if weighed.contains(&Owner::Waiting) && dependents.peek().is_some() {
-        // A cycle of foreground deletions would never complete.
+        // A cycle of objects in foreground deletion would never be deleted.
         let in_cycle = dependents.any(|(_, dependent)| is_waiting(dependent));
         let mut actions = Vec::new();
         if in_cycle && owners.iter().any(|owner| owner.flag("/blockOwnerDeletion")) {
@@ -225,7 +225,7 @@ fn unblock(gvr: &Gvr, object: &Value) -> Action {
     patch_metadata(gvr, object, json!({"ownerReferences": owners}))
 }
 
-/// Returns the served resources. The list is long, and computed once for each plan.
+/// Returns the served resources. The list is long, and computed at most once for each plan.
 type Served<'a> = dyn Fn() -> &'a Vec<ServedResource> + 'a;
 
 fn weigh<'a>(world: &World<'_>, served: &Served<'a>, object: &Value, owner: &Value) -> Owner {
@@ -270,7 +270,7 @@ fn find<'a>(world: &World<'a>, object: &Value, owner: &Value) -> Option<&'a Arc<
     is_meant.then_some(found)
 }
 
-/// Returns an owner that lives in another namespace than the object.
+/// Returns the owner if it is in another namespace than the object.
 fn misplaced(world: &World<'_>, object: &Value, owner: &Value) -> Option<Value> {
     let (_, found) = world.objects.by_uid(owner.text("/uid"))?;
     let is_elsewhere = !found.namespace().is_empty() && found.namespace() != object.namespace();

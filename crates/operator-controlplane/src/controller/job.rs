@@ -1,7 +1,7 @@
 //! Job: runs pods until enough of them have succeeded, or too many have failed.
 //!
-//! Pods have a finalizer until they are counted: first the status lists them as uncounted, then the finalizer is
-//! removed, then they are counted. A crash between any two steps counts no pod twice.
+//! Each pod keeps a finalizer until it is counted, in three steps: the status lists the pod as uncounted, the finalizer
+//! is removed, and the pod is counted. A crash between two steps does not count a pod twice.
 
 mod index;
 mod indexes;
@@ -31,7 +31,7 @@ use crate::selector::selects;
 
 pub(crate) const COMPONENT: &str = "job-controller";
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// The value of `managedBy` for Jobs of this controller; it may also be absent.
+/// The value of `managedBy` for Jobs of this controller; the field may also be absent.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The initial backoff before a failed pod is replaced; it doubles with each failure.
@@ -59,10 +59,10 @@ fn keys(_: &Objects, event: &Event, keys: &mut Vec<Key>) {
 pub(crate) struct Run<'a> {
     pub(crate) job: &'a Value,
     pub(crate) active: Vec<Arc<Value>>,
-    /// Terminating, but still running.
+    /// Pods that are terminating but still run.
     pub(crate) ending: Vec<Arc<Value>>,
     pub(crate) succeeded: Vec<Arc<Value>>,
-    /// Failed; also terminating ones, unless only failed pods are replaced.
+    /// Failed pods; includes terminating pods, unless only failed pods are replaced.
     pub(crate) failed: Vec<Arc<Value>>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         self.job.text("/spec/completionMode") == "Indexed"
     }
 
-    /// Returns true if each index may fail so often, rather than the Job.
+    /// Returns true if the backoff limit applies to each index, and not to the Job.
     pub(crate) fn limits_each_index(&self) -> bool {
         self.job.int("/spec/backoffLimitPerIndex").is_some()
     }
@@ -109,12 +109,13 @@ impl<'a> Run<'a> {
         self.job.text("/spec/podReplacementPolicy") == "Failed"
     }
 
-    /// Reports whether a failed pod counts as a failure: the policy may ignore it, and an index out of range never counts.
+    /// Returns true if a failed pod counts as a failure: the policy may ignore it, and an index out of range never
+    /// counts.
     fn counts(&self, pod: &Value) -> bool {
         policy::judge(self.job, pod).counts && (!self.is_indexed() || index::of(self, pod).is_some())
     }
 
-    /// Returns the successes, counted or not.
+    /// Returns the number of successes, counted or not.
     pub(crate) fn successes(&self) -> i64 {
         if self.is_indexed() {
             return index::completed(self).count();
@@ -127,7 +128,7 @@ impl<'a> Run<'a> {
         self.job.int("/status/succeeded").unwrap_or(0) + count_of(&told) + length(untold.count())
     }
 
-    /// Returns the failures, counted or not.
+    /// Returns the number of failures, counted or not.
     pub(crate) fn failures(&self) -> i64 {
         let told = self.uncounted_uids("failed");
         let untold = self
@@ -137,7 +138,7 @@ impl<'a> Run<'a> {
         self.job.int("/status/failed").unwrap_or(0) + count_of(&told) + length(untold.count())
     }
 
-    /// Returns the pods that the status lists as ended and not yet counted.
+    /// Returns the pods that the status lists as finished but not yet counted.
     fn uncounted_uids(&self, outcome: &str) -> BTreeSet<&'a str> {
         let uids = self
             .job
@@ -181,7 +182,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     decide(world, &run, verdict.as_ref())
 }
 
-/// A finished Job has no running pods and no pods with finalizers.
+/// Deletes the running pods of a finished Job, and removes the finalizers of its pods.
 fn leftovers(run: &Run<'_>) -> Vec<Action> {
     let running = run.active.iter().map(|pod| delete(&POD, pod, None));
     let all = run
@@ -210,7 +211,7 @@ fn release_orphans(world: &World<'_>, key: &Key) -> Plan {
     Plan::actions(orphans.map(release).collect())
 }
 
-/// Returns the next of the three steps that count ended pods.
+/// Returns the next of the three steps that count finished pods.
 fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Action> {
     let (released, failed) = ended(run, verdict);
     let mut status = run.job.get("status").cloned().unwrap_or_default();
@@ -240,9 +241,9 @@ fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Act
     update_status(&JOB, run.job, status).into_iter().collect()
 }
 
-/// Returns the pods whose finalizer is removed now, and those among them that count as failures.
+/// Returns the pods whose finalizer is removed now, and those of them that count as failures.
 ///
-/// Once the outcome of a Job is known, no pod is waited for: each pod of a failed Job counts as a failure.
+/// When the outcome of a Job is known, it waits for no more pods: each pod of a failed Job counts as a failure.
 fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>>, Vec<&'r Arc<Value>>) {
     let verdict = verdict.filter(|verdict| verdict.is_told);
     let held = |pod: &&Arc<Value>| pod.has_finalizer(TRACKING);
@@ -282,8 +283,8 @@ fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>
     (released, failed)
 }
 
-/// Returns the uncounted pods by outcome, with those that the status lists already. The successes of an indexed Job are
-/// known by their indexes.
+/// Returns the uncounted pods by outcome, including those that the status already lists. Successes of an indexed Job
+/// are recorded by their indexes instead.
 fn tell(run: &Run<'_>, released: &[&Arc<Value>], failed: &[&Arc<Value>]) -> Value {
     let succeeded = released
         .iter()
@@ -341,14 +342,14 @@ fn stop(job: &Value, pod: &Value) -> Action {
     )
 }
 
-/// Stops surplus pods: they are neither successes nor failures.
+/// Deletes surplus pods, which are neither successes nor failures.
 fn withdraw(job: &Value, pods: &[Arc<Value>]) -> Vec<Action> {
     let (held, free): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.has_finalizer(TRACKING));
     let held = held.into_iter().flat_map(|pod| [release(pod), stop(job, pod)]);
     held.chain(free.into_iter().map(|pod| stop(job, pod))).collect()
 }
 
-/// Starts pods up to the parallelism, or stops surplus ones.
+/// Creates pods up to the parallelism, or deletes surplus ones.
 fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
     let parallelism = run.job.int("/spec/parallelism").unwrap_or(1);
     let active = length(run.active.len());
@@ -385,7 +386,7 @@ fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
     Plan::actions((0..missing).map(|_| start(run, None)).collect())
 }
 
-/// Returns `count` active pods to delete; first those of an index that already has a pod, or that is invalid.
+/// Returns `count` active pods to delete: first pods with an invalid index, or with an index that another pod has.
 fn surplus(run: &Run<'_>, count: usize) -> Vec<Arc<Value>> {
     let mut pods = run.active.clone();
     pod::by_usefulness(&mut pods);
@@ -403,7 +404,7 @@ fn surplus(run: &Run<'_>, count: usize) -> Vec<Arc<Value>> {
     surplus
 }
 
-/// Starts pods of indexes that need one; with a backoff limit per index, each index has its own backoff.
+/// Creates pods for indexes that need one. With a backoff limit per index, each index has its own backoff.
 fn start_indexes(world: &World<'_>, run: &Run<'_>, missing: usize) -> Plan {
     let delayed = index::delayed(run);
     let free = index::free(run, missing);
@@ -432,7 +433,7 @@ fn start_indexes(world: &World<'_>, run: &Run<'_>, missing: usize) -> Plan {
     plan
 }
 
-/// Creates a pod; in an indexed Job, the pod of one index, perhaps as the replacement of a failed one.
+/// Creates a pod. In an indexed Job, it has an index, and may replace a failed pod.
 fn start(run: &Run<'_>, index: Option<(i64, Option<&Arc<Value>>)>) -> Action {
     let job = run.job;
     let template = job.pointer("/spec/template").cloned().unwrap_or_default();
@@ -456,7 +457,7 @@ fn start(run: &Run<'_>, index: Option<(i64, Option<&Arc<Value>>)>) -> Action {
     create(&POD, pod, Some(note.or("FailedCreate")))
 }
 
-/// Returns the time to wait before the next pod, after failures.
+/// Returns the remaining backoff before the next pod.
 fn backoff(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     let last = run.failed.iter().map(|pod| finished_at(pod)).max()?;
     let since_success = run.succeeded.iter().map(|pod| finished_at(pod)).max();
@@ -466,7 +467,7 @@ fn backoff(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     wait(world, last, length(run.failed.len()))
 }
 
-/// Returns the rest of the wait after a number of failures, the last of them at an instant.
+/// Returns the remaining backoff after a number of failures, given the time of the last one.
 fn wait(world: &World<'_>, last: Option<Timestamp>, failures: i64) -> Option<Duration> {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
@@ -477,7 +478,7 @@ fn wait(world: &World<'_>, last: Option<Timestamp>, failures: i64) -> Option<Dur
     (ready > world.now).then(|| until(world.now, ready))
 }
 
-/// The time at which a pod ended, as far as it is known.
+/// Returns the time at which a pod finished, if it is known.
 fn finished_at(pod: &Value) -> Option<Timestamp> {
     let statuses = pod.items("/status/containerStatuses").iter();
     let ends = statuses.filter_map(|status| status.time("/state/terminated/finishedAt"));
@@ -495,7 +496,7 @@ fn finished_at(pod: &Value) -> Option<Timestamp> {
         .or_else(|| pod.time("/metadata/creationTimestamp"))
 }
 
-/// Returns the time now, for a status.
+/// Returns the current time for a status.
 pub(crate) fn now(world: &World<'_>) -> Value {
     time(world.now)
 }

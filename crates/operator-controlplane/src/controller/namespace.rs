@@ -1,6 +1,6 @@
-//! Namespace life cycle: deletes the content of a terminating namespace, pods first, and then removes its finalizer.
+//! Namespaces: deletes the objects in a terminating namespace, pods first, and then removes its finalizer.
 //!
-//! Contents that wait for finalizers of their own are reported in five status conditions.
+//! Five status conditions report objects that wait for their own finalizers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn is_same(served: &ServedResource, id: &Id) -> bool {
     served.gvr.group == id.gvr.group && served.gvr.resource == id.gvr.resource
 }
 
-/// Deletes the objects that are not terminating yet: first the pods, then the others.
+/// Deletes the objects that are not terminating yet: first pods, then other objects.
 fn deletions(contents: &[(Id, &Arc<Value>)]) -> Vec<Action> {
     let pods_left = contents.iter().any(|(id, _)| POD.is(&id.gvr));
     contents

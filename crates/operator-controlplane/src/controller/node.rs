@@ -2,8 +2,8 @@
 //!
 //! Pods with registered programs run as processes instead: see [`process`](crate::process).
 //!
-//! A pod on a simulated node becomes ContainerCreating, then Running and Ready; pods of a Job succeed; a deleted pod is
-//! removed after its grace period, or sooner. Probes are ignored, readiness gates are respected. Nodes send no
+//! A pod on a simulated node becomes ContainerCreating, then Running and Ready. Pods of a Job succeed. A deleted pod is
+//! removed after its grace period, or sooner. Probes are ignored; readiness gates are respected. Nodes send no
 //! heartbeats, so that an idle control plane uses no CPU.
 
 mod machine;
@@ -28,16 +28,16 @@ use crate::pod;
 pub(crate) use machine::{address, pod_address};
 pub(crate) use status::{ContainerView, of_containers};
 
-/// The durations of the stages of a simulated pod's life.
+/// The durations of the phases of a simulated pod.
 ///
-/// Nothing is delayed by default, for tests. [`Delays::lifelike`] makes the stages visible to a person.
+/// By default nothing is delayed, which suits tests. [`Delays::lifelike`] makes the phases visible to a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// The time from the binding to a node until the pod is Running and Ready.
+    /// The time from the binding to a node until the pod is Running and Ready. Default: zero.
     pub start: Duration,
-    /// The time from Running until a pod of a Job has succeeded.
+    /// The time from Running until a pod of a Job has succeeded. Default: zero.
     pub job: Duration,
-    /// The time from the deletion until the pod is removed, if its grace period is not shorter.
+    /// The time from the deletion until the pod is removed, limited by its grace period. Default: zero.
     pub stop: Duration,
 }
 
@@ -52,17 +52,17 @@ impl Delays {
     }
 }
 
-/// Returns true for a pod that runs as local processes, and is left to these.
+/// Returns true for a pod that runs as local processes, which simulated nodes ignore.
 pub(crate) type Claimed = Box<dyn Fn(&Value) -> bool + Send>;
 
-/// The nodes, and their state of the pods.
+/// The nodes, and the state of their pods.
 struct Nodes {
     names: Vec<String>,
     delays: Delays,
     holds: Holds,
     events: bool,
     claimed: Claimed,
-    /// The time when the current phase of a pod was first seen.
+    /// The current stage of each pod, and the time when it was first seen.
     since: HashMap<Key, (Stage, Timestamp)>,
     /// The number of addresses that each node has assigned.
     addresses: HashMap<String, u32>,
@@ -215,7 +215,7 @@ impl Nodes {
                 };
             }
         }
-        // A controller that holds the pod with a finalizer, such as that of Jobs, needs its outcome.
+        // A controller with a finalizer on the pod, such as the Job controller, needs the outcome of the pod.
         if !pod.items("/metadata/finalizers").is_empty() && !pod::is_finished(pod) {
             return Plan::actions(
                 update_status(&POD, pod, status::ended(pod, 137, world.now))

@@ -1,7 +1,7 @@
-//! Node lifecycle: taints follow the conditions of a node, and pods that do not tolerate them are deleted.
+//! Node lifecycle: taints nodes by their conditions, and deletes pods that do not tolerate the taints.
 //!
 //! Semantics: kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration, and the node lifecycle and taint
-//! eviction controllers of kube-controller-manager. Heartbeats are not checked: a condition has its last written
+//! eviction controllers of kube-controller-manager. Heartbeats are not checked: a condition keeps its last written
 //! status.
 
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +20,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Condition, status, and the corresponding taint.
+/// Condition types and statuses, with the corresponding taints.
 const CONDITIONS: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -44,7 +44,7 @@ pub(crate) fn controller() -> Controller {
     }
 }
 
-/// A pod is reconciled when it is bound, and when its node changes.
+/// Adds the keys of nodes, of pods that were bound, and of pods whose node has changed.
 fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     if NODE.is(&event.gvr) {
         let name = event.object.name();
@@ -79,7 +79,7 @@ fn is_own(taint: &Value) -> bool {
     }
 }
 
-/// Returns the desired taints of a node, as key and effect.
+/// Returns the desired taints of a node: keys and effects.
 fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     let holds = |kind: &str, status: &str| {
         node.condition(kind)

@@ -38,8 +38,8 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// Reports whether a quota counts less, or more, than it states. New objects were counted at admission, except objects
-/// that were created before the quota had a status.
+/// Returns true if the usage may differ from the status of a quota. New objects were counted at admission, except
+/// objects that were created before the quota had a status.
 fn changes_usage(event: &Event) -> bool {
     match (event.kind, &event.old) {
         (EventType::Modified, Some(old)) => quota::releases(&event.gvr, old, &event.object),

@@ -1,6 +1,6 @@
-//! ReplicaSet and ReplicationController: the desired number of pods, and a status that counts them.
+//! ReplicaSet and ReplicationController: maintains the desired number of pods, and a status with their counts.
 //!
-//! The two kinds differ only in their names and in the form of the selector.
+//! The two kinds differ only in their names and in the format of the selector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn plan(kind: &Kind, component: &'static str, world: &World<'_>, key: &Key) -> P
     plan
 }
 
-/// Creates missing pods, or deletes surplus ones, lowest rank first.
+/// Creates missing pods, or deletes surplus ones in the order of their rank.
 fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Arc<Value>>) -> Vec<Action> {
     let wanted = usize::try_from(owner.int("/spec/replicas").unwrap_or(1)).unwrap_or(0);
     let template = owner.pointer("/spec/template").cloned().unwrap_or_default();
@@ -114,7 +114,7 @@ fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Ar
     active.iter().take(surplus).map(one).collect()
 }
 
-/// Returns the status, and when it will change though no pod does.
+/// Returns the status, and the time after which it changes without a change of a pod.
 fn status(
     owner: &Value,
     active: &[Arc<Value>],
@@ -160,7 +160,7 @@ fn next_available(active: &[Arc<Value>], min_ready: i64, now: Timestamp) -> Opti
     waits.fold(None, sooner)
 }
 
-/// Returns the existing conditions, with `ReplicaFailure` set from the last rejected request.
+/// Returns the existing conditions, and `ReplicaFailure` if the last request was rejected.
 fn conditions(owner: &Value, world: &World<'_>) -> Vec<Value> {
     const KIND: &str = "ReplicaFailure";
     let conditions = owner.items("/status/conditions").iter();

@@ -1,7 +1,7 @@
 //! Scheduler: binds each pending pod to a matching node.
 //!
 //! A node matches by name, selector, required node affinity, taints and `unschedulable`. Capacities are not compared,
-//! because simulated nodes run nothing. Of the matching nodes, the one with the fewest bindings is chosen.
+//! because simulated nodes run nothing. Among the matching nodes, the one with the fewest pods is chosen.
 
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ fn plan(world: &World<'_>, key: &Key, bindings: &mut HashMap<String, u64>) -> Pl
     })
 }
 
-/// The reason why a pod does not match a node, with the text of kube-scheduler.
+/// Returns the reason why a pod does not match a node, with the text of kube-scheduler.
 pub(crate) fn misfit(pod: &Value, node: &Value) -> Option<String> {
     let tolerations = pod.items("/spec/tolerations");
     if node.flag("/spec/unschedulable") && !tolerates(tolerations, &unschedulable_taint()) {
@@ -117,7 +117,7 @@ fn unschedulable_taint() -> Value {
     json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
 }
 
-/// Returns true if a pod's selector and required affinity mean a node.
+/// Returns true if a pod's selector and required affinity match a node.
 pub(crate) fn is_selected(pod: &Value, node: &Value) -> bool {
     let labels = node.texts("/metadata/labels");
     let mut wanted = pod.texts("/spec/nodeSelector").into_iter();

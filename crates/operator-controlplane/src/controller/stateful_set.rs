@@ -1,4 +1,4 @@
-//! StatefulSet: pods with ordinals and their own claims, started and stopped in order.
+//! StatefulSet: pods with ordinals and their own claims, created and deleted in order.
 
 mod identity;
 
@@ -43,11 +43,11 @@ struct Run<'a> {
     set: &'a Value,
     history: History,
     current: Arc<Value>,
-    /// The ordinals of the set. There can be billions, so only existing pods are listed.
+    /// The ordinals of the set. There can be billions, so only existing pods are stored.
     ordinals: Range<i64>,
-    /// Returns the existing pods of these ordinals.
+    /// The existing pods of these ordinals.
     replicas: BTreeMap<i64, Arc<Value>>,
-    /// Returns the surplus pods, highest ordinal first.
+    /// The surplus pods, highest ordinal first.
     condemned: Vec<Arc<Value>>,
 }
 
@@ -141,7 +141,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     plan
 }
 
-/// Returns the first pending step: fill the ordinals, stop surplus pods, replace old ones.
+/// Returns the next step: create missing pods, delete surplus pods, or replace old pods.
 fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     let burst = pod::burst(&history::template(&run.history.latest));
@@ -171,7 +171,7 @@ fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     actions
 }
 
-/// Creates the pod of an ordinal; a finished one is deleted and created again.
+/// Creates the pod of an ordinal. A finished pod is deleted first.
 fn fill(world: &World<'_>, run: &Run<'_>, ordinal: i64, pod: Option<&Value>) -> Vec<Action> {
     match pod {
         Some(pod) if pod::is_finished(pod) && !pod.is_terminating() => vec![kill(run.set, pod)],
@@ -207,7 +207,7 @@ fn condemn(world: &World<'_>, set: &Value, pod: &Value) -> Vec<Action> {
     actions
 }
 
-/// Replaces pods of an old revision, one at a time from the highest ordinal down.
+/// Replaces pods of an old revision one at a time, starting with the highest ordinal.
 fn replace(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let latest = run.history.latest.name();
     for ordinal in run.ordinals.clone().rev() {

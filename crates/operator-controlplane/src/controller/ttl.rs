@@ -1,4 +1,4 @@
-//! Deletes Jobs with `ttlSecondsAfterFinished` when this time has passed since their end.
+//! Deletes finished Jobs after their `ttlSecondsAfterFinished`.
 
 use jiff::SignedDuration;
 use operator_apiserver::client::Event;
@@ -43,7 +43,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// Returns the time when a Job ended, if it did.
+/// Returns the time when a Job finished, if it has finished.
 fn end(job: &Value) -> Option<jiff::Timestamp> {
     let ended = ["Complete", "Failed"]
         .into_iter()

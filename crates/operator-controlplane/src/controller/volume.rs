@@ -1,7 +1,7 @@
 //! PersistentVolumes: binds claims to volumes, provisions volumes, and protects both while they are in use.
 //!
-//! A key with a namespace is a claim, one without is a volume. Every StorageClass provisions, because nothing is
-//! stored; a class with WaitForFirstConsumer waits until a pod with the claim is scheduled.
+//! A key with a namespace is a claim; a key without a namespace is a volume. Every StorageClass provisions volumes,
+//! because nothing is stored. A class with WaitForFirstConsumer waits until a pod with the claim is scheduled.
 
 mod binding;
 
@@ -23,10 +23,10 @@ const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The key for the creation of the default StorageClass.
+/// The key that creates the default StorageClass.
 const CLASS_KEY: &str = "";
 
-/// Returns the controller. With `has_class` it creates the default StorageClass `standard` at the start.
+/// Returns the controller. If `has_class` is true, it creates the default StorageClass `standard` when it starts.
 pub(crate) fn controller(has_class: bool, holds: Holds) -> Controller {
     let initial = if has_class {
         vec![Key::new("", CLASS_KEY)]
@@ -110,7 +110,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     }
 }
 
-/// Returns the default StorageClass, unless it exists.
+/// Creates the default StorageClass, unless it exists.
 fn class(world: &World<'_>) -> Option<Action> {
     const NAME: &str = "standard";
     if world.objects.get(&STORAGE_CLASS, "", NAME).is_some() {

@@ -1,4 +1,4 @@
-//! Executes actions, and waits until the index shows them, so that the next plan sees them.
+//! Executes actions, and waits until the index contains their results for the next plan ([`Executor`]).
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::recorder::Recorder;
 /// The reason why an action failed.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The plan was based on an old state: plan again.
+    /// The plan was based on an old state, and must be made again.
     Stale(Status),
-    /// The server rejected the action: report it to the user.
+    /// The server rejected the action, which is reported to the user.
     Failed(Failure),
 }
 
-/// Carries actions out.
+/// Executes actions.
 #[derive(Debug)]
 pub(crate) struct Executor {
     client: Client,
@@ -31,7 +31,7 @@ pub(crate) struct Executor {
     max_pods: usize,
 }
 
-/// The memory limit of all pods, as counted by [`memory`](apimachinery::json::memory); controllers create no more pods
+/// The memory limit of all pods, as counted by [`memory`](apimachinery::json::memory). Controllers create no pods
 /// beyond it.
 const PODS_WEIGHT_MAX: usize = 256 << 20;
 
@@ -45,7 +45,7 @@ impl Executor {
         }
     }
 
-    /// Executes actions in order, up to the first that is rejected.
+    /// Executes actions in order, until one is rejected.
     pub(crate) async fn all(&self, actions: Vec<Action>) -> Result<(), Refusal> {
         for action in actions {
             self.one(action).await?;
@@ -122,7 +122,7 @@ impl Executor {
         }
     }
 
-    /// Waits until the index shows the write. If the object is gone or has another version, the next plan handles it.
+    /// Waits until the index contains the write. If the object was deleted or changed, the next plan handles that.
     async fn written(&self, written: Result<Arc<Value>, Status>, note: Option<Note>) -> Result<(), Refusal> {
         let object = written.map_err(Refusal::Stale)?;
         if let Ok(version) = object.version().parse::<u64>() {
@@ -190,7 +190,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Returns the reason why no more pods are created, if the cluster has reached its limit.
+    /// Returns the reason why no more pods can be created, if the cluster has reached a limit.
     fn full(&self, gvr: &Gvr) -> Option<String> {
         if !POD.is(gvr) {
             return None;
@@ -236,7 +236,7 @@ impl Executor {
     }
 }
 
-/// Returns true if an object was rejected because its namespace is terminating: then it is not needed.
+/// Returns true if an object was rejected because its namespace is terminating, and is therefore not needed.
 pub(crate) fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.body.items("/details/causes");
     causes

@@ -1,4 +1,4 @@
-//! Maintains the index, and maps each event to the keys of each controller.
+//! Maintains the index from watch events, and maps each event to the keys of each controller.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::object::Object;
 use crate::objects::{Key, Objects};
 use crate::queue::Queue;
 
-/// The pause before another snapshot if the watch returned nothing.
+/// The delay before another snapshot after the watch returned nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The feed's part of a controller.
+/// A controller's subscription to events.
 pub(crate) struct Subscriber {
     pub(crate) keys: fn(&Objects, &Event, &mut Vec<Key>),
     pub(crate) queue: Arc<Queue>,
 }
 
-/// Feeds the index until its task is dropped.
+/// Maintains the index until its task is dropped.
 pub(crate) async fn feed(client: Client, cache: Arc<Cache>, subscribers: Vec<Subscriber>) {
     loop {
         let (revision, objects) = client.snapshot();
@@ -55,7 +55,7 @@ fn take(cache: &Cache, subscribers: &[Subscriber], event: &Event) {
     }
 }
 
-/// Returns the events that lead from the index to a snapshot.
+/// Returns the events that update the index to a snapshot.
 fn difference(objects: &Objects, revision: u64, snapshot: &[(Arc<Gvr>, Arc<Value>)]) -> Vec<Event> {
     let known: HashMap<&str, &Arc<Value>> = objects.all().map(|(_, object)| (object.uid(), object)).collect();
     let found: HashSet<&str> = snapshot.iter().map(|(_, object)| object.uid()).collect();

@@ -1,4 +1,4 @@
-//! The installation of OLM itself: definitions, namespaces, groups, and the objects that `olm status` looks for.
+//! The installation of OLM itself: CRDs, namespaces, groups, and the objects that `olm status` expects.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::object::Object;
 use crate::objects::Key;
 use crate::plan::{Action, Plan, World, create};
 
-/// The version of OLM whose behaviour the controllers have.
+/// The version of OLM that the controllers implement.
 pub const VERSION: &str = "0.46.0";
 
-/// Returns the controller: it works once, at the start.
+/// Returns the controller, which runs once at the start.
 pub(crate) fn controller() -> Controller {
     Controller {
         name: "olm-bootstrap",

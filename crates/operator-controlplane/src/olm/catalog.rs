@@ -1,8 +1,8 @@
 //! The content of CatalogSources: file-based catalogs in ConfigMaps, parsed once for each change.
 //!
-//! A source of type `grpc` is read from the ConfigMaps that it owns, with the annotation `olm.contentEncoding:
-//! gzip+base64`, as `run bundle` writes them; a source of type `configmap` or `internal` from the data of
-//! `spec.configMap`.
+//! A source of type `grpc` is read from the ConfigMaps that it owns. They have the annotation `olm.contentEncoding:
+//! gzip+base64`, and `run bundle` writes them. A source of type `configmap` or `internal` is read from the data of the
+//! ConfigMap in `spec.configMap`.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -25,9 +25,9 @@ use crate::objects::Objects;
 /// The annotation of a ConfigMap with a compressed part of a catalog.
 pub(crate) const ENCODING: &str = "olm.contentEncoding";
 const GZIP: &str = "gzip+base64";
-/// The annotation of an OperatorGroup whose namespace uses no catalogs of other namespaces.
+/// The annotation of an OperatorGroup whose namespace does not use global catalogs.
 const EXCLUDE_GLOBAL: &str = "olm.operatorframework.io/exclude-global-namespace-resolution";
-/// The largest decompressed part of a catalog, in bytes.
+/// The maximum size of a decompressed part of a catalog, in bytes.
 const PART_MAX: u64 = 64 << 20;
 
 /// A valid catalog.
@@ -42,10 +42,10 @@ pub(crate) struct Loaded {
 /// A catalog, or the reason why it cannot be read.
 pub(crate) type Content = Result<Arc<Loaded>, Fault>;
 
-/// The reason why a source has no content.
+/// The error of a source without content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The specification of the source is wrong.
+    /// The specification of the source is invalid.
     Spec(String),
     /// The ConfigMap is missing or cannot be read.
     ConfigMap(String),
@@ -54,7 +54,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// `status.reason` of the source.
+    /// Returns `status.reason` of the source.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Spec(_) => "SpecInvalidError",
@@ -63,7 +63,7 @@ impl Fault {
         }
     }
 
-    /// `status.message` of the source.
+    /// Returns `status.message` of the source.
     pub(crate) fn message(&self) -> &str {
         match self {
             Self::Spec(message) | Self::ConfigMap(message) | Self::Image(message) => message,
@@ -71,7 +71,7 @@ impl Fault {
     }
 }
 
-/// The parsed catalogs by uid of their source, with the versions of what they were parsed from.
+/// The parsed catalogs by the uid of their source, with the versions of the objects that they were parsed from.
 #[derive(Clone, Default)]
 pub(crate) struct Catalogs(Arc<Mutex<HashMap<String, (String, Content)>>>);
 
@@ -137,7 +137,7 @@ impl Catalogs {
     }
 }
 
-/// Returns the sources that serve a namespace: its own, and those of the global namespace unless its group excludes
+/// Returns the sources for a namespace: its own, and those of the global namespace unless the OperatorGroup excludes
 /// them.
 pub(crate) fn sources<'a>(objects: &'a Objects, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Value>> {
     let excluded = objects

@@ -1,4 +1,4 @@
-//! CatalogSource: the connection to its registry, or the reason for its absence.
+//! CatalogSource: reports the connection to its registry, or the reason why it is missing.
 
 use apimachinery::time::parse_timeout;
 use operator_apiserver::client::Event;
@@ -55,7 +55,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs) -> Plan {
     }
 }
 
-/// Returns the Service of a registry that OLM runs itself.
+/// Creates the Service of a registry that OLM runs itself.
 fn service(objects: &Objects, source: &Value) -> Option<Action> {
     if objects.get(&SERVICE, source.namespace(), source.name()).is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! Copies of a ClusterServiceVersion in its target namespaces, where users see it.
+//! Copies a ClusterServiceVersion to its target namespaces, where users can see it.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ fn namespaces(objects: &Objects, csv: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// Creates or updates the copy in a namespace; the status is written by itself.
+/// Creates or updates the copy in a namespace. The status is written separately.
 fn copy(objects: &Objects, csv: &Value, namespace: &str) -> Option<Action> {
     let mut labels = csv.pointer("/metadata/labels").cloned().unwrap_or(json!({}));
     labels[COPIED_FROM] = csv.namespace().into();

@@ -1,6 +1,6 @@
 //! ClusterServiceVersion: its phases, requirements and installation.
 //!
-//! [`next`] decides the next phase from what is known; everything else is installation and removal.
+//! [`next`] determines the next phase from the current state; the other functions install and remove objects.
 
 mod api_service;
 pub(in crate::olm) mod certificate;
@@ -34,7 +34,7 @@ use crate::plan::{Action, Plan, World, delete, until, update_status};
 
 /// The maximum duration of an installation.
 const INSTALL_SECONDS: i64 = 5 * 60;
-/// The most transitions that the status keeps.
+/// The maximum number of transitions in the status.
 const HISTORY_MAX: usize = 20;
 
 /// Returns the controller.
@@ -87,12 +87,12 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// A ClusterServiceVersion with the namespaces that it is installed for.
+/// A ClusterServiceVersion with its target namespaces.
 pub(super) struct Member<'a> {
     pub(super) world: &'a World<'a>,
     pub(super) csv: &'a Value,
     pub(super) group: &'a Value,
-    /// One empty string for all namespaces.
+    /// The target namespaces; one empty string for all namespaces.
     pub(super) targets: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ fn phase(phase: &'static str, reason: &'static str, message: impl Into<String>) 
     }
 }
 
-/// Makes a certificate for names: authority, certificate and key, in PEM.
+/// Creates a certificate for host names: authority, certificate and key, in PEM.
 pub(in crate::olm) type Certificates<'a> =
     dyn FnMut(&[String], jiff::Timestamp) -> Option<certificate::Pair> + 'a;
 
@@ -206,7 +206,7 @@ fn decide(member: &Member<'_>, certificates: &mut Certificates<'_>) -> Plan {
     settle(member, &next, requirements.as_ref(), Vec::new())
 }
 
-/// Writes the status of a phase after some actions.
+/// Executes actions, and then writes the status of a phase.
 fn settle(
     member: &Member<'_>,
     next: &Phase,
@@ -240,7 +240,7 @@ fn timeout(world: &World<'_>, csv: &Value, next: &Phase) -> Option<Duration> {
     Some(until(world.now, deadline))
 }
 
-/// Returns the end of the time for an installation, which starts with the phase Installing.
+/// Returns the time limit of an installation, which starts with the phase Installing.
 fn deadline(csv: &Value) -> Option<jiff::Timestamp> {
     let history = csv.items("/status/conditions");
     let start = history
@@ -252,7 +252,7 @@ fn deadline(csv: &Value) -> Option<jiff::Timestamp> {
     start.checked_add(SignedDuration::from_secs(INSTALL_SECONDS)).ok()
 }
 
-/// Returns the status with a phase; the history grows if phase or reason change.
+/// Returns the status with a phase. An entry is added to the history if the phase or the reason changes.
 fn transition(world: &World<'_>, csv: &Value, next: &Phase, requirements: Option<&Vec<Value>>) -> Value {
     let now = time(world.now);
     let mut status = csv.get("status").cloned().unwrap_or(json!({}));
@@ -285,7 +285,7 @@ fn transition(world: &World<'_>, csv: &Value, next: &Phase, requirements: Option
     status
 }
 
-/// Returns the phase that it has, to stay in it.
+/// Returns the current phase, to stay in it.
 fn same(csv: &Value) -> Phase {
     let known = |text: &str, all: &[&'static str]| all.iter().find(|known| **known == text).copied();
     phase(
@@ -337,7 +337,7 @@ const REASONS: &[&str] = &[
     "CannotModifyStaticOperatorGroupProvidedAPIs",
 ];
 
-/// Returns the phase that follows.
+/// Returns the next phase.
 fn next(member: &Member<'_>, requirements: Option<&requirement::Outcome>) -> Phase {
     let csv = member.csv;
     let met = requirements.is_none_or(|outcome| outcome.met);
@@ -408,7 +408,7 @@ fn strategy_fault(csv: &Value) -> Option<String> {
     (strategy != "deployment").then(|| format!("unrecognized install strategy: {strategy}"))
 }
 
-/// Returns true if another operator of the namespace, which this one does not replace, owns one of its APIs.
+/// Returns true if another operator of the namespace owns one of its APIs, and is not replaced by this operator.
 fn has_owner_conflict(member: &Member<'_>) -> bool {
     let csv = member.csv;
     let own = owned_apis(csv);
@@ -540,7 +540,7 @@ fn replacement<'a>(member: &Member<'a>) -> Option<&'a Arc<Value>> {
         .find(|new| new.uid() != csv.uid() && new.text("/spec/replaces") == csv.name())
 }
 
-/// Returns true if a new operator, or one that replaces it in turn, is installed.
+/// Returns true if a new operator, or a later one that replaces it, is installed.
 fn is_installed(objects: &Objects, new: &Value) -> bool {
     let mut new = Some(new);
     for _ in 0..HISTORY_MAX {

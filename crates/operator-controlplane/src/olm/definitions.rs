@@ -1,5 +1,5 @@
 //! The CustomResourceDefinitions of OLM: names, printer columns, and the parts of the schemas that the controllers
-//! read.
+//! use.
 
 use serde_json::{Map, Value, json};
 
@@ -18,8 +18,8 @@ struct Definition {
 
 const OPERATORS: &str = "operators.coreos.com";
 
-/// Returns the definitions of OLM's kinds, v0 and v1. PackageManifest is among them: OLM serves it by an extension API server
-/// instead.
+/// Returns the CRDs of OLM v0 and v1. They include PackageManifest, which the real OLM serves by an extension API
+/// server.
 ///
 /// ```
 /// let definitions = operator_controlplane::olm::definitions();
@@ -48,7 +48,7 @@ impl Definition {
         }));
         schema["required"] = json!(self.required);
         let singular = self.kind.to_lowercase();
-        // PackageManifests have no status subresource: they are written as a whole.
+        // PackageManifests have no status subresource, because they are written as a whole.
         let subresources = if self.kind == "PackageManifest" {
             json!({})
         } else {
@@ -117,7 +117,7 @@ fn object(properties: Value) -> Value {
     schema
 }
 
-/// An object whose fields are all optional and kept.
+/// Returns the schema of an object with arbitrary optional fields.
 fn open() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
@@ -131,7 +131,7 @@ fn requiring(mut schema: Value, required: &[&str]) -> Value {
     schema
 }
 
-/// Returns an object with typed fields that keeps others.
+/// Returns the schema of an object with typed fields that also allows other fields.
 fn loose(properties: Value) -> Value {
     let mut schema = object(properties);
     schema["x-kubernetes-preserve-unknown-fields"] = json!(true);

@@ -16,7 +16,7 @@ use crate::object::{Object, set, time, with_status};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, until, update_subresource};
 
-/// The time for which failing steps are retried.
+/// The time during which failing steps are retried, in seconds.
 const RETRY_SECONDS: i64 = 60;
 
 /// Returns the controller.
@@ -72,7 +72,7 @@ fn act(plan: &Value, status: Value) -> Plan {
 /// The state of a step.
 pub(super) enum Step {
     Done(&'static str),
-    /// A write that is needed.
+    /// A write is needed.
     Write(Box<Action>),
     Wait,
     Failed {
@@ -152,7 +152,8 @@ fn install(world: &World<'_>, plan: &Value, mut status: Value) -> Plan {
     act(plan, status)
 }
 
-/// A rejected write is retried without limit if the missing permission may still be granted.
+/// Returns true if a write was rejected because of a permission. It is retried without limit, because the permission
+/// may still be granted.
 fn is_forbidden(message: &str) -> bool {
     message.contains("is forbidden:")
 }
@@ -225,7 +226,7 @@ fn step(
         (_, known) => {
             let owner = world.objects.get(&CSV, plan.namespace(), step.text("/resolving"));
             let Some(owner) = owner else {
-                // The owner was deleted; nothing is installed for it.
+                // The owner was deleted, so nothing is installed for it.
                 return Step::Done("NotPresent");
             };
             if kind != "CustomResourceDefinition" {
@@ -265,7 +266,7 @@ fn put(gvr: &Gvr, object: Value) -> Action {
     }
 }
 
-/// Adds the labels of a child, and the owner reference of one in the same namespace.
+/// Adds the labels of an owned object, and the owner reference if the owner is in the same namespace.
 fn own(object: &mut Value, owner: &Value, namespaced: bool, known: Option<&Value>) {
     if let Value::Object(labels) = owner_labels(CSV.name, owner) {
         for (name, value) in labels {
@@ -283,7 +284,7 @@ fn own(object: &mut Value, owner: &Value, namespaced: bool, known: Option<&Value
     }
 }
 
-/// Returns the live object with the contents of a manifest, if that changes it.
+/// Returns the live object with the content of a manifest, or `None` if they do not differ.
 pub(super) fn merged(known: &Value, wanted: &Value) -> Option<Value> {
     let mut changed = known.clone();
     let Value::Object(fields) = wanted else {
@@ -308,7 +309,7 @@ pub(super) fn merged(known: &Value, wanted: &Value) -> Option<Value> {
     (changed != *known).then_some(changed)
 }
 
-/// Merges the fields of a manifest into live ones, whose defaults and allocated values are kept.
+/// Merges the fields of a manifest into a live object, which keeps its defaults and allocated values.
 fn overlay(live: &mut Value, wanted: &Value, depth: usize) {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) if depth < 64 => {
@@ -325,8 +326,8 @@ fn overlay(live: &mut Value, wanted: &Value, depth: usize) {
     }
 }
 
-/// Updates an existing definition if no stored version is removed and all objects are valid; the definition must be
-/// established.
+/// Updates an existing CRD, unless a stored version would be removed or an object would be invalid. Waits until the
+/// CRD is established.
 pub(super) fn definition(
     objects: &Objects,
     gvr: &Gvr,
@@ -400,7 +401,7 @@ fn too_restrictive(objects: &Objects, definition: &Value) -> Option<String> {
         .filter(|version| version.flag("/served"))
     {
         let schema = version.pointer("/schema/openAPIV3Schema")?;
-        // The API server reports a schema that is not valid.
+        // The API server reports an invalid schema.
         let schema = Schema::compile(schema).ok()?;
         let version = version.text("/name");
         let kind = Kind {

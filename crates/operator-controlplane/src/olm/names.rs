@@ -14,7 +14,7 @@ pub(crate) fn hash(value: &Value) -> String {
     base62(digest.iter().copied().collect())
 }
 
-/// Returns a number in base 256, most significant byte first, in base 62.
+/// Converts a number from base 256, most significant byte first, to base 62.
 fn base62(mut number: Vec<u8>) -> String {
     let mut digits = Vec::new();
     while number.iter().any(|byte| *byte != 0) {
@@ -29,13 +29,13 @@ fn base62(mut number: Vec<u8>) -> String {
     digits.iter().rev().map(|digit| char::from(*digit)).collect()
 }
 
-/// Returns a name with a hash at its end, at most 63 characters: the base is shortened.
+/// Appends a hash to a name. The name is shortened so that the result has at most 63 characters.
 pub(crate) fn hashed(base: &str, hash: &str) -> String {
     let room = NAME_MAX.saturating_sub(hash.len() + 1);
     format!("{}-{hash}", shortened(base, room))
 }
 
-/// Returns a name as the value of a label, which has at most 63 characters.
+/// Shortens a name to a label value, which has at most 63 characters.
 pub(crate) fn label(name: &str) -> String {
     shortened(name, NAME_MAX).to_owned()
 }

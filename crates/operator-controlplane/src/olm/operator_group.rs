@@ -18,7 +18,7 @@ use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, create, delete, patch_metadata, update, update_status};
 use crate::selector::selects;
 
-/// The prefix of the label of a target namespace; the uid of the group follows.
+/// The prefix of the label of a target namespace; it is followed by the uid of the group.
 pub(super) const UID_LABEL: &str = "olm.operatorgroup.uid/";
 const PROVIDED: &str = "olm.providedAPIs";
 
@@ -68,7 +68,7 @@ pub(super) fn plan(world: &World<'_>, key: &Key) -> Plan {
     Plan::actions(actions)
 }
 
-/// Returns the target namespaces in the status of a group: one empty string for all.
+/// Returns the target namespaces in the status of a group; one empty string for all namespaces.
 pub(super) fn targets(group: &Value) -> Vec<String> {
     strings(group.items("/status/namespaces"))
 }
@@ -157,7 +157,7 @@ fn labels(objects: &Objects, group: &Value, targets: &[String]) -> Vec<Action> {
         .collect()
 }
 
-/// Returns the annotations of a member.
+/// Sets the annotations of a member.
 fn annotate(group: &Value, csv: &Value, targets: &[String]) -> Option<Action> {
     let wanted = [
         ("olm.operatorGroup", group.name().to_owned()),
@@ -177,7 +177,7 @@ fn annotate(group: &Value, csv: &Value, targets: &[String]) -> Option<Action> {
     Some(patch_metadata(&CSV.gvr, csv, json!({"annotations": annotations})))
 }
 
-/// Returns the APIs of the members of a group, as its annotation lists them.
+/// Returns the APIs of the members of a group, in the format of its annotation.
 pub(super) fn apis(csvs: &[&Arc<Value>]) -> BTreeSet<String> {
     let apis = csvs.iter().flat_map(|csv| owned_apis(csv));
     apis.map(|(group, version, kind)| format!("{kind}.{version}.{group}"))
@@ -253,7 +253,7 @@ fn roles(objects: &Objects, group: &Value, members: &[&Arc<Value>]) -> Vec<Actio
         .collect()
 }
 
-/// Returns the label by which the roles of an API become part of the roles of groups.
+/// Returns the label that adds the roles of an API to the roles of groups.
 pub(super) fn aggregation(api: &str, suffix: &str) -> String {
     let hash = hash(&api.into());
     format!("olm.opgroup.permissions/aggregate-to-{:.16}-{suffix}", hash)

@@ -1,7 +1,7 @@
-//! PackageManifests: the packages of the catalogs that serve a namespace.
+//! PackageManifests: the packages of the catalogs that are available in a namespace.
 //!
 //! OLM serves them by an extension API server; here they are custom resources, one for each package and namespace. If
-//! several catalogs have a package, the one with the highest priority is shown.
+//! several catalogs have a package, the catalog with the highest priority is used.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::object::{Object, set};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, create, delete, update};
 
-/// The controller; its keys are namespaces.
+/// Returns the controller; its keys are namespaces.
 pub(crate) fn controller(catalogs: Catalogs) -> Controller {
     Controller {
         name: "olm-package-server",
@@ -129,7 +129,7 @@ fn manifest(source: &Value, loaded: &Loaded, package: &Package, namespace: &str)
     }))
 }
 
-/// Returns true if a text can be the value of a label: provider names with blanks cannot.
+/// Returns true if a string is a valid label value; provider names with spaces are not.
 fn builtin_label(value: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric();
     let inner = |byte: u8| plain(byte) || b"-_.".contains(&byte);
@@ -202,7 +202,7 @@ fn csv_of(catalog: &Catalog, package: &Package, name: &str) -> Option<Value> {
     bundle_csv(bundle)
 }
 
-/// Returns the ClusterServiceVersion of a bundle, or its metadata in the form of one.
+/// Returns the ClusterServiceVersion of a bundle, or its metadata in the format of a ClusterServiceVersion.
 pub(super) fn bundle_csv(bundle: &Bundle) -> Option<Value> {
     let objects = objects(bundle).ok()?;
     let csv = objects

@@ -1,7 +1,7 @@
 //! Resolution: selects the bundles to install for the Subscriptions of a namespace, as a pure function.
 //!
-//! A depth-first search with a limit: Subscriptions in turn, the best candidate first, then the requirements of the
-//! chosen bundles.
+//! The search is depth-first with a limit: for each Subscription the best candidate first, and then the requirements of
+//! the chosen bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::catalog::Loaded;
 use super::properties::{Gvk, described, gvk, is_requirement, package_of, properties_of, provides};
 use crate::object::Object;
 
-/// The maximum number of choices before the search ends.
+/// The maximum number of choices in a search.
 const STEPS_MAX: usize = 10_000;
 /// The maximum number of Subscriptions and dependencies.
 const DEPTH_MAX: usize = 128;
@@ -33,10 +33,10 @@ pub(crate) struct Request {
     pub(crate) name: String,
     pub(crate) package: String,
     pub(crate) channel: String,
-    /// Namespace and name of the catalog.
+    /// The namespace and the name of the catalog.
     pub(crate) source: (String, String),
     pub(crate) starting: String,
-    /// The ClusterServiceVersion that is installed for it.
+    /// The installed ClusterServiceVersion of the Subscription.
     pub(crate) installed: Option<Arc<Value>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Candidate {
     pub(crate) source: Source,
     pub(crate) channel: String,
     pub(crate) bundle: Bundle,
-    /// The ClusterServiceVersion that it replaces; empty for a first installation.
+    /// The name of the ClusterServiceVersion that it replaces; empty for a first installation.
     pub(crate) replaces: String,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn version_of(bundle: &Bundle) -> Option<Version> {
     package_version(bundle).ok().map(|(_, version)| version)
 }
 
-/// Returns the entries of a channel from a head down the chain of replaces, without skipped ones.
+/// Returns the entries of a channel along the chain of `replaces` from a head, without skipped ones.
 fn chain<'a>(channel: &'a Channel, head: &str) -> Vec<&'a Entry> {
     let by_name: BTreeMap<&str, &Entry> = channel
         .entries()
@@ -98,7 +98,7 @@ fn skipped(channel: &Channel) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Returns all entries of a channel: the chain of replaces from the head, then the others.
+/// Returns all entries of a channel: the chain of `replaces` from the head, followed by the other entries.
 pub(super) fn ordered<'a>(channel: &'a Channel, head: &str) -> Vec<&'a str> {
     let mut names: Vec<&str> = chain(channel, head)
         .iter()
@@ -112,10 +112,10 @@ pub(super) fn ordered<'a>(channel: &'a Channel, head: &str) -> Vec<&'a str> {
     names
 }
 
-/// Chooses bundles for requests, given the ClusterServiceVersions of the namespace. `sources` are in order of priority.
+/// Chooses bundles for requests, given the ClusterServiceVersions of the namespace. `sources` are sorted by priority.
 ///
 /// # Errors
-/// The text of the condition ResolutionFailed.
+/// Returns the text of the condition ResolutionFailed.
 pub(crate) fn resolve(
     requests: &[Request],
     sources: &[Source],
@@ -196,7 +196,7 @@ fn existing_id(csv: &Value) -> String {
     format!("@existing/{}//{}", csv.namespace(), csv.name())
 }
 
-/// The reason why a request has no candidate.
+/// Returns the reason why a request has no candidate.
 fn not_found(request: &Request, sources: &[Source]) -> String {
     let Request {
         name,
@@ -329,7 +329,7 @@ struct Search<'a> {
     sources: &'a [Source],
     options: &'a [Vec<Option<Candidate>>],
     unreferenced: Vec<&'a Arc<Value>>,
-    /// By request: true if the installed operator is kept.
+    /// For each request, true if the installed operator is kept.
     kept: Vec<bool>,
     picks: Vec<Pick>,
     steps: usize,
@@ -422,7 +422,8 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the bundles that meet a requirement: own catalog first, default channels first, heads first.
+    /// Returns the bundles that meet a requirement: the requesting bundle's catalog first, default channels first,
+    /// heads first.
     fn providers(&self, from: &Candidate, requirement: &Property) -> Vec<Candidate> {
         let mut sources: Vec<&Source> = self.sources.iter().collect();
         let own = |source: &Source| {
@@ -447,7 +448,7 @@ impl Search<'_> {
         found
     }
 
-    /// Returns the installed operators that stay: those of kept requests, and those of no Subscription.
+    /// Returns the installed operators that remain: those of kept requests, and those without a Subscription.
     fn present(&self) -> impl Iterator<Item = &Arc<Value>> {
         let kept = self.requests.iter().zip(&self.kept);
         let kept = kept

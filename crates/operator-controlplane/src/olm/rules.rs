@@ -7,7 +7,7 @@ use crate::object::Object;
 use crate::objects::Objects;
 use crate::olm::kinds::{CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 
-/// Returns true if roles grant a service account a whole rule; in a namespace, or everywhere if it is `None`.
+/// Returns true if roles grant all permissions of a rule to a service account, in a namespace or (`None`) everywhere.
 pub(crate) fn allowed(
     objects: &Objects,
     account: (&str, &str),
@@ -23,9 +23,9 @@ struct Request<'a> {
     verb: &'a str,
     group: &'a str,
     resource: &'a str,
-    /// `None` for all names.
+    /// The name of the object; `None` for all names.
     name: Option<&'a str>,
-    /// A non-resource path.
+    /// The path of a non-resource request.
     path: Option<&'a str>,
 }
 
@@ -33,7 +33,7 @@ fn texts<'a>(rule: &'a Value, pointer: &str) -> Vec<&'a str> {
     rule.items(pointer).iter().filter_map(Value::as_str).collect()
 }
 
-/// Returns the single requests of a rule.
+/// Returns the individual requests that a rule covers.
 fn requests(rule: &Value) -> impl Iterator<Item = Request<'_>> {
     let names: Vec<Option<&str>> = match texts(rule, "/resourceNames") {
         names if names.is_empty() => vec![None],
@@ -92,7 +92,7 @@ fn covers(rule: &Value, request: &Request<'_>) -> bool {
         && (names.is_empty() || request.name.is_some_and(|name| names.contains(&name)))
 }
 
-/// Returns the rules that bindings give a service account.
+/// Returns the rules that bindings grant to a service account.
 fn granted<'a>(objects: &'a Objects, account: (&str, &str), namespace: Option<&'a str>) -> Vec<&'a Value> {
     let (account_namespace, name) = account;
     let group = format!("system:serviceaccounts:{account_namespace}");

@@ -14,7 +14,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Returns the steps of a bundle in a namespace.
 ///
 /// # Errors
-/// Returns an error if the bundle has no objects, as those in images, or is not complete.
+/// Returns an error if the bundle has no objects, as a bundle in an image, or is incomplete.
 pub(crate) fn steps(candidate: &Candidate, namespace: &str) -> Result<Vec<Value>, String> {
     let mut objects = objects(&candidate.bundle)?;
     let Some(at) = objects
@@ -83,7 +83,7 @@ fn step(csv: &Value, candidate: &Candidate, object: &Value) -> Value {
     })
 }
 
-/// Returns the ClusterServiceVersion to create: with its namespace, its properties, and the replaced one.
+/// Returns the ClusterServiceVersion to create, with its namespace, its properties, and the name of the replaced one.
 fn prepared(mut csv: Value, candidate: &Candidate, namespace: &str) -> Value {
     set(&mut csv, &["metadata", "namespace"], namespace.into());
     let properties = candidate.bundle.properties.iter();

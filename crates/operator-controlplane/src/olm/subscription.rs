@@ -1,4 +1,4 @@
-//! Subscriptions: resolution of a namespace, InstallPlans, and the status of each Subscription.
+//! Subscriptions: resolves a namespace, creates InstallPlans, and updates the status of each Subscription.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::object::{Object, time, unset};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, create, delete, update_status, update_subresource};
 
-/// The number of InstallPlans that are kept in a namespace.
+/// The maximum number of InstallPlans in a namespace.
 const PLANS_MAX: usize = 5;
 
-/// The controller; its keys are namespaces.
+/// Returns the controller; its keys are namespaces.
 pub(crate) fn controller(catalogs: Catalogs) -> Controller {
     Controller {
         name: "olm-subscription",
@@ -94,7 +94,7 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Returns the first status to write, except for times of observation.
+    /// Returns the first changed status to write; times of observation do not count as changes.
     fn statuses_changed(&self) -> Option<Action> {
         let mut pairs = self.subscriptions.iter().zip(&self.statuses);
         pairs.find_map(|(subscription, status)| {
@@ -255,7 +255,7 @@ impl<'a> Scene<'a> {
         surplus.map(|plan| delete(&INSTALL_PLAN, plan, None)).collect()
     }
 
-    /// Returns the state of the plan that a Subscription waits for.
+    /// Returns the state of the InstallPlan that a Subscription waits for.
     fn waits(&self, status: &Value) -> Wait {
         let current = status.text("/currentCSV");
         if current.is_empty() {
@@ -269,14 +269,14 @@ impl<'a> Scene<'a> {
             .objects
             .get(&INSTALL_PLAN, self.namespace, status.text("/installPlanRef/name"));
         match plan.map(|plan| plan.text("/status/phase")) {
-            // The steps are not written yet.
+            // The steps have not been written yet.
             Some("") => Wait::No,
             Some("RequiresApproval") => Wait::Approval,
             _ => Wait::Yes,
         }
     }
 
-    /// Resolves the namespace. The statuses change if there is an InstallPlan for the result.
+    /// Resolves the namespace. The statuses change if an InstallPlan exists for the result.
     fn resolved(&mut self, catalogs: &Catalogs) -> Vec<Action> {
         let waits: Vec<Wait> = self.statuses.iter().map(|status| self.waits(status)).collect();
         if waits.contains(&Wait::Yes) {
@@ -304,7 +304,7 @@ impl<'a> Scene<'a> {
             .zip(&self.statuses)
             .map(|(subscription, status)| self.request(subscription, status))
             .collect();
-        // An operator whose catalog is unhealthy is kept.
+        // If the catalog of an installed operator is unhealthy, the operator is kept.
         match resolve(&requests, &sources, &existing) {
             Err(message) => {
                 self.failed("ConstraintsNotSatisfiable", &message);
@@ -351,8 +351,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Creates the InstallPlan of a result, refers to it, and writes its steps, in this order: a plan with steps is
-    /// executed at once, and the Subscriptions of its ClusterServiceVersions have to name them by then.
+    /// Creates the InstallPlan of a result, refers to it, and writes its steps, in this order. A plan with steps is
+    /// executed at once, so the Subscriptions must already name their ClusterServiceVersions.
     fn planned(&mut self, picks: &[Pick]) -> Vec<Action> {
         let names: Vec<&str> = picks
             .iter()
@@ -492,7 +492,7 @@ impl<'a> Scene<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     No,
-    /// Its plan waits for approval; a newer entry replaces it.
+    /// Its InstallPlan waits for approval, and is replaced if there is a newer entry.
     Approval,
     Yes,
 }
@@ -537,7 +537,7 @@ fn plan_conditions(
     }
 }
 
-/// The conditions of `olm.deprecations` documents.
+/// Returns the conditions for `olm.deprecations` documents.
 fn deprecations(
     objects: &Objects,
     subscription: &Value,

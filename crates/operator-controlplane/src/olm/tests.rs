@@ -1,4 +1,4 @@
-//! Table tests of the controllers.
+//! Table tests of the controllers of OLM v0.
 #![expect(clippy::needless_pass_by_value, reason = "the helpers take literals")]
 
 use std::sync::Arc;
@@ -682,7 +682,7 @@ fn subscriptions_refer_to_a_plan_before_it_has_steps() {
     assert_eq!(written, expected);
 }
 
-/// Returns the property with an object of a bundle.
+/// Returns the property that contains an object of a bundle.
 fn encoded(object: &Value) -> Value {
     use base64::Engine;
     let data = base64::engine::general_purpose::STANDARD.encode(object.to_string());

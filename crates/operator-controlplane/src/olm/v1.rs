@@ -1,9 +1,11 @@
 //! OLM v1: ClusterCatalogs and ClusterExtensions.
 //!
 //! * `catalog` reports the content of a ClusterCatalog, `content` serves it over HTTP
-//! * `extension` installs the bundle of a ClusterExtension: `resolve` selects it, `config` reads the settings of the user,
-//!   `preflight` checks updates of definitions, `render` makes plain objects, `apply` compares them with the cluster
-//! * `revision` records each installed version, `condition` has the texts of the status
+//! * `extension` installs the bundle of a ClusterExtension: `resolve` selects the bundle, `config` reads the settings
+//!   of
+//!   the user, `preflight` checks updates of CRDs, `render` creates plain objects, `apply` compares them with the
+//!   cluster
+//! * `revision` records each installed version; `condition` contains the texts of the status
 
 mod apply;
 mod catalog;
@@ -34,7 +36,7 @@ pub(crate) const NAMESPACE: &str = "olmv1-system";
 /// The labels of managed objects.
 const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
 const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
-/// The annotation of a managed object with the revision that it was written for.
+/// The annotation of a managed object with the revision for which it was written.
 const REVISION: &str = "olm.operatorframework.io/revision";
 
 /// Returns the controllers. `base` is the address at which the content of catalogs is served.

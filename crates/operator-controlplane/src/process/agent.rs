@@ -1,4 +1,4 @@
-//! Finds the pods that run as local processes, and runs them.
+//! Finds the pods that run as local processes, and runs them: [`Agent`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::kind::POD;
 use crate::object::Object;
 use crate::recorder::Recorder;
 
-/// The time before another snapshot when the watch returned nothing.
+/// The delay before another snapshot after the watch returned nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The part of simulated nodes that runs pods as processes.
@@ -27,7 +27,7 @@ pub(crate) struct Agent {
     clock: Clock,
     /// The number of nodes.
     nodes: usize,
-    /// The pods that run, by their UID.
+    /// The running pods, by uid.
     pods: HashMap<String, watch::Sender<Arc<Value>>>,
     tasks: JoinSet<()>,
 }
@@ -112,7 +112,7 @@ impl Agent {
     }
 }
 
-/// Counts a pod as long as it lives.
+/// Counts a running pod until it is dropped.
 struct Running(Processes);
 
 impl Running {

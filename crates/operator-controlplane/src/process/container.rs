@@ -1,4 +1,5 @@
-//! One container that runs as a local process: started, probed, stopped, and restarted with a backoff.
+//! One container that runs as a local process ([`Container`]): it is started, probed, stopped, and restarted with a
+//! backoff.
 
 use std::collections::BTreeMap;
 use std::future;
@@ -24,14 +25,14 @@ use crate::process_group::ProcessGroup;
 
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// The running time after which the restart backoff is reset.
+/// The run time after which the restart backoff is reset.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
 /// The maximum length of a log line; longer lines are split.
 const LINE_MAX: u64 = 16 * 1024;
-/// The time for which the output of a container is read after its end.
+/// The time limit for reading the output of a container after it has ended.
 const OUTPUT_MAX: Duration = Duration::from_secs(1);
 
-/// Environment variables of this process that are passed to programs, if set.
+/// Environment variables of this process that are passed to programs if they are set.
 const INHERITED: [&str; 6] = [
     "PATH",
     "LANG",
@@ -41,10 +42,10 @@ const INHERITED: [&str; 6] = [
     "DYLD_LIBRARY_PATH",
 ];
 
-/// The probe that ends a container.
+/// The name of the probe whose failure ends a container.
 const LIVENESS: &str = "Liveness";
 
-/// The state of a container, as its status shows it.
+/// The state of a container for its status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State {
     now: Now,
@@ -70,7 +71,7 @@ impl Default for Now {
     }
 }
 
-/// The end of one run.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ended {
     code: i64,
@@ -98,7 +99,7 @@ impl Ended {
 // === impl State ===
 
 impl State {
-    /// Continues the restart count of a pod that ran before the control plane started.
+    /// Continues the restart count of a pod that ran before the control plane was started.
     pub(super) fn after(status: Option<&Value>) -> Self {
         let was_running = status.is_some_and(|status| status.pointer("/state/running").is_some());
         let restarts = status.and_then(|status| status.int("/restartCount")).unwrap_or(0);
@@ -116,7 +117,7 @@ impl State {
         !matches!(self.now, Now::Waiting { .. }) || self.last.is_some()
     }
 
-    /// Returns the exit code of a container that is not started again.
+    /// Returns the exit code of a container that will not be restarted.
     pub(super) fn exit_code(&self) -> Option<i64> {
         match &self.now {
             Now::Ended(ended) => Some(ended.code),
@@ -155,7 +156,7 @@ impl State {
     }
 }
 
-/// The arguments of a process.
+/// The command of a process.
 pub(super) struct Start {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
@@ -168,18 +169,18 @@ pub(super) struct Container {
     pub(super) shared: Arc<Shared>,
     pub(super) index: usize,
     pub(super) spec: Value,
-    /// The address for its probes.
+    /// The address that is probed.
     pub(super) address: String,
-    /// The grace period once the container has to end.
+    /// The grace period, once the container must stop.
     pub(super) stop: watch::Receiver<Option<Duration>>,
-    /// The grace period of the pod's specification.
+    /// The grace period in the pod's specification.
     pub(super) grace: Duration,
 }
 
 // === impl Container ===
 
 impl Container {
-    /// Runs the container until it has terminated finally.
+    /// Runs the container until it has terminated and will not be restarted.
     pub(super) async fn run(mut self) {
         let mut backoff: Option<Duration> = None;
         loop {
@@ -250,7 +251,7 @@ impl Container {
             .change(self.index, |state| state.now = Now::Waiting { reason, message });
     }
 
-    /// A container that is stopped during its backoff keeps its last termination state.
+    /// Ends a container that is stopped during its backoff; it keeps its last termination state.
     fn never_started(&self) {
         self.shared.change(self.index, |state| {
             if let Some(last) = state.last.take() {
@@ -259,7 +260,7 @@ impl Container {
         });
     }
 
-    /// Waits; returns true if the container must stop.
+    /// Waits for a delay; returns true if the container must stop.
     async fn pause(&mut self, delay: Duration) -> bool {
         let stopped = self.stop.wait_for(Option::is_some);
         tokio::time::timeout(delay, stopped).await.is_ok()
@@ -339,7 +340,7 @@ impl Container {
         ended(code, reason, String::new(), self.shared.now())
     }
 
-    /// Waits until the startup probe succeeds; false if it fails too often.
+    /// Waits until the startup probe succeeds; returns false if it fails too often.
     async fn starts(&self, probe: &Probe) -> bool {
         let started = self.follow(probe, "Startup", |well| well).await;
         if started {
@@ -360,7 +361,7 @@ impl Container {
         }
     }
 
-    /// Updates the readiness.
+    /// Updates the readiness with each result of the readiness probe.
     async fn watch_readiness(&self, probe: Option<&Probe>) {
         let Some(probe) = probe else {
             return future::pending().await;
@@ -372,7 +373,8 @@ impl Container {
         .await;
     }
 
-    /// Probes repeatedly, and calls `reached` with each result at its threshold until it returns true.
+    /// Probes repeatedly, and calls `reached` with each result that reaches its threshold, until `reached` returns
+    /// true.
     async fn follow(&self, probe: &Probe, name: &str, reached: impl Fn(bool) -> bool) -> bool {
         if name == LIVENESS {
             tokio::time::sleep(probe.delay).await;
@@ -403,16 +405,16 @@ impl Container {
     }
 }
 
-/// The reason for which a process ends.
+/// The reason why a process ends.
 enum End {
     Exited(Option<ExitStatus>),
-    /// A probe failed too many times.
+    /// A probe failed too often.
     Unhealthy(&'static str),
     /// The pod terminates, within a grace period.
     Stopped(Duration),
 }
 
-/// Returns the exit code and the reason as kubelets report them.
+/// Returns the exit code and the reason, as kubelets report them.
 fn outcome(status: Option<ExitStatus>) -> (i64, &'static str) {
     let code = status.and_then(|status| status.code().or_else(|| Some(128 + status.signal()?)));
     match code.unwrap_or(137) {
@@ -421,7 +423,7 @@ fn outcome(status: Option<ExitStatus>) -> (i64, &'static str) {
     }
 }
 
-/// A process in its own group, which is killed when this process ends in any way.
+/// A process in its own group, which is always killed when this process ends.
 struct Process {
     child: Child,
     group: ProcessGroup,
@@ -458,7 +460,7 @@ impl Process {
         Ok(Self { group, child, output })
     }
 
-    /// Sends SIGTERM, and SIGKILL after the grace period, which `shorter` may cut.
+    /// Sends SIGTERM, and SIGKILL after the grace period, which `shorter` can reduce.
     async fn stop(
         &mut self,
         grace: Duration,

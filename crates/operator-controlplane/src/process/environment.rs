@@ -1,4 +1,4 @@
-//! The arguments and the environment of a process, from the specification of its container. Pure.
+//! The arguments and the environment of a process, from the specification of its container. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::object::Object;
 /// The objects and addresses that variables refer to.
 pub(super) struct Sources<'a> {
     pub(super) pod: &'a Value,
-    /// The address that the process listens on.
+    /// The address on which the process listens.
     pub(super) address: &'a str,
     /// The data of ConfigMaps and Secrets, by kind and name.
     pub(super) data: &'a BTreeMap<(&'static str, String), BTreeMap<String, String>>,
@@ -68,7 +68,7 @@ impl Sources<'_> {
                 None => Some(expand(variable.text("/value"), &environment)),
                 Some(from) => self.value_from(container, from)?,
             };
-            // The dynamic loader obeys these variables: they would run code from outside the program.
+            // The dynamic loader would run code from outside the program because of these variables.
             let is_unsafe = name.starts_with("LD_") || name.starts_with("DYLD_");
             if let Some(value) = value.filter(|_| !is_unsafe) {
                 environment.insert(name.to_owned(), value);
@@ -100,7 +100,7 @@ impl Sources<'_> {
         Ok(Some(self.field(from.text("/fieldRef/fieldPath"))))
     }
 
-    /// Returns a field of the pod, as the downward API has it.
+    /// Returns a field of the pod, as in the downward API.
     pub(super) fn field(&self, path: &str) -> String {
         let pod = self.pod;
         let entry = |map: &str| {
@@ -126,7 +126,7 @@ impl Sources<'_> {
         }
     }
 
-    /// Returns the arguments of the process. The first word of `command` is the program of the image, which the local
+    /// Returns the arguments of the process. The first word of `command` is the program in the image, which the local
     /// program replaces.
     pub(super) fn arguments(
         &self,
@@ -154,7 +154,8 @@ impl Sources<'_> {
         arguments
     }
 
-    /// Returns the listen address. An address without a host means all addresses of the pod, which is one address here.
+    /// Returns an argument with its listen address replaced. An address without a host means all addresses of the pod,
+    /// which is a single address here.
     fn listening(&self, argument: &str) -> String {
         let (flag, value) = match argument.split_once('=') {
             Some((flag, value)) if argument.starts_with('-') => (Some(flag), value),
@@ -171,7 +172,7 @@ impl Sources<'_> {
     }
 }
 
-/// Returns a limit or a request of a container in its unit; no limit is empty.
+/// Returns a limit or a request of a container in its unit; empty if it is not set.
 fn resource(container: &Value, reference: &Value) -> String {
     let path = reference.text("/resource").replace('.', "/");
     let quantity = container.text(&format!("/resources/{path}"));
@@ -179,7 +180,7 @@ fn resource(container: &Value, reference: &Value) -> String {
     parsed.map_or_else(|_| "0".to_owned(), |quantity| quantity.rounded_up().whole_units())
 }
 
-/// Replaces `$(NAME)` by the variable, as Kubernetes does in `value`, `command` and `args`. `$$` is one `$`.
+/// Replaces `$(NAME)` by the value of the variable, as Kubernetes does in `value`, `command` and `args`. `$$` is `$`.
 fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;

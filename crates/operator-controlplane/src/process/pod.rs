@@ -1,4 +1,4 @@
-//! One pod whose containers run as local processes.
+//! One pod whose containers run as local processes: [`Pod`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,16 +26,16 @@ use crate::object::Object;
 use crate::plan::Note;
 use crate::recorder::Recorder;
 
-/// The interval at which the token of a pod is renewed. It is valid for an hour.
+/// The interval at which the token of a pod is renewed. The token is valid for an hour.
 const TOKEN_RENEWAL: Duration = Duration::from_secs(45 * 60);
 
-/// The settings that the containers of a pod share.
+/// The shared settings of a pod's containers.
 pub(super) struct Shared {
     pub(super) processes: Processes,
     pub(super) client: Client,
     pub(super) recorder: Arc<Recorder>,
     pub(super) clock: Clock,
-    /// The pod at its start; its specification does not change.
+    /// The pod when it was started; its specification does not change.
     pod: Value,
     address: String,
     directory: PathBuf,
@@ -55,7 +55,7 @@ impl Shared {
         self.pod.text("/spec/restartPolicy")
     }
 
-    /// Returns the name of the pod as kubelets write it in messages.
+    /// Returns the name of the pod in messages, as kubelets write it.
     pub(super) fn pod_name(&self) -> String {
         format!(
             "pod={}_{}({})",
@@ -69,7 +69,7 @@ impl Shared {
         self.client.open_log(self.pod.uid(), container)
     }
 
-    /// Changes the state of a container.
+    /// Updates the state of a container.
     pub(super) fn change(&self, index: usize, change: impl FnOnce(&mut State)) {
         let mut states = self.states.lock();
         if let Some(Some(state)) = states.get_mut(index) {
@@ -89,7 +89,7 @@ impl Shared {
         self.recorder.record(&note).await;
     }
 
-    /// Records that a container was started.
+    /// Records the Event that a container was started.
     pub(super) async fn started(&self, container: &Value) {
         let name = container.text("/name");
         self.note("Created", format!("Created container: {name}")).await;
@@ -169,20 +169,20 @@ pub(super) struct Pod {
     pub(super) client: Client,
     pub(super) recorder: Arc<Recorder>,
     pub(super) clock: Clock,
-    /// The number of the node.
+    /// The index of the node.
     pub(super) node: usize,
-    /// The live pod; closed once it is gone.
+    /// The live pod; the channel closes when the pod is removed.
     pub(super) latest: watch::Receiver<Arc<Value>>,
 }
 
 // === impl Pod ===
 
 impl Pod {
-    /// Runs the pod until it is gone, has finished, or the control plane stops.
+    /// Runs the pod until it is removed or finished, or the control plane stops.
     pub(super) async fn run(mut self) {
         let pod = Value::clone(&self.latest.borrow());
         if matches!(pod.text("/status/phase"), "Succeeded" | "Failed") && !pod.is_terminating() {
-            // Nothing is left to do before its deletion.
+            // The pod only waits for its deletion.
             return self.delete_when_deleted(&pod).await;
         }
         let Some(sandbox) = self.sandbox(&pod).await else {
@@ -254,7 +254,7 @@ impl Pod {
                 ended = running.join_next() => has_ended = ended.is_none() || running.is_empty(),
                 () = shared.changed.notified() => {}
                 changed = self.latest.changed(), if !is_gone => if changed.is_err() {
-                    // Deleted without grace: the end of the processes is not awaited.
+                    // The pod was deleted without a grace period: the end of the processes is not awaited.
                     is_gone = true;
                     stop.send_replace(Some(Duration::ZERO));
                 },
@@ -275,7 +275,7 @@ impl Pod {
         self.delete_when_deleted(&pod).await;
     }
 
-    /// Waits until the pod is being deleted; false if the control plane stops before.
+    /// Waits until the pod is being deleted; returns false if the control plane stops before that.
     async fn deletion(&mut self) -> bool {
         let mut stopping = self.processes.0.stopping.subscribe();
         tokio::select! {
@@ -284,15 +284,15 @@ impl Pod {
         }
     }
 
-    /// Removes a pod without processes once it is being deleted.
+    /// Removes a pod without processes when it is being deleted.
     async fn delete_when_deleted(&mut self, pod: &Value) {
         if self.deletion().await {
             self.delete(pod).await;
         }
     }
 
-    /// Allocates the address and the credentials, with retries; `None` if the pod is being deleted, or the control
-    /// plane stops.
+    /// Allocates the address and the credentials, with retries. Returns `None` if the pod is being deleted, or the
+    /// control plane stops.
     async fn sandbox(&mut self, pod: &Value) -> Option<(Sandbox, Option<PathBuf>)> {
         loop {
             let address = |number| node::pod_address(self.node, number);
@@ -319,7 +319,7 @@ impl Pod {
         }
     }
 
-    /// Returns the pod with the address of its host, which a variable may refer to.
+    /// Returns the pod with the address of its host, because a variable may refer to it.
     fn with_host(&self, pod: &Value) -> Value {
         let mut pod = pod.clone();
         crate::object::set(&mut pod, &["status", "hostIP"], node::address(self.node).into());

@@ -10,14 +10,14 @@ use crate::object::Object;
 
 /// The time between probes until the first success.
 const FIRST_PERIOD: Duration = Duration::from_millis(50);
-/// The least time for which failures of a program that has just started do not count.
+/// The minimum time during which failures of a program that has just started do not count.
 const FIRST_MIN: Duration = Duration::from_secs(1);
 
 /// The periods and the thresholds of a probe.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     spec: Value,
-    /// Host and port.
+    /// The host and the port.
     address: Option<(String, u16)>,
     pub(super) delay: Duration,
     pub(super) period: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Probe {
 // === impl Probe ===
 
 impl Probe {
-    /// Reads a probe of a container, such as `readinessProbe`.
+    /// Parses a probe of a container, such as `readinessProbe`.
     pub(super) fn read(container: &Value, field: &str, address: &str) -> Option<Self> {
         let spec = container.get(field).filter(|spec| spec.is_object())?;
         let seconds = |field: &str, default| {
@@ -52,8 +52,8 @@ impl Probe {
         })
     }
 
-    /// Waits until the probe succeeds for the first time, or until its initial delay has passed. Failures within the delay
-    /// do not count. A kubelet waits for the whole delay.
+    /// Waits until the probe succeeds for the first time, or its initial delay has passed. Failures within the delay do
+    /// not count. A kubelet always waits for the whole delay.
     pub(super) async fn first_success(&self) {
         let succeeds = async {
             while self.check().await.is_err() {
@@ -63,11 +63,11 @@ impl Probe {
         let _ = tokio::time::timeout(self.delay.max(FIRST_MIN), succeeds).await;
     }
 
-    /// Probes once. Probes by `exec` and `grpc` succeed: they have no container to run in. A probe over HTTPS only
+    /// Probes once. Probes by `exec` and `grpc` succeed, because they have no container. A probe over HTTPS only
     /// connects.
     ///
     /// # Errors
-    /// The reason why a probe failed.
+    /// Returns the reason why a probe failed.
     pub(super) async fn check(&self) -> Result<(), String> {
         let Some((host, port)) = &self.address else {
             return Ok(());
@@ -106,7 +106,7 @@ impl Probe {
         let failed = |error: std::io::Error| format!("Get \"http://{host}:{port}{path}\": {error}");
         stream.write_all(request.as_bytes()).await.map_err(failed)?;
         let mut head = Vec::new();
-        // The status is in the first bytes: "HTTP/1.1 200".
+        // The status code is in the first bytes: "HTTP/1.1 200".
         stream.take(12).read_to_end(&mut head).await.map_err(failed)?;
         let head = String::from_utf8_lossy(&head).into_owned();
         let code = head.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());

@@ -1,4 +1,4 @@
-//! The resources of a running pod on this machine: an address, and a private directory with its credentials.
+//! The local resources of a running pod ([`Sandbox`]): an address, and a private directory with its credentials.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -16,10 +16,10 @@ use tower::ServiceExt;
 use super::Processes;
 use crate::object::Object;
 
-/// A port of the pod's address that the control plane keeps bound, so that no other control plane of this machine uses
-/// the address.
+/// The port of the pod's address that the control plane keeps bound, so that no other control plane on this machine
+/// uses the address.
 const ANCHOR_PORT: u16 = 64_999;
-/// The maximum number of addresses that are tried.
+/// The maximum number of addresses to try.
 const ADDRESSES_MAX: u32 = 64;
 
 /// The mount path of the service account's credentials in containers.
@@ -30,7 +30,7 @@ pub(super) struct Sandbox {
     client: Client,
     /// The address in the cluster.
     pub(super) pod_ip: Ipv4Addr,
-    /// The address on this machine: the cluster address with 127 instead of 10.
+    /// The local address: the cluster address with 127 instead of 10.
     pub(super) local_ip: Ipv4Addr,
     _anchor: UdpSocket,
     pub(super) directory: PathBuf,
@@ -42,7 +42,7 @@ impl Sandbox {
     /// Allocates an address in the range of a node, and creates the directory.
     ///
     /// # Errors
-    /// Returns an error if no address is free, or the directory cannot be made.
+    /// Returns an error if no address is free, or the directory cannot be created.
     pub(super) fn create(
         processes: &Processes,
         client: &Client,
@@ -65,11 +65,11 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Writes the credentials of the service account and a kubeconfig that refers to them. Returns its path; `None` if
-    /// no container mounts them.
+    /// Writes the credentials of the service account and a kubeconfig that refers to them. Returns the path of the
+    /// kubeconfig; `None` if no container mounts the credentials.
     ///
     /// # Errors
-    /// Returns an error if the token is refused, or a file cannot be written.
+    /// Returns an error if no token is issued, or a file cannot be written.
     pub(super) async fn write_credentials(
         &self,
         processes: &Processes,
@@ -134,7 +134,7 @@ fn allocate(address: impl Fn(u32) -> String) -> Result<(Ipv4Addr, Ipv4Addr, UdpS
     Err(failure)
 }
 
-/// Replaces a file atomically: operators read it at any time.
+/// Replaces a file atomically, because operators may read it at any time.
 fn write_private(path: &Path, content: &str) -> io::Result<()> {
     let part = path.with_extension("part");
     let mut options = fs::OpenOptions::new();
@@ -148,7 +148,7 @@ fn write_private(path: &Path, content: &str) -> io::Result<()> {
     fs::rename(part, path)
 }
 
-/// Requests a token for the service account of a pod, which is valid as long as the pod exists.
+/// Requests a token for the service account of a pod. The token is valid until the pod is deleted.
 async fn token(processes: &Processes, pod: &Value) -> Result<String, String> {
     let account = pod.text("/spec/serviceAccountName");
     let path = format!(
@@ -159,7 +159,7 @@ async fn token(processes: &Processes, pod: &Value) -> Result<String, String> {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {
-            // The value that kubelets request. The server extends it to a year for clients that read the token once.
+            // Kubelets request this value. The server extends it to a year for clients that read the token only once.
             "expirationSeconds": 3607,
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.name(), "uid": pod.uid()},
         },

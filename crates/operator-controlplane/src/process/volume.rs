@@ -1,5 +1,5 @@
-//! Volumes of Secrets and ConfigMaps: their files are in the private directory of the pod, and the arguments and the
-//! environment name that directory instead of the path in the container.
+//! Volumes of Secrets and ConfigMaps. Their files are in the private directory of the pod. Arguments and environment
+//! variables contain the path of that directory instead of the path in the container.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub(super) struct Mount<'a> {
     /// The name of the object.
     pub(super) object: &'a str,
     pub(super) is_optional: bool,
-    /// The keys, with the files that contain their values; empty means all keys.
+    /// The keys, and the files that contain their values; empty means all keys.
     items: Vec<(&'a str, &'a str)>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn mounts<'a>(pod: &'a Value, container: &'a Value) -> Vec<Mount<'a>>
 }
 
 impl Mount<'_> {
-    /// Returns the directory with the files of the volume.
+    /// Returns the directory that contains the files of the volume.
     fn directory(&self, sandbox: &Path) -> PathBuf {
         sandbox.join("volumes").join(self.volume)
     }
@@ -64,7 +64,7 @@ impl Mount<'_> {
     /// Writes the files of the volume.
     ///
     /// # Errors
-    /// If a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(super) fn write(&self, sandbox: &Path, data: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         let directory = self.directory(sandbox);
         let files: Vec<(&str, &str)> = match self.items.as_slice() {
@@ -89,8 +89,8 @@ impl Mount<'_> {
         Ok(())
     }
 
-    /// Replaces the path in the container by the directory, in an argument such as `--flag=/path/file` or the value of a
-    /// variable.
+    /// Replaces the path in the container by the local directory, in an argument such as `--flag=/path/file` or the
+    /// value of a variable.
     pub(super) fn translate(&self, sandbox: &Path, text: &str) -> String {
         let (flag, value) = match text.split_once('=') {
             Some((flag, value)) if !text.starts_with('/') => (Some(flag), value),

@@ -1,4 +1,4 @@
-//! The loader of a bundle, in the order and with the errors of the Go programs.
+//! Loads a bundle, in the order and with the errors of the Go programs.
 
 use apimachinery::yaml::Document;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::files::Files;
 
 const DEFAULT_ANNOTATIONS: &str = "metadata/annotations.yaml";
 
-/// Finds the labels: `metadata/annotations.yaml`, else the first file at any depth with labels.
+/// Finds the labels: in `metadata/annotations.yaml`, or else in the first file with labels at any depth.
 pub(super) fn annotations(files: &Files) -> Result<Annotations, LoadError> {
     if let Some(content) = files.content(DEFAULT_ANNOTATIONS) {
         let found = read_annotations(DEFAULT_ANNOTATIONS, content).map_err(|error| LoadError {
@@ -52,7 +52,7 @@ pub(crate) fn read_annotations(path: &str, content: &[u8]) -> Result<Annotations
 /// Loads the objects of a manifests directory.
 pub(super) fn bundle(files: &Files, annotations: Annotations, dir: String) -> Result<Bundle, LoadError> {
     let shown = files.shown(&dir);
-    // Every directory with a ClusterServiceVersion at any depth is loaded; the last one counts.
+    // Every directory with a ClusterServiceVersion at any depth is loaded; the last one is used.
     let mut errors = Vec::new();
     let mut found_csv = false;
     let mut bundle = None;
@@ -116,7 +116,7 @@ fn is_csv(content: &[u8]) -> bool {
     document.is_some_and(|document| text(&document.value, "/kind") == "ClusterServiceVersion")
 }
 
-/// Joins errors as `utilerrors.NewAggregate` does: each text once, in brackets if there are several.
+/// Joins errors like `utilerrors.NewAggregate`: without duplicates, and in brackets if there are several.
 fn aggregate(errors: &[LoadError]) -> LoadError {
     let mut messages: Vec<&str> = Vec::new();
     for error in errors {
@@ -145,9 +145,9 @@ struct Directory {
 }
 
 enum Failure {
-    /// Objects are missing, but a bundle was loaded.
+    /// Objects are missing, but the bundle was loaded.
     Partial(LoadError),
-    /// No bundle was made.
+    /// The bundle could not be loaded.
     Nothing(LoadError),
 }
 
@@ -257,7 +257,7 @@ fn add(loaded: &mut Directory, name: &str, path: String, document: Document) -> 
     Ok(())
 }
 
-/// Reads a file of the metadata directory that may be missing; one that cannot be read is ignored.
+/// Reads an optional file of the metadata directory. A file that cannot be read is ignored.
 fn metadata_file(files: &Files, path: &str) -> Option<Manifest> {
     let document = document::first(files.content(path)?).ok().flatten()?;
     Some(Manifest {

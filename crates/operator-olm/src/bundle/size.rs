@@ -1,16 +1,16 @@
-//! The size of a bundle, which OLM unpacks into a ConfigMap of limited size.
+//! The size of a bundle, which OLM unpacks into a ConfigMap with a size limit: [`Size`].
 
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The size of the manifests of a bundle in bytes.
+/// The total size of a bundle's manifests, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The sum of all files.
+    /// The total size of all files.
     pub plain: u64,
-    /// The sum of all files, each compressed with gzip and encoded in base64.
+    /// The total size of all files after each was compressed with gzip and encoded in base64.
     pub compressed: u64,
 }
 
@@ -19,7 +19,7 @@ impl Size {
     pub(super) fn add(&mut self, content: &[u8]) {
         self.plain += content.len() as u64;
         let mut encoder = GzEncoder::new(Counter(0), Compression::default());
-        // A counter accepts all bytes.
+        // Writing to a counter cannot fail.
         let written = encoder.write_all(content).and_then(|()| encoder.finish());
         let gzip = written.map_or(0, |counter| counter.0);
         self.compressed += gzip.div_ceil(3) * 4;
@@ -39,7 +39,7 @@ impl Write for Counter {
     }
 }
 
-/// Returns a number of bytes in units of 1000: `913.9 kB`.
+/// Formats a number of bytes in units of 1000: `913.9 kB`.
 #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
 pub(crate) fn shown(bytes: u64) -> String {
     if bytes < 1000 {

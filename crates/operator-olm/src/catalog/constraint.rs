@@ -1,11 +1,11 @@
-//! Constraints on versions as OLM v1 reads them in a ClusterExtension: `>=1.2, <2`, `~1.2`, `^1`, `1.x || 3.x`.
+//! Version constraints of ClusterExtensions in OLM v1 ([`Constraint`]): `>=1.2, <2`, `~1.2`, `^1`, `1.x || 3.x`.
 
 use super::version::Version;
 
-/// The longest text that is read as a constraint, in bytes.
+/// The maximum length of a constraint, in bytes.
 const TEXT_MAX: usize = 4096;
 
-/// A constraint: one of the alternatives must hold, and in it all comparisons.
+/// A constraint: all comparisons of one of its alternatives must hold.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     alternatives: Vec<Vec<Comparison>>,
@@ -23,7 +23,7 @@ enum Operator {
     Caret,
 }
 
-/// Longer operators come before their prefixes.
+/// The operators. Longer ones precede their prefixes.
 const OPERATORS: [(&str, Operator); 12] = [
     ("!=", Operator::NotEqual),
     (">=", Operator::GreaterOrEqual),
@@ -73,7 +73,7 @@ impl Constraint {
         Ok(Self { alternatives })
     }
 
-    /// Returns true if a version meets the constraint. A pre-release meets only constraints that name one.
+    /// Returns true if a version satisfies the constraint. A pre-release satisfies only constraints that name one.
     pub fn includes(&self, version: &Version) -> bool {
         self.alternatives
             .iter()
@@ -81,7 +81,7 @@ impl Constraint {
     }
 }
 
-/// Parses the comparisons of an alternative, which commas or blanks separate.
+/// Parses the comparisons of an alternative, which are separated by commas or spaces.
 fn comparisons(text: &str) -> Option<Vec<Comparison>> {
     let mut found = Vec::new();
     let mut rest = text.replace(" - ", "\u{0}");
@@ -161,7 +161,7 @@ impl Comparison {
         }
     }
 
-    /// Returns true if the first numbers of a version are those of the constraint.
+    /// Returns true if the first `count` numbers of a version equal those of the constraint.
     fn is_same(&self, version: &Version, count: usize) -> bool {
         let numbers = |version: &Version| [version.major, version.minor, version.patch];
         numbers(version)
@@ -170,7 +170,7 @@ impl Comparison {
             .eq(numbers(&self.version).iter().take(count))
     }
 
-    /// Returns the count of numbers that do not change without an incompatible change: up to the first that is not zero.
+    /// Returns the count of numbers that change only with an incompatible change: up to the first that is not zero.
     fn stable(&self) -> usize {
         match (self.version.major, self.version.minor) {
             _ if self.given <= 1 => self.given,

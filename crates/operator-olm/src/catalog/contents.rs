@@ -1,10 +1,10 @@
-//! The contents of bundles that contain their objects.
+//! The objects of bundles that contain their objects.
 
 use serde_json::Value;
 
 use super::{Bundle, property};
 
-/// Returns the objects of a bundle, from its `olm.bundle.object` properties; none if the bundle is in an image.
+/// Returns the objects of a bundle from its `olm.bundle.object` properties; none if the bundle is in an image.
 ///
 /// # Errors
 /// Returns an error if a property is not the base64 of a JSON object.

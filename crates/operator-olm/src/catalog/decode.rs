@@ -1,20 +1,20 @@
-//! Fields of JSON objects with the errors of Go's decoder.
+//! Decodes fields of JSON objects with the errors of Go's decoder.
 
 use apimachinery::go;
 use serde_json::{Map, Value};
 
-/// Decodes fields of a Go struct; the name of the struct is a part of its errors.
+/// Decodes the fields of a Go struct. The name of the struct is a part of the errors.
 #[derive(Clone, Copy)]
 pub(super) struct Struct<'a> {
-    /// Name of the outermost struct.
+    /// The name of the outermost struct.
     pub(super) name: &'static str,
-    /// Path of this struct in the outermost one, with a final dot.
+    /// The path of this struct in the outermost one, with a dot at the end.
     pub(super) path: &'static str,
     pub(super) fields: &'a Map<String, Value>,
 }
 
 impl<'a> Struct<'a> {
-    /// Decodes a JSON object into a struct of its own.
+    /// Decodes a JSON object as an outermost struct.
     pub(super) fn whole(value: &'a Value, go_type: &'static str) -> Result<Option<Self>, String> {
         match value {
             Value::Null => Ok(None),
@@ -30,7 +30,7 @@ impl<'a> Struct<'a> {
         }
     }
 
-    /// Returns a field: the one of that name, else one whose name differs in case only. Null is a missing field.
+    /// Returns a field by its name, or else a field whose name differs only in case. Null counts as a missing field.
     pub(super) fn field(&self, name: &str) -> Option<&'a Value> {
         let exact = self.fields.get(name);
         let found = exact.or_else(|| {

@@ -32,7 +32,7 @@ pub fn diff(old: &Catalog, new: &Catalog) -> Vec<String> {
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// Returns the comparable parts of a catalog by a readable name: documents, and the entries of channels.
+/// Returns the comparable parts of a catalog by a readable name: the documents, and the entries of channels.
 fn parts(catalog: &Catalog) -> BTreeMap<String, Value> {
     let mut parts = BTreeMap::new();
     for package in &catalog.packages {

@@ -1,13 +1,13 @@
-//! References of container images.
+//! Validates references of container images.
 
-/// The longest reference, in bytes; a repository name has at most 255 characters.
+/// The maximum length of a reference, in bytes. A repository name has at most 255 characters.
 const REFERENCE_MAX: usize = 1024;
 const NAME_MAX: usize = 255;
 
-/// Checks a reference such as `registry.example.com/team/app:v1@sha256:…`; a reference without a registry is allowed.
+/// Checks a reference such as `registry.example.com/team/app:v1@sha256:…`. A reference without a registry is allowed.
 ///
 /// # Errors
-/// The text of the library that container tools use.
+/// Returns an error with the text of the library that container tools use.
 pub fn check(reference: &str) -> Result<(), String> {
     let format = || Err("invalid reference format".to_owned());
     if reference.len() > REFERENCE_MAX {
@@ -63,7 +63,7 @@ fn is_lower_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// Returns true if the first part of a reference is a registry and not a part of the path.
+/// Returns true if the first part of a reference is a registry, and not a part of the path.
 fn is_domain(part: &str) -> bool {
     part.contains(['.', ':']) || part == "localhost" || part.chars().any(char::is_uppercase)
 }
@@ -92,7 +92,7 @@ fn is_valid_domain(domain: &str) -> bool {
     host_is_valid && port.is_none_or(is_port)
 }
 
-/// Lower-case letters and digits, separated by `.`, `_`, `__` or hyphens.
+/// Returns true for lower-case letters and digits, separated by `.`, `_`, `__` or hyphens.
 fn is_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

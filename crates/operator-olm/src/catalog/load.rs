@@ -9,14 +9,14 @@ use super::{
     SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE, property,
 };
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const FILE_BYTES_MAX: usize = 256 << 20;
 
 impl Catalog {
     /// Loads one file: a stream of YAML or JSON documents, each with a schema.
     ///
     /// # Errors
-    /// The text of `opm` for the first document that cannot be read.
+    /// Returns an error with the text of `opm` for the first document that cannot be read.
     ///
     /// ```
     /// let text = "schema: olm.package\nname: cache\ndefaultChannel: stable\n";
@@ -37,10 +37,10 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Decodes documents that are already parsed.
+    /// Decodes parsed documents.
     ///
     /// # Errors
-    /// The text of `opm` for the first document that has no schema or a field of a wrong type.
+    /// Returns an error with the text of `opm` for the first document that has no schema, or a field with a wrong type.
     pub fn from_documents(documents: &[Value]) -> Result<Self, String> {
         let mut catalog = Self::default();
         for document in documents {
@@ -111,7 +111,7 @@ fn no_schema(document: &Value) -> String {
     format!("object '{}\n' is missing root schema field", go::json(document))
 }
 
-/// Splits a stream into its documents. A stream that begins with `{` is JSON, whose documents need no separator.
+/// Splits a stream into its documents. A stream that starts with `{` is JSON, whose documents need no separator.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     if text.trim_start().starts_with('{') {
         let stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();

@@ -1,4 +1,4 @@
-//! The upgrade graphs of a catalog as a Mermaid diagram.
+//! Draws the upgrade graphs of a catalog as a Mermaid diagram.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use apimachinery::go::quote;
 use super::version::{Range, Version};
 use super::{Catalog, Channel, Entry, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE, package_version};
 
-/// The largest number of edges that are drawn; a range can lead from every entry to every entry.
+/// The maximum number of edges. A range can result in edges between all entries.
 const EDGES_MAX: usize = 100_000;
 
 const HEADER: &str = "graph LR
@@ -17,13 +17,13 @@ const HEADER: &str = "graph LR
   classDef deprecatedskipped fill:#E8960F,stroke:#FF0000,stroke-width:4px
 ";
 
-/// Draws all channels, sorted by package and name; entries by descending version.
+/// Draws all channels, sorted by package and name. Entries are sorted by descending version.
 ///
-/// Skipped and deprecated entries are marked, and so are edges to skipped entries. A range that cannot be parsed has
-/// no edges; [`super::validate`] reports it.
+/// Skipped and deprecated entries are marked, and so are edges to skipped entries. A range that cannot be parsed has no
+/// edges; [`super::validate`] reports it.
 ///
 /// # Errors
-/// A bundle has no version, or the graph has more than 100,000 edges.
+/// Returns an error if a bundle has no version, or the graph has more than 100,000 edges.
 pub fn mermaid(catalog: &Catalog) -> Result<String, String> {
     let mut drawing = Drawing {
         versions: versions(catalog)?,
@@ -38,7 +38,7 @@ pub fn mermaid(catalog: &Catalog) -> Result<String, String> {
     Ok(drawing.finish())
 }
 
-/// Versions of the bundles by name; the first of two bundles with one name counts.
+/// Returns the versions of the bundles by name. If two bundles have the same name, the first one is used.
 pub(super) fn versions(catalog: &Catalog) -> Result<BTreeMap<&str, Version>, String> {
     let mut versions = BTreeMap::new();
     for bundle in &catalog.bundles {
@@ -58,10 +58,10 @@ struct Drawing<'a> {
     deprecated_channels: BTreeSet<&'a str>,
     deprecated_bundles: BTreeSet<&'a str>,
     packages: BTreeMap<&'a str, String>,
-    /// Lines that set the style of packages and channels.
+    /// The lines that set the style of packages and channels.
     package_styles: BTreeSet<String>,
     channel_styles: Vec<String>,
-    /// Class to identifiers of entries.
+    /// The identifiers of entries by class.
     classes: BTreeMap<&'static str, BTreeSet<String>>,
     edges: usize,
     skipped_edges: Vec<String>,
@@ -71,7 +71,7 @@ struct Drawing<'a> {
 struct Edge<'a> {
     from: &'a str,
     label: String,
-    /// The edge cannot be used, since it leads to a skipped entry or skips an entry again.
+    /// True if the edge cannot be used, because it leads to a skipped entry or skips an entry again.
     is_dead: bool,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Drawing<'a> {
         self.classes.entry(class).or_default().insert(id);
     }
 
-    /// Returns the edges to an entry: skips, the range, then the replaced entry.
+    /// Returns the edges to an entry: from skipped entries, from the range, and from the replaced entry.
     fn edges_of(
         &self,
         entry: &'a Entry,

@@ -1,4 +1,4 @@
-//! Catalogs in compressed parts, as ConfigMaps carry them.
+//! Splits catalogs into compressed parts for ConfigMaps.
 
 use std::io::Write;
 
@@ -7,10 +7,10 @@ use flate2::write::GzEncoder;
 
 use super::Catalog;
 
-/// The largest part before compression, in bytes: a ConfigMap holds 1 MiB in all, in base64.
+/// The maximum size of a part before compression, in bytes. A ConfigMap has at most 1 MiB in total, in base64.
 const PART_MAX: usize = 700 << 10;
 
-/// Returns a catalog as gzipped YAML streams, each small enough for a ConfigMap if no document is larger.
+/// Returns a catalog as gzipped YAML streams. Each fits into a ConfigMap, unless a single document is too large.
 ///
 /// # Errors
 /// Returns an error if the compression fails.

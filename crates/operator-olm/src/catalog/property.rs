@@ -1,4 +1,4 @@
-//! Properties of bundles with a known form.
+//! Properties of bundles with a known structure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::Property;
 use super::decode::Struct;
 
-/// Type of the property that names the package and the version of a bundle.
+/// The type of the property with the package and the version of a bundle.
 pub(crate) const PACKAGE: &str = "olm.package";
-/// Type of an object of a bundle that has no image.
+/// The type of the property with an object of a bundle that has no image.
 pub(crate) const BUNDLE_OBJECT: &str = "olm.bundle.object";
 
 /// The value of an `olm.package` property.
@@ -20,7 +20,7 @@ pub(crate) struct PackageVersion {
     pub(crate) release: String,
 }
 
-/// Checks the form of all properties; returns the `olm.package` ones.
+/// Checks the values of all properties; returns those with type `olm.package`.
 pub(crate) fn packages(properties: &[Property]) -> Result<Vec<PackageVersion>, String> {
     let mut packages = Vec::new();
     for (index, property) in properties.iter().enumerate() {
@@ -67,7 +67,7 @@ fn parse(property: &Property) -> Result<Option<PackageVersion>, String> {
     Ok(None)
 }
 
-/// Checks the fields of `olm.csv.metadata` that every consumer reads.
+/// Checks the fields of `olm.csv.metadata` that all consumers read.
 fn csv_metadata(value: &Value) -> Result<(), String> {
     let Some(fields) = Struct::whole(value, "property.CSVMetadata")? else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Rules of the property `olm.constraint` in the Common Expression Language, over the properties of a bundle.
+//! CEL rules of the property `olm.constraint`, which are evaluated on the properties of a bundle: [`Rule`].
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use serde_json::json;
 
 use super::Property;
 
-/// The cost at which the evaluation of a rule ends.
+/// The cost limit of the evaluation of a rule.
 const COST_MAX: u64 = 1_000_000;
-/// The variable with the properties.
+/// The name of the variable with the properties.
 const VARIABLE: &str = "properties";
 
-/// A rule that is parsed and checked.
+/// A parsed and checked rule.
 pub struct Rule(Checked);
 
 impl fmt::Debug for Rule {
@@ -25,11 +25,11 @@ impl fmt::Debug for Rule {
 }
 
 impl Rule {
-    /// Parses a rule over `properties`, a list of types and values. OLM's function `semver_compare(a, b)` returns -1, 0
-    /// or 1.
+    /// Parses a rule about `properties`, a list of types and values. OLM's function `semver_compare(a, b)` returns -1,
+    /// 0 or 1.
     ///
     /// # Errors
-    /// Returns the reason why the rule cannot be parsed, or that it is not boolean.
+    /// Returns an error if the rule cannot be parsed, or its result is not boolean.
     ///
     /// ```
     /// use operator_olm::catalog::{Property, rule::Rule};
@@ -53,7 +53,7 @@ impl Rule {
         }
     }
 
-    /// Returns true if the rule holds for some properties; false also if it cannot be evaluated.
+    /// Returns true if the rule holds for some properties. Returns false also if it cannot be evaluated.
     pub fn holds(&self, properties: &[Property]) -> bool {
         let properties = properties
             .iter()
@@ -68,8 +68,8 @@ impl Rule {
     }
 }
 
-/// Replaces calls of `semver_compare(a, b)` by `semver(a, true).compareTo(semver(b, true))`. The parser bounds the depth
-/// of the tree.
+/// Replaces calls of `semver_compare(a, b)` by `semver(a, true).compareTo(semver(b, true))`. The parser limits the
+/// depth of the tree.
 fn declare_semver_compare(expression: &mut Expr) {
     match &mut expression.kind {
         Kind::Literal(_) | Kind::Ident(_) => {}
@@ -109,7 +109,7 @@ fn declare_semver_compare(expression: &mut Expr) {
             if function == "semver_compare" && target.is_none() && args.len() == 2 {
                 "compareTo".clone_into(function);
                 let (call, offset) = (expression.id, expression.offset);
-                // The numbers of the new parts count down from the largest one, those of the parser count up.
+                // The ids of the new parts count down from the largest number; the parser's ids count up.
                 let id = |part: u32| u32::MAX.wrapping_sub(call.wrapping_mul(4)).wrapping_sub(part);
                 let expr = |part: u32, kind: Kind| Expr {
                     id: id(part),

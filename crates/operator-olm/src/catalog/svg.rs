@@ -1,4 +1,5 @@
-//! The upgrade graphs of a catalog as an SVG image: a line of entries for each channel, and an arc for each upgrade.
+//! Draws the upgrade graphs of a catalog as an SVG image: a row of entries for each channel, and an arc for each
+//! upgrade.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,19 +8,19 @@ use super::mermaid::versions;
 use super::version::{Range, Version};
 use super::{Catalog, Channel, Entry, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
-/// The largest number of arcs that are drawn; a range can lead from every entry to every entry.
+/// The maximum number of arcs. A range can result in arcs between all entries.
 const ARCS_MAX: usize = 100_000;
 
 const MARGIN: usize = 20;
 const LINE: usize = 24;
 const BOX_HEIGHT: usize = 28;
 const GAP: usize = 48;
-/// The width of a character of a name.
+/// The width of a character in a name.
 const CHARACTER: usize = 8;
-/// The heights of arcs: of one to the next entry, and more for each entry between.
+/// The height of an arc to the next entry, and the additional height for each entry in between.
 const ARC: usize = 18;
 const ARC_STEP: usize = 10;
-/// The greatest number of entries between that make an arc higher.
+/// The maximum number of entries in between that increase the height of an arc.
 const ARC_STEPS_MAX: usize = 12;
 
 const STYLE: &str = "text{font-family:sans-serif;font-size:13px}.package{font-size:18px;font-weight:bold}\
@@ -27,12 +28,12 @@ const STYLE: &str = "text{font-family:sans-serif;font-size:13px}.package{font-si
 .skipped{stroke:#FF0000;stroke-dasharray:4}path{fill:none;stroke:#333;stroke-width:1.5}.skip{stroke-dasharray:6 3}\
 .range{stroke:#1f77b4;stroke-dasharray:2 3}";
 
-/// Draws all channels, sorted by package and name; entries by ascending version. Full lines are `replaces`, dashed ones
-/// `skips`, and dotted ones below `skipRange`. A thick frame marks the heads, a red one the skipped entries, and a filled
-/// one the deprecated entries.
+/// Draws all channels, sorted by package and name. Entries are sorted by ascending version. Solid lines are `replaces`,
+/// dashed lines are `skips`, and dotted lines below are `skipRange`. A thick frame marks channel heads, a red frame
+/// marks skipped entries, and a filled frame marks deprecated entries.
 ///
 /// # Errors
-/// A bundle has no version, or the graph has more than 100,000 arcs.
+/// Returns an error if a bundle has no version, or the graph has more than 100,000 arcs.
 ///
 /// ```
 /// use operator_olm::catalog::{Catalog, svg};
@@ -76,7 +77,7 @@ pub fn svg(catalog: &Catalog) -> Result<String, String> {
     ))
 }
 
-/// Returns schema, package and name of all deprecated objects; the name of a package is empty.
+/// Returns the schema, package and name of all deprecated objects. The name of a package is empty.
 fn deprecated(catalog: &Catalog) -> BTreeSet<(&str, &str, &str)> {
     let mut found = BTreeSet::new();
     for deprecations in &catalog.deprecations {
@@ -101,7 +102,7 @@ struct Image<'a> {
     arcs: usize,
 }
 
-/// The place of an entry.
+/// The position of an entry in the image.
 struct Place<'a> {
     entry: &'a Entry,
     left: usize,
@@ -169,7 +170,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// Places the entries from left to right by version.
+    /// Determines the positions of the entries, from left to right by version.
     fn places(&mut self, channel: &'a Channel) -> Vec<Place<'a>> {
         let mut entries: Vec<&Entry> = channel.entries().iter().collect();
         let version = |entry: &Entry| {

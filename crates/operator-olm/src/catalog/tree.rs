@@ -1,6 +1,6 @@
-//! Errors as a tree.
+//! Errors as a tree: [`Fault`].
 
-/// An error with errors under it.
+/// An error with nested errors.
 #[derive(Debug)]
 pub(super) struct Fault {
     text: String,
@@ -15,13 +15,13 @@ impl Fault {
         }
     }
 
-    /// Returns an error that has the given ones under it; `None` if there are none.
+    /// Returns an error that contains the given ones; `None` if there are none.
     pub(super) fn around(text: impl Into<String>, under: Vec<Self>) -> Option<Self> {
         let text = text.into();
         (!under.is_empty()).then_some(Self { text, under })
     }
 
-    /// Draws the tree. Its depth is that of the types of a catalog: four.
+    /// Formats the tree. It is at most four levels deep, like the types of a catalog.
     pub(super) fn draw(&self) -> String {
         let mut out = self.head();
         self.draw_under("", &mut out);

@@ -1,4 +1,4 @@
-//! Rules of catalogs: references between documents, and the upgrade graphs of channels.
+//! Validates catalogs: references between documents, and the upgrade graphs of channels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,26 +9,26 @@ use super::tree::Fault;
 use super::version::{Range, Version};
 use super::{Bundle, Catalog, Deprecations, Entry, image, property};
 
-/// A valid catalog, by name.
+/// The packages of a valid catalog.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Index {
-    /// The packages.
+    /// The packages by name.
     pub packages: BTreeMap<String, IndexPackage>,
 }
 
 /// A package of a valid catalog.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexPackage {
-    /// Name of the default channel.
+    /// The name of the default channel.
     pub default_channel: String,
-    /// Channels by name, each with the name of its head.
+    /// The names of the heads by channel.
     pub heads: BTreeMap<String, String>,
 }
 
 /// Validates a catalog.
 ///
 /// # Errors
-/// The first broken reference between documents; else a tree of all broken rules.
+/// Returns the first broken reference between documents, or else a tree of all violations.
 pub fn validate(catalog: &Catalog) -> Result<Index, String> {
     let mut model = Model::default();
     model.add_packages(catalog)?;
@@ -60,7 +60,7 @@ struct PackageModel<'a> {
     default_channel: &'a str,
     channels: BTreeMap<&'a str, ChannelModel<'a>>,
     bundles: BTreeMap<&'a str, BundleModel<'a>>,
-    /// The message.
+    /// The deprecation message.
     deprecation: Option<&'a str>,
 }
 
@@ -382,7 +382,7 @@ impl<'a> ChannelModel<'a> {
         Fault::around(format!("invalid channel {}", quote(name)), faults)
     }
 
-    /// Returns the one entry that no other entry replaces or skips.
+    /// Returns the only entry that no other entry replaces or skips.
     fn head(&self) -> Result<&'a str, String> {
         let entries = self.entries.values();
         let replaced = entries.flat_map(|entry| {
@@ -402,7 +402,8 @@ impl<'a> ChannelModel<'a> {
         }
     }
 
-    /// Checks that the chain of replaced entries, from the head, has no cycle and reaches all entries not skipped.
+    /// Checks that the chain of replaced entries from the head has no cycle, and contains all entries that are not
+    /// skipped.
     fn check_graph(&self) -> Result<(), String> {
         let head = self.head()?;
         let skipped: BTreeSet<&str> = self

@@ -1,34 +1,34 @@
-//! Semantic versions and ranges of versions, with the errors of the library that OLM uses.
+//! Semantic versions ([`Version`]) and version ranges ([`Range`]), with the errors of the library that OLM uses.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use apimachinery::go::quote;
 
-/// The longest text that is read as a version or range, in bytes.
+/// The maximum length of a version or range, in bytes.
 const TEXT_MAX: usize = 4096;
 
-/// A semantic version. The order ignores build metadata.
+/// A semantic version. Comparisons ignore build metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
-    /// Major number.
+    /// The major number.
     pub major: u64,
-    /// Minor number.
+    /// The minor number.
     pub minor: u64,
-    /// Patch number.
+    /// The patch number.
     pub patch: u64,
-    /// Identifiers of the pre-release.
+    /// The identifiers of the pre-release.
     pub pre: Vec<Identifier>,
-    /// Identifiers of the build.
+    /// The identifiers of the build.
     pub build: Vec<String>,
 }
 
 /// An identifier of a pre-release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identifier {
-    /// A number; lower than every text.
+    /// A number, which is lower than all strings.
     Number(u64),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
@@ -102,7 +102,7 @@ impl Version {
     /// Parses a version such as `1.2.3-rc.1+build`.
     ///
     /// # Errors
-    /// The text of the library `blang/semver`.
+    /// Returns an error with the text of the library `blang/semver`.
     ///
     /// ```
     /// use operator_olm::catalog::version::Version;
@@ -141,10 +141,11 @@ impl Version {
         })
     }
 
-    /// Parses a version leniently: blanks around it, a leading `v`, leading zeros, and a missing minor or patch number.
+    /// Parses a version leniently: it may have surrounding spaces, a leading `v` and leading zeros, and the minor and
+    /// patch numbers may be missing.
     ///
     /// # Errors
-    /// The text of the library that OLM uses.
+    /// Returns an error with the text of the library that OLM uses.
     pub fn parse_tolerant(text: &str) -> Result<Self, String> {
         if text.len() > TEXT_MAX {
             return Self::parse(text);
@@ -165,12 +166,12 @@ impl Version {
         Self::parse(&parts.join("."))
     }
 
-    /// Returns true if the version is 0.0.0 without pre-release.
+    /// Returns true if the version is 0.0.0 without a pre-release.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the version without its build metadata, as text.
+    /// Formats the version without its build metadata.
     pub fn without_build(&self) -> String {
         let version = Self {
             build: Vec::new(),
@@ -180,7 +181,7 @@ impl Version {
     }
 }
 
-/// Removes the leading zeros of the number that a part begins with.
+/// Removes the leading zeros of a number at the start of a part.
 fn without_leading_zeroes(part: &str) -> String {
     let stripped = part.trim_start_matches('0');
     if part.len() < 2 {
@@ -192,10 +193,10 @@ fn without_leading_zeroes(part: &str) -> String {
     }
 }
 
-/// Parses the identifiers of a pre-release, which are also those of the release of a bundle.
+/// Parses the identifiers of a pre-release. The release of a bundle has the same format.
 ///
 /// # Errors
-/// The text of the library that OLM uses.
+/// Returns an error with the text of the library that OLM uses.
 pub fn pre_release(text: &str) -> Result<Vec<Identifier>, String> {
     text.split('.').map(identifier).collect()
 }
@@ -272,10 +273,10 @@ fn build_identifier(text: &str) -> Result<String, String> {
     }
 }
 
-/// A range of versions, such as `>=1.0.0 <2.0.0 || 3.x`.
+/// A version range, such as `>=1.0.0 <2.0.0 || 3.x`.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// One of these must hold; in each, all comparisons.
+    /// The alternatives. All comparisons of one of them must hold.
     alternatives: Vec<Vec<Comparison>>,
 }
 
@@ -299,7 +300,7 @@ impl Range {
     /// Parses a range.
     ///
     /// # Errors
-    /// The text of the library `blang/semver`.
+    /// Returns an error with the text of the library `blang/semver`.
     ///
     /// ```
     /// use operator_olm::catalog::version::{Range, Version};
@@ -346,7 +347,7 @@ impl Range {
     }
 }
 
-/// Splits at blanks, except at those between an operator and its version.
+/// Splits a text at spaces, except those between an operator and its version.
 fn split(text: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::new();
@@ -363,7 +364,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// Parses one comparison; one with a wildcard becomes one or two without.
+/// Parses one comparison. A comparison with a wildcard is replaced by one or two without wildcards.
 fn expand(part: &str, comparisons: &mut Vec<Comparison>) -> Result<(), String> {
     let Some(digit) = part.find(|character: char| character.is_ascii_digit()) else {
         return Err(format!("Could not get version from string: {}", quote(part)));

@@ -1,4 +1,4 @@
-//! The written form of catalogs.
+//! Formats catalogs as JSON and YAML.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{
     SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, SCHEMA_PACKAGE,
 };
 
-/// Order of the fields of documents and their parts; other fields follow by name.
+/// The order of the fields of documents and their parts. Other fields follow, ordered by name.
 const FIELDS: [&str; 9] = [
     "schema",
     "name",
@@ -23,9 +23,9 @@ const FIELDS: [&str; 9] = [
 ];
 
 impl Catalog {
-    /// Returns the documents in written order: by package (package, channels, bundles by name, other schemas,
-    /// deprecations); other schemas of no package last. Channels, bundles and deprecations without a package, which
-    /// are not valid, are omitted.
+    /// Returns the documents in the order in which they are written. The documents of each package are: the package,
+    /// channels, bundles by name, other schemas, deprecations. Other schemas without a package are last. Channels,
+    /// bundles and deprecations without a package are invalid, and are omitted.
     pub fn documents(&self) -> Vec<Value> {
         let mut packages: BTreeMap<&str, Parts<'_>> = BTreeMap::new();
         let mut global = Vec::new();
@@ -61,7 +61,7 @@ impl Catalog {
         documents
     }
 
-    /// Writes a stream of JSON documents, indented by four blanks.
+    /// Formats the catalog as a stream of JSON documents, indented by four spaces.
     pub fn to_json(&self) -> String {
         let mut text = String::new();
         for document in self.documents() {
@@ -71,7 +71,7 @@ impl Catalog {
         text
     }
 
-    /// Writes a stream of YAML documents.
+    /// Formats the catalog as a stream of YAML documents.
     pub fn to_yaml(&self) -> String {
         let documents = self.documents();
         let texts = documents
@@ -109,7 +109,7 @@ impl Parts<'_> {
     }
 }
 
-/// Sets fields that are not empty.
+/// Sets a field if the text is not empty.
 fn set(fields: &mut Map<String, Value>, name: &str, text: &str) {
     if !text.is_empty() {
         fields.insert(name.to_owned(), text.into());
@@ -128,7 +128,7 @@ fn object(schema: &str) -> Map<String, Value> {
 }
 
 impl Package {
-    /// Returns the document.
+    /// Returns the package as a document.
     pub fn document(&self) -> Value {
         let mut fields = object(SCHEMA_PACKAGE);
         fields.insert("name".to_owned(), self.name.as_str().into());
@@ -144,7 +144,7 @@ impl Package {
 }
 
 impl Channel {
-    /// Returns the document.
+    /// Returns the channel as a document.
     pub fn document(&self) -> Value {
         let mut fields = object(SCHEMA_CHANNEL);
         fields.insert("name".to_owned(), self.name.as_str().into());
@@ -171,7 +171,7 @@ impl Entry {
 }
 
 impl Bundle {
-    /// Returns the document.
+    /// Returns the bundle as a document.
     pub fn document(&self) -> Value {
         let mut fields = object(SCHEMA_BUNDLE);
         fields.insert("name".to_owned(), self.name.as_str().into());
@@ -199,7 +199,7 @@ impl RelatedImage {
 }
 
 impl Deprecations {
-    /// Returns the document.
+    /// Returns the deprecations as a document.
     pub fn document(&self) -> Value {
         let mut fields = object(SCHEMA_DEPRECATIONS);
         fields.insert("package".to_owned(), self.package.as_str().into());
@@ -215,7 +215,7 @@ impl Deprecations {
     }
 }
 
-/// Writes JSON with the well-known fields first. Values were read with a limit of depth.
+/// Writes JSON with the well-known fields first. The depth of the values was limited when they were read.
 fn write_value(text: &mut String, value: &Value, depth: usize) {
     let line = |text: &mut String, depth: usize| {
         text.push('\n');

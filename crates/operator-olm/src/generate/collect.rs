@@ -1,4 +1,4 @@
-//! The objects of an operator by kind.
+//! Collects the objects of an operator by kind: [`Objects`].
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GenerateError, shapes};
 use crate::validator::SUPPORTED;
 
-/// Supported kinds that are not copied unchanged, by their group: see [`Objects::add`].
+/// The supported kinds that are not copied unchanged, by group; see [`Objects::add`].
 const PARTS: [&str; 7] = [
     "CustomResourceDefinition",
     "Service",
@@ -33,11 +33,11 @@ pub(super) struct Objects {
     pub(super) services: Vec<Value>,
     pub(super) validating_webhooks: Vec<Value>,
     pub(super) mutating_webhooks: Vec<Value>,
-    /// Objects of the defined kinds.
+    /// The objects of the kinds that the CRDs define.
     pub(super) examples: Vec<Value>,
     pub(super) scorecard: Option<Value>,
     pub(super) others: Vec<Value>,
-    /// `Kind name` of objects that no part of a bundle contains.
+    /// The objects that no part of a bundle contains, as `Kind name`.
     pub(super) dropped: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Objects {
         list.push(value.clone());
     }
 
-    /// Returns the definitions with each of their versions.
+    /// Returns the CRDs with each of their versions.
     pub(super) fn served(&self) -> impl Iterator<Item = (&Value, &str)> {
         self.definitions.iter().flat_map(|definition| {
             let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
@@ -123,7 +123,7 @@ impl Objects {
         })
     }
 
-    /// Returns group, version and kind of all defined kinds.
+    /// Returns the group, version and kind of all CRDs.
     fn defined(&self) -> impl Iterator<Item = (String, String, String)> {
         self.served().map(|(definition, version)| {
             let text = |pointer: &str| {
@@ -135,7 +135,7 @@ impl Objects {
     }
 }
 
-/// Returns group and version of an object.
+/// Returns the group and version of an object.
 pub(super) fn group_version(value: &Value) -> (&str, &str) {
     let api_version = value
         .get("apiVersion")

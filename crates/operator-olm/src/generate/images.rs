@@ -1,4 +1,4 @@
-//! Images that an operator uses, from its environment variables `RELATED_IMAGE_…`.
+//! The images that an operator uses, from its environment variables `RELATED_IMAGE_…`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ const PREFIX: &str = "RELATED_IMAGE_";
 struct Image<'a> {
     name: String,
     image: &'a str,
-    /// The Deployment; with the container if there are several.
+    /// The name of the Deployment; with the name of the container if there are several.
     owner: String,
 }
 
-/// Returns the related images: those that the base lists, then those of environment variables.
+/// Returns the related images: first those in the base, then those of environment variables.
 pub(super) fn related(spec: &Map<String, Value>, deployments: &[Value]) -> Result<Vec<Value>, GenerateError> {
     let written = spec.get("relatedImages").and_then(Value::as_array);
     let mut related = written.cloned().unwrap_or_default();
@@ -23,7 +23,7 @@ pub(super) fn related(spec: &Map<String, Value>, deployments: &[Value]) -> Resul
         let first = found.iter().position(|other| other.image == image.image);
         let is_repeated = found.iter().filter(|other| other.image == image.image).count() > 1;
         let name = match (is_repeated, named_alike > 1) {
-            // An image is listed once; without a name if its variables have several.
+            // An image is listed once. It has no name if several variables contain it.
             (true, _) if first != Some(index) => continue,
             (true, _) => String::new(),
             (false, true) => format!("{}-{}", image.owner, image.name),

@@ -1,4 +1,4 @@
-//! Roles and bindings: the permissions of the operator, and the objects of other accounts.
+//! Separates the roles and bindings of the operator from those of other accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::collect::{Objects, kind};
 
-/// Roles, bindings and service accounts, split.
+/// The roles, bindings and service accounts, separated by their use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Split {
-    /// Entries of `permissions`, by service account.
+    /// The entries of `permissions`, by service account.
     pub(super) permissions: Vec<Value>,
-    /// Entries of `clusterPermissions`, by service account.
+    /// The entries of `clusterPermissions`, by service account.
     pub(super) cluster_permissions: Vec<Value>,
-    /// Objects that are not part of the ClusterServiceVersion.
+    /// The objects that are not part of the ClusterServiceVersion.
     pub(super) rest: Vec<Value>,
 }
 
@@ -83,7 +83,7 @@ fn by_name(objects: &[Value]) -> BTreeMap<&str, &Value> {
     objects.iter().map(|object| (name(object), object)).collect()
 }
 
-/// Returns kind and name of the role of a binding; `None` if the reference is of another group.
+/// Returns the kind and name of a binding's role; `None` if the reference has another group.
 fn reference(binding: &Value) -> Option<(&str, &str)> {
     let reference = binding.get("roleRef")?;
     let group = reference
@@ -95,7 +95,7 @@ fn reference(binding: &Value) -> Option<(&str, &str)> {
     accepted.then_some((kind(reference), name))
 }
 
-/// Adds the rules of a binding to its accounts; returns the binding if it has other subjects.
+/// Adds the rules of a binding to its service accounts; returns the binding if it has other subjects.
 fn apply<'a>(
     binding: &'a Value,
     accounts: &BTreeSet<&str>,

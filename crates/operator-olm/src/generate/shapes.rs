@@ -1,4 +1,4 @@
-//! Types of the fields that a generation reads, as Go declares them.
+//! The Go types of the fields that the generation reads.
 
 use apimachinery::go;
 use serde_json::Value;
@@ -214,7 +214,7 @@ const BASE: &[Field] = &[
     ("spec", One(&[("displayName", Text), ("replaces", Text)])),
 ];
 
-/// Checks the types of the fields of an object, if its kind is decoded.
+/// Checks the types of an object's fields, if the Go program decodes its kind.
 pub(super) fn check(object: &Value) -> Result<(), String> {
     let (name, fields) = match kind(object) {
         "Deployment" => ("Deployment", DEPLOYMENT),
@@ -233,7 +233,7 @@ pub(super) fn check(object: &Value) -> Result<(), String> {
     check_fields(object, fields, name, "")
 }
 
-/// Checks the fields of a value; the depth is that of the tables.
+/// Checks the fields of a value. The recursion is as deep as the tables.
 fn check_fields(value: &Value, fields: &[Field], root: &str, path: &str) -> Result<(), String> {
     for (name, shape) in fields {
         let Some(field) = value.get(name).filter(|field| !field.is_null()) else {

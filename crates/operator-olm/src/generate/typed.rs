@@ -1,4 +1,4 @@
-//! Fields that the Go program always writes, since their types have no absent value.
+//! Adds fields that the Go program always writes, because their types have no absent value.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn complete_deployment(spec: &mut Value) {
     }
 }
 
-/// Completes a manifest of a kind that the Go program decodes into a type.
+/// Completes a manifest whose kind the Go program decodes into a type.
 pub(super) fn complete_manifest(object: &mut Value) {
     match kind(object) {
         "CustomResourceDefinition" => {

@@ -1,4 +1,4 @@
-//! Webhook configurations as webhook definitions of a ClusterServiceVersion.
+//! Converts webhook configurations to the webhook definitions of a ClusterServiceVersion.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::collect::Objects;
 use super::{Level, Message, set_or_remove};
 
-/// The port of a Service that a webhook calls, if its configuration names none.
+/// The default port of a Service that a webhook calls.
 const PORT: i64 = 443;
 
-/// Fields that are the same in a configuration and in a definition.
+/// The fields that are equal in a configuration and in a definition.
 const SAME: [&str; 6] = [
     "rules",
     "failurePolicy",
@@ -103,7 +103,7 @@ fn is_filled(value: &Value) -> bool {
     value.as_array().is_some_and(|items| !items.is_empty())
 }
 
-/// Sets the Deployment and the ports.
+/// Sets the Deployment and the ports of a webhook definition.
 fn set_service(
     fields: &mut Map<String, Value>,
     reference: &Value,
@@ -129,7 +129,7 @@ fn set_service(
     fields.insert("deploymentName".to_owned(), deployment.into());
 }
 
-/// Returns the Service of a reference, if it selects pods, and the name of the Deployment whose pods it selects.
+/// Returns the Service of a reference if it selects pods, and the name of the Deployment of these pods.
 fn find<'a>(objects: &'a Objects, reference: &Value) -> (Option<&'a Value>, &'a str) {
     let mut services = objects.services.iter();
     let service = services.find(|service| name(service) == text(reference, "name"));
@@ -157,7 +157,7 @@ fn selected<'a>(objects: &'a Objects, service: &Value) -> &'a str {
     objects.deployments.iter().find(matches).map_or("", name)
 }
 
-/// Name and conversion webhook of a definition.
+/// The name of a CRD, and its conversion webhook.
 type Conversion<'a> = (&'a str, &'a Value);
 
 /// Returns the conversion webhooks that a Service serves: one for each port and path.

@@ -1,4 +1,4 @@
-//! Templates with schema `olm.template.basic`.
+//! Renders templates with schema `olm.template.basic`.
 
 use apimachinery::go::{self, quote};
 use serde_json::Value;

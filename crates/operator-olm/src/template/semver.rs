@@ -1,4 +1,4 @@
-//! Templates with schema `olm.semver`.
+//! Renders templates with schema `olm.semver`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::catalog::{Bundle, Catalog, Channel, Entry, Package, package_version, 
 
 pub(super) const SCHEMA: &str = "olm.semver";
 
-/// Stabilities of channels, the least stable first.
+/// The stability levels of channels, from the least stable to the most stable.
 const STABILITIES: [&str; 3] = ["candidate", "fast", "stable"];
 
-/// A kind of channel. The order is that of preference.
+/// A kind of channel, in the order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stream {
     Major,
@@ -24,7 +24,7 @@ enum Stream {
 struct Template {
     streams: Vec<Stream>,
     preference: Stream,
-    /// Images by stability, in the order of [`STABILITIES`].
+    /// The images by stability, in the order of [`STABILITIES`].
     images: [Vec<String>; 3],
 }
 
@@ -153,7 +153,7 @@ impl Raw {
     }
 }
 
-/// Reads `bundles: [{image}]`.
+/// Parses `bundles: [{image}]`.
 fn read_images(stability: &str, value: &Value) -> Result<Vec<String>, String> {
     let mismatch = |value: &Value, path: &str, go_type: &str| {
         let kind = go::json_kind(value);
@@ -196,7 +196,7 @@ fn only(fields: &Map<String, Value>, name: &str) -> Result<(), String> {
     }
 }
 
-/// The bundles of a template: all of one package, by stability in the order of their versions.
+/// The bundles of a template, which belong to one package, by stability and sorted by version.
 struct Processed {
     package: String,
     bundles: [Vec<(Version, String)>; 3],
@@ -237,7 +237,7 @@ impl Processed {
         Ok(processed)
     }
 
-    /// Makes the channels, sorted by name, and chooses the default one.
+    /// Creates the channels, sorted by name, and chooses the default channel.
     fn channels(&self, template: &Template) -> (Vec<Channel>, String) {
         let mut channels: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         let mut default = None;
@@ -273,7 +273,7 @@ impl Processed {
     }
 }
 
-/// Versions that differ in their build metadata alone have no order.
+/// Rejects versions that differ only in their build metadata, because they cannot be ordered.
 fn check_builds(bundles: &[(Version, String)]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut faults = Vec::new();
@@ -299,7 +299,7 @@ fn check_builds(bundles: &[(Version, String)]) -> Result<(), String> {
     ))
 }
 
-/// Makes the upgrade edges: the last entry of each minor version replaces the last one of the minor version before,
+/// Creates the upgrade edges. The last entry of each minor version replaces the last one of the previous minor version,
 /// and skips all other earlier entries of its major version.
 fn link(bundles: &[(Version, String)]) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(bundles.len());

@@ -1,4 +1,4 @@
-//! `bundle`: the definitions of the bundle against those that the ClusterServiceVersion owns, and its size.
+//! `bundle`: compares the CRDs of the bundle with those that the ClusterServiceVersion owns, and checks the size.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::finding::{Finding, Findings, Level};
 
 const NAME: &str = "bundle";
 const KIND: &str = "BundleNotValid";
-/// The limit of a ConfigMap, into which OLM unpacks a bundle.
+/// The maximum size of a ConfigMap, into which OLM unpacks a bundle.
 const SIZE_MAX: u64 = 1 << 20;
 
 pub(super) fn validate(bundle: &Bundle) -> Vec<Finding> {
@@ -24,7 +24,7 @@ pub(super) fn validate(bundle: &Bundle) -> Vec<Finding> {
     findings.list
 }
 
-/// Returns the keys of all definitions with the indexes of their manifests; those of v1 come first.
+/// Returns the keys of all CRDs with the indexes of their manifests, CRDs of v1 first.
 fn keys(bundle: &Bundle) -> Vec<(String, usize, String)> {
     let mut keys = Vec::new();
     for old in [false, true] {
@@ -55,7 +55,7 @@ fn definitions(bundle: &Bundle, findings: &mut Findings) {
     let name = bundle.name();
     let keys = keys(bundle);
     let mut present = BTreeSet::new();
-    // A definition is owned as a whole as soon as one of its versions is.
+    // A CRD is owned as a whole if one of its versions is owned.
     let mut owned_kinds = BTreeSet::new();
     for (key, index, pointer) in &keys {
         if !present.insert(key.as_str()) {
@@ -93,7 +93,7 @@ fn definitions(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// OLM makes the service accounts of the Deployments itself.
+/// Rejects service accounts of the Deployments, because OLM creates them.
 fn service_accounts(bundle: &Bundle, findings: &mut Findings) {
     let deployments = bundle.csv_list("/spec/install/spec/deployments");
     let used: BTreeSet<&str> = deployments
@@ -113,8 +113,7 @@ fn service_accounts(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// The Go program loads the manifests without their labels, so the package is never known and every release is
-/// rejected.
+/// Checks the name of a bundle with a release.
 fn release(bundle: &Bundle, findings: &mut Findings) {
     let release = bundle.csv_at("/spec/release").and_then(Value::as_str);
     let Some(release) = release.filter(|release| !release.is_empty()) else {

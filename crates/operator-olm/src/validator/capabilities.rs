@@ -1,4 +1,4 @@
-//! `capabilities`: the capability level.
+//! `capabilities`: checks the capability level.
 
 use super::Options;
 use crate::bundle::Bundle;

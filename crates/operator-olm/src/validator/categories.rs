@@ -1,4 +1,4 @@
-//! `categories`: the categories under which a catalog shows the operator.
+//! `categories`: checks the categories under which a catalog lists the operator.
 
 use super::Options;
 use crate::bundle::Bundle;

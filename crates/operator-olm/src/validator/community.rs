@@ -1,4 +1,4 @@
-//! `community`: bundles with APIs that OpenShift 4.9 no longer serves must declare it.
+//! `community`: checks that bundles with APIs that OpenShift 4.9 no longer serves declare it.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::finding::{Finding, Findings, Level};
 
 const MAX_VERSION: &str = "olm.maxOpenShiftVersion";
 const LABEL: &str = "com.redhat.openshift.versions";
-/// The first version of OpenShift without the APIs, as a text and as major and minor number.
+/// The first version of OpenShift without the APIs, as a string and as major and minor number.
 const WITHOUT: &str = "4.9";
 
 pub(super) fn validate(bundle: &Bundle, options: &Options) -> Vec<Finding> {
@@ -81,7 +81,7 @@ fn check_property(bundle: &Bundle, apis: &str, info: &str) -> Option<String> {
     }
 }
 
-/// Reads a list of types and values, both texts.
+/// Parses a list of types and values, which must be strings.
 fn property_list(text: &str) -> Option<Vec<(String, String)>> {
     let parsed = apimachinery::json::parse(text.as_bytes()).ok()?.value;
     let field = |item: &Value, name: &str| match item.get(name) {
@@ -96,7 +96,7 @@ fn property_list(text: &str) -> Option<Vec<(String, String)>> {
     parsed.as_array()?.iter().map(property).collect()
 }
 
-/// Checks the range of versions in the label of a Dockerfile.
+/// Checks the version range in the label of a Dockerfile.
 fn check_label(content: &str, apis: &str, info: &str) -> Option<String> {
     let Some(line) = content.lines().find(|line| line.contains(LABEL)) else {
         return Some(format!(

@@ -1,4 +1,4 @@
-//! `crd`: the definitions, as the API server checks them.
+//! `crd`: validates the CRDs like the API server.
 
 use serde_json::{Map, Value, json};
 use structural_schema::crd;
@@ -39,7 +39,7 @@ pub(super) fn validate(bundle: &Bundle) -> Vec<Finding> {
     findings.list
 }
 
-/// Returns a value as Go prints it: texts without quotes, an empty list as `[]`.
+/// Formats a value as Go prints it: strings without quotes, an empty list as `[]`.
 fn unquoted(rendered: &str) -> String {
     match apimachinery::json::parse(rendered.as_bytes()) {
         Ok(parsed) => match parsed.value {
@@ -51,7 +51,7 @@ fn unquoted(rendered: &str) -> String {
     }
 }
 
-/// Returns the JSON pointer of a field path.
+/// Converts a field path to a JSON pointer.
 fn pointer(field: &str) -> String {
     let mut pointer = String::new();
     for part in field.split(['.', '[']) {
@@ -61,8 +61,7 @@ fn pointer(field: &str) -> String {
     pointer
 }
 
-/// Converts a definition of v1beta1 as the API server does. Unknown fields are preserved unless the definition disables
-/// it.
+/// Converts a CRD of v1beta1 to v1 like the API server. Unknown fields are preserved unless the CRD disables that.
 pub(crate) fn converted(old: &Value) -> Value {
     let mut new = old.clone();
     if let Some(new) = new.as_object_mut() {

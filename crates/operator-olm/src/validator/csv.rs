@@ -1,4 +1,4 @@
-//! `csv`: the ClusterServiceVersion itself.
+//! `csv`: validates the ClusterServiceVersion.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::finding::{Finding, Findings, Fix, Level};
 use crate::shape;
 
 const NAME: &str = "csv";
-/// Annotations whose case matters.
+/// The annotations whose case is checked.
 const ANNOTATIONS: [&str; 5] = [
     "olm.targetNamespaces",
     "olm.operatorGroup",
@@ -61,7 +61,7 @@ fn check_names(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// Lengths of labels are counted in bytes.
+/// Changes the unit in the error about the length of a label, because the Go program counts bytes.
 fn in_order(fault: String, name: &str) -> String {
     if name.len() > 63 && fault == "must be no more than 63 characters" {
         return "must be no more than 63 bytes".to_owned();
@@ -121,7 +121,7 @@ fn check_conversion(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// Reports required fields that have the zero value of their Go type; an empty struct is not entered.
+/// Reports required fields that have the zero value of their Go type. Empty structs are not checked recursively.
 fn check_fields(bundle: &Bundle, findings: &mut Findings) {
     let csv = &bundle.csv;
     let mut missing = |pointer: &str, shape: Shape, field: &str, value: &str| {
@@ -236,14 +236,14 @@ fn check_examples(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// Returns group, version and kind of an object.
+/// Returns the group, version and kind of an object.
 pub(crate) fn api_of(object: &Value) -> String {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     group_version_kind(group, version, text(object, "/kind"))
 }
 
-/// Returns the APIs that the ClusterServiceVersion owns, with their pointers.
+/// Returns the APIs that the ClusterServiceVersion owns, with their JSON pointers.
 fn provided(bundle: &Bundle, findings: &mut Findings) -> BTreeMap<String, String> {
     let mut provided = BTreeMap::new();
     let pointer = "/spec/customresourcedefinitions/owned";

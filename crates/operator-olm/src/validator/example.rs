@@ -1,20 +1,20 @@
-//! The examples in the annotations of a ClusterServiceVersion.
+//! Parses the examples in the annotations of a ClusterServiceVersion: [`examples`].
 
 use apimachinery::{go, json};
 use serde_json::Value;
 
-/// The examples of an annotation, or the reason why they cannot be read.
+/// The examples of an annotation, or the reason why they cannot be parsed.
 pub(crate) enum Examples {
     /// The objects.
     Objects(Vec<Value>),
-    /// The text is not JSON: the number of bytes up to the invalid character, and Go's message.
+    /// The text is not JSON. Contains the number of bytes up to the invalid character, and Go's message.
     Syntax(usize, String),
-    /// The JSON is not a list of objects with a kind: Go's message, and the value that causes it.
+    /// The JSON is not a list of objects with a kind. Contains Go's message with the value that causes the error.
     Type(String),
 }
 
-/// Reads a list of objects. `compact` shows an object without kind as compact JSON with sorted keys, and not as it is
-/// written.
+/// Parses a list of objects. If `compact` is true, the error about an object without kind shows the object as compact
+/// JSON with sorted keys; otherwise as written.
 pub(crate) fn examples(text: &str, compact: bool) -> Examples {
     let value = match json::parse(text.as_bytes()) {
         Ok(parsed) => parsed.value,
@@ -49,7 +49,7 @@ pub(crate) fn examples(text: &str, compact: bool) -> Examples {
     Examples::Objects(items)
 }
 
-/// Returns the only object of a list as it is written.
+/// Returns the only object of a list as written.
 fn raw<'a>(text: &'a str, items: &[Value]) -> Option<&'a str> {
     if items.len() != 1 {
         return None;
@@ -58,7 +58,7 @@ fn raw<'a>(text: &'a str, items: &[Value]) -> Option<&'a str> {
     Some(inner.trim())
 }
 
-/// Returns the number of bytes up to and with the character at which Go's scanner stops.
+/// Returns the number of bytes up to and including the character at which Go's scanner stops.
 fn syntax_error(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut scanner = Scanner { bytes, at: 0 };
@@ -72,7 +72,7 @@ fn syntax_error(text: &str) -> usize {
     }
 }
 
-/// A scanner of JSON that finds the first invalid byte.
+/// A scanner that finds the first invalid byte of JSON.
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,

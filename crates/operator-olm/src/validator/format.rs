@@ -1,4 +1,4 @@
-//! The format of a bundle directory: its directories, its labels and its dependencies.
+//! Checks the format of a bundle directory: its directories, labels and dependencies.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::{Manifest, document};
 const KIND: &str = "BundleFormat";
 const PREFIX: &str = "operators.operatorframework.io.bundle.";
 
-/// Checks the format of a bundle directory. The command prints all findings as one.
+/// Checks the format of a bundle directory. The command prints all findings as one finding.
 pub fn format(files: &Files) -> Vec<Finding> {
     let mut findings = Findings::new("format");
     let root = Manifest {

@@ -1,4 +1,4 @@
-//! `good-practices`: recommendations for operators.
+//! `good-practices`: checks recommendations for operators.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
-//! `multiarch`: the platforms of the images against those that the labels declare.
+//! `multiarch`: compares the platforms of the images with those that the labels declare.
 //!
-//! The caller inspects the images; nothing here does I/O.
+//! The caller inspects the images; this module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::finding::{Finding, Findings, Level};
 
 /// The name of the validator.
 pub const NAME: &str = "multiarch";
-/// One sentence.
+/// The description, which is one sentence.
 pub const DESCRIPTION: &str =
     "the images support the platforms that the labels declare; value container-tools=docker|podman|none";
 
@@ -63,7 +63,7 @@ pub fn images(bundle: &Bundle) -> Images {
     images
 }
 
-/// Checks the platforms of the images; an error means that an image cannot be inspected.
+/// Checks the platforms of the images. An error in `platforms` means that an image cannot be inspected.
 pub fn validate(
     bundle: &Bundle,
     platforms: &BTreeMap<String, Result<BTreeSet<Platform>, String>>,

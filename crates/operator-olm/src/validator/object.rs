@@ -1,4 +1,5 @@
-//! `object`: objects that would damage a cluster. The library of the Go programs has it; their commands do not run it.
+//! `object`: rejects objects that would damage a cluster. It is in the library of the Go programs, but no command runs
+//! it.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::finding::{Finding, Findings, Level};
 use crate::shape;
 
 const KIND: &str = "ObjectFailedValidation";
-/// The security context constraints that OpenShift comes with.
+/// The default security context constraints of OpenShift.
 const DEFAULT_CONSTRAINTS: [&str; 8] = [
     "privileged",
     "restricted",
@@ -106,7 +107,7 @@ fn check_rules(role: &Value, manifest: &Manifest, findings: &mut Findings) {
     }
 }
 
-/// Returns a rule as Go prints the struct.
+/// Formats a rule as Go prints the struct.
 fn shown_rule(rule: &Value) -> String {
     let fields = [
         "verbs",
@@ -119,7 +120,7 @@ fn shown_rule(rule: &Value) -> String {
     format!("{{{}}}", lists.join(" "))
 }
 
-/// Returns type and metadata as Go prints the structs.
+/// Formats the type and the metadata of an object as Go prints the structs.
 fn shown_head(object: &Value) -> String {
     let field = |name: &str| text(object, &format!("/metadata/{name}")).to_owned();
     let map = |name: &str| {
@@ -166,7 +167,7 @@ fn shown_budget(budget: &Value) -> String {
     )
 }
 
-/// Returns a value as Go's `%v` prints it. The tree of a manifest has a bounded depth.
+/// Formats a value like Go's `%v`. The depth of a manifest's tree is limited.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -1,4 +1,4 @@
-//! The objects beside the ClusterServiceVersion and the definitions: supported kinds, valid metadata.
+//! Checks the objects other than the ClusterServiceVersion and the CRDs: supported kinds, and valid metadata.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
@@ -88,7 +88,7 @@ fn check(manifest: &Manifest, findings: &mut Findings) {
     );
 }
 
-/// Returns the errors of the metadata of a cluster-scoped object, as the API server has them.
+/// Returns the errors of the metadata of a cluster-scoped object, like the API server.
 fn metadata_errors(metadata: &Map<String, Value>) -> Vec<Error> {
     let path = Path::new("metadata");
     let field = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();

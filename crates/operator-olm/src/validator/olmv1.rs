@@ -1,4 +1,4 @@
-//! `olmv1`: checks that OLM v1 accepts the bundle.
+//! `olmv1`: checks that OLM v1 supports the bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,7 +185,7 @@ fn check_webhooks(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// Returns the rules of a webhook that OLM refuses.
+/// Returns the rules of a webhook that OLM rejects.
 fn forbidden(webhook: &Value) -> Vec<String> {
     let name = quote(text(webhook, "/generateName"));
     let mut details = Vec::new();

@@ -1,4 +1,4 @@
-//! `operatorhubv2`: the data that OperatorHub.io shows of an operator.
+//! `operatorhubv2`: checks the data of an operator that OperatorHub.io shows.
 
 use apimachinery::go::url;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub(super) fn validate(bundle: &Bundle, options: &Options) -> Vec<Finding> {
     findings.list
 }
 
-/// Returns the validator `operatorhub`, which three others replace.
+/// Runs the deprecated validator `operatorhub`, which three other validators replace.
 pub(super) fn deprecated(bundle: &Bundle, options: &Options) -> Vec<Finding> {
     let mut findings = Findings::new("operatorhub");
     let detail = "The \"operatorhub\" validator is deprecated; for equivalent validation use \"operatorhub/v2\", \"standardcapabilities\" and \"standardcategories\" validators";
@@ -75,7 +75,7 @@ fn check_maintainers(bundle: &Bundle, findings: &mut Findings) {
     }
 }
 
-/// Checks an address of RFC 5322 as Go's `net/mail` does: `user@host`, or a name and the address in angle brackets.
+/// Checks an RFC 5322 address like Go's `net/mail`: `user@host`, or a name and the address in angle brackets.
 fn check_address(text: &str) -> Result<(), String> {
     let fail = |reason: &str| Err(format!("mail: {reason}"));
     let text = text.trim();
@@ -110,7 +110,7 @@ fn check_address(text: &str) -> Result<(), String> {
     }
     let is_literal = host.starts_with('[') && host.ends_with(']');
     if !is_dotted(host) && !is_literal {
-        // The Go parser reads anything but `user@host` as a name and looks for the address after it.
+        // The Go parser treats anything except `user@host` as a name, and expects the address after it.
         return fail("missing '@' or angle-addr");
     }
     Ok(())

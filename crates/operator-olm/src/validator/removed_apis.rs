@@ -1,4 +1,4 @@
-//! `alpha-deprecated-apis`: APIs that Kubernetes no longer serves.
+//! `alpha-deprecated-apis`: reports APIs that Kubernetes no longer serves.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::bundle::{Bundle, list, text};
 use crate::catalog::version::Version;
 use crate::finding::{Finding, Findings, Level};
 
-/// A version of Kubernetes with the group versions and kinds that it removed.
+/// A minor version of Kubernetes, with the group versions and kinds that it removed.
 type Removal = (u64, &'static [(&'static str, &'static [&'static str])]);
 
 const REMOVED: [Removal; 3] = [
@@ -69,7 +69,7 @@ const REMOVED: [Removal; 3] = [
     ),
 ];
 
-/// The names of the objects of each kind, and the pointer and manifest of the first.
+/// The names of the objects of each kind, and the JSON pointer and manifest of the first object.
 #[derive(Default)]
 struct Found {
     names: BTreeMap<String, Vec<String>>,
@@ -143,7 +143,7 @@ fn message(minor: u64, found: &BTreeMap<String, Vec<String>>) -> String {
     )
 }
 
-/// Returns the sentence about a version that messages embed.
+/// Returns the sentence about a version for use in messages.
 pub(super) fn removed_info(minor: u64) -> String {
     format!(
         "using APIs which were deprecated and removed in v1.{minor}. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}"
@@ -157,13 +157,13 @@ fn migrate(found: &BTreeMap<String, Vec<String>>) -> String {
     kinds.collect::<Vec<_>>().join(",")
 }
 
-/// Returns texts as Go's `%+q` prints a list.
+/// Formats a list of strings like Go's `%+q`.
 pub(super) fn quoted_list(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| apimachinery::go::quote(text)).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// Returns the kinds and names that Kubernetes 1.22 removed, as messages show them; `None` if there are none.
+/// Formats the kinds and names that Kubernetes 1.22 removed for messages; returns `None` if there are none.
 pub(super) fn removed_on_1_22(bundle: &Bundle) -> Option<String> {
     let (minor, removed) = REMOVED[0];
     let found = objects(bundle, minor, removed).names;
@@ -194,7 +194,7 @@ fn objects(bundle: &Bundle, minor: u64, removed: &[(&str, &[&str])]) -> Found {
     found
 }
 
-/// Returns the rules about PodSecurityPolicies, and the pointer of the first.
+/// Returns the rules about PodSecurityPolicies, and the JSON pointer of the first one.
 fn security_policy_rules(bundle: &Bundle) -> (Vec<String>, String) {
     let (mut names, mut first) = (Vec::new(), String::new());
     for (field, go_name) in [

@@ -1,4 +1,4 @@
-//! `strict`: mistakes that the other validators accept although OLM or a catalog rejects them later.
+//! `strict`: reports mistakes that the other validators accept although OLM or a catalog rejects them later.
 
 use std::collections::BTreeSet;
 

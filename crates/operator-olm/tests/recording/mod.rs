@@ -1,4 +1,4 @@
-//! Recorded bundles: two bundles and the operations that change them.
+//! Recorded bundles: two bundles, and the operations that change them.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -16,7 +16,7 @@ pub(crate) fn name(case: &Value) -> &str {
     case["name"].as_str().unwrap()
 }
 
-/// Calls a function for each item, on all cores, and returns the results in the order of the items.
+/// Calls a function for each item on all cores; returns the results in the order of the items.
 pub(crate) fn on_all_cores<'i, T: Sync, R: Send>(items: &'i [T], call: impl Fn(&'i T) -> R + Sync) -> Vec<R> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let part = items.len().div_ceil(cores).max(1);
@@ -41,7 +41,7 @@ impl Recording {
         self.0["cases"].as_array().unwrap()
     }
 
-    /// Returns the files of a bundle before any change.
+    /// Returns the unchanged files of a bundle.
     pub(crate) fn base(&self, name: &str) -> Vec<(String, Vec<u8>)> {
         let files = self.0["base"][name].as_object().into_iter().flatten();
         files
@@ -169,7 +169,7 @@ fn patch(document: &mut Value, path: &str, value: Option<Value>) {
     }
 }
 
-/// Returns text that does not compress.
+/// Returns a text that cannot be compressed.
 fn noise(size: usize) -> String {
     let (mut text, mut hash) = (String::new(), b"seed".to_vec());
     while text.len() < size {

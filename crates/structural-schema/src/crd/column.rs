@@ -1,4 +1,4 @@
-//! Printer columns, subresource paths and selectable fields.
+//! Validates printer columns, subresource paths and selectable fields.
 
 use apimachinery::field::{Error, Path};
 use serde_json::Value;
@@ -90,8 +90,8 @@ pub(super) fn validate_subresources(subresources: Option<&Value>, path: &Path, e
     }
 }
 
-/// Returns the errors of selectable fields. Takes the schema beside them in the server's internal form, or the reason
-/// why one is required.
+/// Returns the errors of selectable fields. Its argument is the schema in the server's internal form, or the reason why
+/// a schema is required.
 pub(super) fn validate_selectable_fields(
     version: &Value,
     schema: Option<&Value>,

@@ -1,4 +1,4 @@
-//! The conversion stanza.
+//! Validates the field `conversion`.
 
 use apimachinery::field::{Error, Path};
 use apimachinery::go::url;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{enumeration, text_at};
 
-/// Returns the errors of the stanza; `check_bundle` is true if an invalid certificate is rejected.
+/// Returns the errors of `conversion`; `check_bundle` is true if an invalid certificate bundle is rejected.
 pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Path, errors: &mut Vec<Error>) {
     let Some(conversion) = conversion.filter(|conversion| !conversion.is_null()) else {
         return;
@@ -110,7 +110,7 @@ fn validate_url(text: &str, path: &Path, errors: &mut Vec<Error>) {
 }
 
 fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
-    // The API server swaps the two arguments, and reports each at the path of the other.
+    // The API server swaps the two arguments, and reports each of them at the path of the other.
     for (name, reported) in [("namespace", "name"), ("name", "namespace")] {
         if text_at(service, &format!("/{name}")).is_empty() {
             errors.push(Error::required(path.child(reported), ""));

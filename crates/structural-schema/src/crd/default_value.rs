@@ -1,4 +1,4 @@
-//! Checks that defaults survive pruning and are valid.
+//! Checks that defaults are not pruned and are valid.
 
 use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
-//! The changes between two revisions of a definition, and their effect on existing objects and clients ([`diff`]).
+//! The changes between two revisions of a CRD, and their effect on existing objects and clients ([`diff`]).
 //!
-//! A change is *safe* if every object that the old definition accepts is accepted by the new one, keeps its fields, and
-//! is served at the same paths; otherwise it is *breaking*. Ratcheting, which tolerates unchanged values on an update,
+//! A change is *safe* if every object that the old CRD accepts is accepted by the new one, keeps its fields, and is
+//! served at the same paths. Otherwise it is *breaking*. Ratcheting, which tolerates unchanged values on an update,
 //! does not make a change safe: new objects and changed values are still rejected.
 
 mod schema;
@@ -15,14 +15,14 @@ use crate::node::{self, Node};
 /// The effect of a change on existing objects and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Existing objects or clients may stop working.
+    /// Existing objects or clients may no longer work.
     Breaking,
-    /// Existing objects and clients keep working.
+    /// Existing objects and clients continue to work.
     Safe,
 }
 
 impl Severity {
-    /// `breaking` or `safe`.
+    /// Returns `breaking` or `safe`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Breaking => "breaking",
@@ -31,24 +31,24 @@ impl Severity {
     }
 }
 
-/// One difference between two definitions.
+/// One difference between two CRDs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The effect.
     pub severity: Severity,
-    /// The place, in the new definition if it exists there: `spec.scope`, `v1: spec.size`. Fields of objects have their
-    /// path in the object, below the version.
+    /// The path of the change, in the new CRD if it exists there: `spec.scope`, `v1: spec.size`. Fields of objects have
+    /// the name of the version, and their path in the object.
     pub path: String,
     /// The change, such as `type changed from string to integer`.
     pub what: String,
-    /// The reason why it is safe or breaking.
+    /// The reason why the change is safe or breaking.
     pub why: &'static str,
 }
 
-/// Returns every difference between two CustomResourceDefinitions (`apiextensions.k8s.io/v1` JSON) that affects objects
+/// Returns all differences between two CustomResourceDefinitions (`apiextensions.k8s.io/v1` JSON) that affect objects
 /// or clients.
 ///
-/// Descriptions, titles, examples and the definition's own labels are not compared.
+/// Descriptions, titles, examples and the labels of the CRD are not compared.
 ///
 /// ```
 /// use serde_json::json;
@@ -91,10 +91,10 @@ pub fn diff(old: &Value, new: &Value) -> Vec<Change> {
     changes.0
 }
 
-/// Returns the changes between two schemas (`openAPIV3Schema`) of the same version; paths are those of fields of
+/// Returns the changes between two schemas (`openAPIV3Schema`) of the same version. Paths are paths of fields in
 /// objects.
 ///
-/// A schema that cannot be read is a breaking change itself.
+/// An invalid schema is reported as a breaking change.
 pub fn diff_schemas(old: &Value, new: &Value) -> Vec<Change> {
     let mut changes = Changes::default();
     schemas(old, new, "", &mut changes);
@@ -136,7 +136,7 @@ impl Changes {
     }
 }
 
-/// Returns `type changed from "a" to "b"`, or `added` and `removed` if one of them is missing.
+/// Formats a change as `type changed from "a" to "b"`, or as `added` or `removed` if one of the values is missing.
 fn changed(name: &str, old: &str, new: &str) -> String {
     let space = if name.is_empty() { "" } else { " " };
     match (old, new) {
@@ -259,12 +259,12 @@ fn storage(old: &Value, new: &Value, changes: &mut Changes) {
     }
 }
 
-/// Returns true if values of one schema have fields that the other prunes.
+/// Returns true if values of one schema have fields that the other schema prunes.
 pub(super) fn loses(from: &Node, to: &Node) -> bool {
     schema::loses_fields(from, to)
 }
 
-/// Returns true if the schema of one version has fields that another would prune.
+/// Returns true if the schema of one version has fields that another version would prune.
 fn loses_fields(from: Option<&Value>, to: Option<&Value>) -> bool {
     let schema = |version: Option<&Value>| {
         let source = version?.pointer("/schema/openAPIV3Schema")?;
@@ -326,7 +326,7 @@ fn schemas(old: &Value, new: &Value, prefix: &str, changes: &mut Changes) {
     }
 }
 
-/// Returns the path; the root is `.`.
+/// Formats the path; the root is `.`.
 fn shown(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }

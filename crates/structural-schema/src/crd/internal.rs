@@ -1,9 +1,9 @@
-//! The server's internal form of versions, in which shared fields move to the top, and its Go formatting in errors.
+//! The server's internal form of versions, which has shared fields at the top, and its Go formatting in errors.
 
 use apimachinery::go;
 use serde_json::{Map, Value};
 
-/// The parts that are equal in all versions, and therefore move to the top.
+/// The fields that are equal in all versions, and are therefore at the top.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hoisted {
     pub(super) schema: bool,
@@ -29,7 +29,7 @@ impl Hoisted {
     }
 }
 
-/// Returns `spec.versions` in Go's format of the internal structs.
+/// Formats `spec.versions` as Go prints the internal structs.
 pub(super) fn versions(list: Option<&Value>, hoisted: &Hoisted) -> String {
     let Some(list) = list.and_then(Value::as_array) else {
         return "null".to_owned();
@@ -133,7 +133,7 @@ fn selectable_fields(value: &Value) -> String {
     format!("[{}]", shown.join(","))
 }
 
-/// The format of a field of Go's `JSONSchemaProps`.
+/// The format of a field in Go's `JSONSchemaProps`.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
@@ -148,7 +148,7 @@ enum Shape {
     Rules,
 }
 
-/// The fields of Go's internal `JSONSchemaProps` in order: Go's name, JSON's name.
+/// The fields of Go's internal `JSONSchemaProps` in order: the name in Go, the name in JSON, the format.
 const FIELDS: &[(&str, &str, Shape)] = &[
     ("ID", "id", Shape::Text),
     ("Schema", "$schema", Shape::Text),
@@ -204,7 +204,7 @@ const FIELDS: &[(&str, &str, Shape)] = &[
     ("XValidations", "x-kubernetes-validations", Shape::Rules),
 ];
 
-/// Returns a schema as Go prints the internal struct.
+/// Formats a schema as Go prints the internal struct.
 pub(super) fn schema(source: &Value) -> String {
     let empty = Map::new();
     let map = source.as_object().unwrap_or(&empty);
@@ -220,7 +220,7 @@ pub(super) fn schema(source: &Value) -> String {
     format!("{{{}}}", shown.join(","))
 }
 
-/// Returns the `items` of a list with several schemas, as far as errors show them.
+/// Formats `items` that is a list of schemas; errors show only its length.
 pub(super) fn item_list(length: usize) -> String {
     let items = vec![schema(&Value::Null); length];
     format!("{{\"Schema\":null,\"JSONSchemas\":[{}]}}", items.join(","))
@@ -264,7 +264,7 @@ fn shaped(value: &Value, shape: Shape) -> String {
     }
 }
 
-/// Returns one rule in Go's format of the internal struct.
+/// Formats a rule as Go prints the internal struct.
 pub(super) fn rule(value: &Value) -> String {
     let text = |name: &str| go::json(&value.get(name).and_then(Value::as_str).unwrap_or("").into());
     let any = |name: &str| go::json(value.get(name).unwrap_or(&Value::Null));

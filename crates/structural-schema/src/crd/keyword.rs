@@ -1,4 +1,4 @@
-//! Keywords of `JSONSchemaProps`: unsupported keywords, and combinations that are required or forbidden.
+//! Validates the keywords of `JSONSchemaProps`: unsupported keywords, and required or forbidden combinations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use crate::node::{AdditionalProperties, Node, Rule, Unsupported};
 use crate::prune::META_FIELDS;
 use crate::rule::{Problem, compile, declare};
 
-/// The restrictions at a position in the schema.
+/// The restrictions at a position in a schema.
 #[derive(Clone, Debug, Default)]
 struct Place {
     inside_resource_meta: bool,
     /// The reason why defaults are forbidden here, if they are.
     no_defaults: Option<String>,
-    /// The maximum number of values at this position in an object; unknown below lists and maps without limits.
+    /// The maximum number of values at this position in an object; `None` below lists and maps without limits.
     cardinality: Option<u64>,
     /// True if rules are evaluated here.
     has_rules: bool,
-    /// The enclosing list whose items have no old value.
+    /// The path of the enclosing list whose items cannot be matched with old items.
     uncorrelatable: Option<Path>,
 }
 
 impl Place {
-    /// Returns the place of values inside a value of `node`.
+    /// Returns the restrictions for values inside a value of `node`.
     fn below(&self, node: &Node) -> Self {
         let limit = match node.kind.as_str() {
             "array" => node.max_items,
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// Returns the position of value validations, where rules are not evaluated.
+    /// Returns the restrictions inside value validations, where rules are not evaluated.
     fn nested(&self) -> Self {
         Self {
             has_rules: false,
@@ -53,8 +53,8 @@ impl Place {
     }
 }
 
-/// Returns the errors of all keywords, then those of rules; `with_rules` is true if the schema is structural, so that
-/// rules can be checked.
+/// Returns the errors of all keywords, followed by those of rules. `with_rules` is true if the schema is structural, so
+/// that rules can be checked.
 pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error> {
     let place = Place {
         cardinality: Some(1),
@@ -71,7 +71,7 @@ pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error>
     errors
 }
 
-/// The schemas of a forbidden keyword.
+/// Validates the schemas of an unsupported keyword.
 fn unsupported(
     node: &Node,
     part: fn(&Unsupported) -> &BTreeMap<String, Node>,
@@ -79,7 +79,7 @@ fn unsupported(
     node.unsupported.as_deref().into_iter().flat_map(part)
 }
 
-/// `items` as a list of schemas.
+/// Returns the schemas of `items` if it is a list of schemas.
 fn item_list(node: &Node) -> &[Node] {
     node.unsupported
         .as_deref()
@@ -346,7 +346,7 @@ impl Checker {
         }
     }
 
-    /// Items of sets and maps, and the keys of maps, must have a value.
+    /// Checks that items of sets and map lists are not nullable, and that the keys of map lists always have a value.
     fn keyed_items(&mut self, node: &Node, path: &Path) {
         let Some(items) = &node.items else { return };
         let path = path.child("items");

@@ -1,5 +1,5 @@
-//! Findings about a definition before a server sees it: errors of the server, and accepted definitions with problems
-//! ([`lint`]).
+//! Finds problems of a CRD before a server receives it: errors of the server, and problems of CRDs that the server
+//! accepts ([`lint`]).
 
 mod hint;
 mod place;
@@ -15,14 +15,14 @@ use crate::node::{self, Node};
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// A server rejects the definition, or every object of it.
+    /// The server rejects the CRD, or every object of it.
     Error,
-    /// The server accepts the definition, but it does not work as intended.
+    /// The server accepts the CRD, but it does not work as intended.
     Warning,
 }
 
 impl Severity {
-    /// `error` or `warning`.
+    /// Returns `error` or `warning`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -31,25 +31,25 @@ impl Severity {
     }
 }
 
-/// One problem of a definition.
+/// One problem of a CRD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The severity.
     pub severity: Severity,
-    /// The kind of finding, such as `unknown-format`; a server's own errors are `invalid`.
+    /// The kind of problem, such as `unknown-format`; errors of the server are `invalid`.
     pub rule: &'static str,
-    /// The path in the definition as it is written, such as `spec.versions[0].schema.openAPIV3Schema.properties[spec]`.
+    /// The path in the CRD as written, such as `spec.versions[0].schema.openAPIV3Schema.properties[spec]`.
     pub path: Path,
-    /// The problem. A server's errors have the server's text.
+    /// The problem. Errors of the server have the server's text.
     pub message: String,
-    /// The correction.
+    /// The suggested correction.
     pub fix: Option<String>,
 }
 
-/// The size limit of all annotations of an object in bytes; `kubectl apply` stores a copy of the object in an
+/// The maximum total size of an object's annotations, in bytes; `kubectl apply` stores a copy of the object in an
 /// annotation.
 const ANNOTATIONS_MAX: usize = 262_144;
-/// The size limit of a request in bytes, by etcd's default.
+/// The default maximum size of a request to etcd, in bytes.
 const REQUEST_MAX: usize = 1_572_864;
 
 /// Returns all findings about a CustomResourceDefinition in `apiextensions.k8s.io/v1` JSON, the server's errors first.
@@ -78,7 +78,7 @@ pub fn lint(crd: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Returns the server's findings about a new definition.
+/// Returns the server's errors of a new CRD as findings.
 fn server_errors(crd: &Value) -> Vec<Finding> {
     let mut whole = crd.clone();
     super::default(&mut whole);
@@ -304,7 +304,7 @@ impl Linter {
         }
     }
 
-    /// Returns the schema at a path; a path that does not exist is a finding.
+    /// Returns the schema at a path; reports a path that does not exist.
     fn field<'n>(
         &mut self,
         root: &'n Node,
@@ -379,7 +379,7 @@ impl Linter {
     }
 }
 
-/// Returns the names of `.spec.a.b`; other JSON paths are not followed.
+/// Returns the field names of a path such as `.spec.a.b`; `None` for other JSON paths.
 fn plain_path(json_path: &str) -> Option<Vec<&str>> {
     let rest = json_path.strip_prefix('.')?;
     let is_plain = |name: &str| {
@@ -407,7 +407,7 @@ fn is_kube_version(name: &str) -> bool {
     }
 }
 
-/// Short names of built-in kinds.
+/// The short names of built-in kinds.
 const BUILTIN_SHORT_NAMES: &[&str] = &[
     "cm", "cs", "ep", "ev", "limits", "no", "ns", "po", "pv", "pvc", "quota", "rc", "rs", "sa", "svc", "crd",
     "crds", "ds", "deploy", "sts", "hpa", "cj", "csr", "ing", "netpol", "pdb", "pc", "sc", "ip", "vac",

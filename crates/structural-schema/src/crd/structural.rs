@@ -1,4 +1,4 @@
-//! Checks that a schema is structural: it has types everywhere, and value validations only add restrictions.
+//! Checks that a schema is structural: all types are declared, and value validations only add restrictions.
 
 use apimachinery::field::{Error, Path};
 
@@ -142,7 +142,7 @@ fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut Vec<
     }
 }
 
-/// Returns true if metadata has only the type, a default and the two names.
+/// Returns true if the schema of metadata has only a type, a default, and restrictions of the name and generated name.
 fn restricts_only_names(metadata: &Node) -> bool {
     let stripped = Node {
         kind: String::new(),
@@ -158,7 +158,7 @@ fn restricts_only_names(metadata: &Node) -> bool {
     is_empty(&stripped)
 }
 
-/// Returns true if a schema says nothing at all.
+/// Returns true if a schema has no content.
 fn is_empty(node: &Node) -> bool {
     let texts = [&node.kind, &node.format, &node.title, &node.description];
     let integers = [
@@ -293,7 +293,7 @@ fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<Error>) 
     }
 }
 
-/// Returns true for `anyOf: [{type: integer}, {type: string}]`, which restates `x-kubernetes-int-or-string`.
+/// Returns true for `anyOf: [{type: integer}, {type: string}]`, which is equivalent to `x-kubernetes-int-or-string`.
 fn is_int_or_string_any_of(node: &Node) -> bool {
     let is_bare = |node: &Node, kind: &str| node.kind == kind && node.is_bare;
     matches!(node.any_of.as_slice(), [first, second] if is_bare(first, "integer") && is_bare(second, "string"))
@@ -303,7 +303,7 @@ fn is_int_or_string_all_of(node: &Node) -> bool {
     node.all_of.first().is_some_and(is_int_or_string_any_of)
 }
 
-/// Every field in the root's value validations must exist in the schema itself.
+/// Checks that every field in the value validations of the root exists in the schema itself.
 fn completeness(value: &Node, schema: &Node, path: &Path, value_path: &Path, errors: &mut Vec<Error>) {
     let lists = [
         ("allOf", &value.all_of),

@@ -31,12 +31,12 @@ fn limit(max: Option<i64>, default: u64) -> u64 {
     max.map_or(default, |max| u64::try_from(max).unwrap_or(0))
 }
 
-/// Lengths count characters, of at most four bytes.
+/// Converts a length in characters to bytes; a character has at most four bytes.
 fn in_bytes(max_length: i64) -> u64 {
     u64::try_from(max_length).unwrap_or(0).saturating_mul(4)
 }
 
-/// Returns the type of a schema; a schema without type information has none.
+/// Returns the CEL type of a schema; `None` if the schema has no type information.
 pub(crate) fn declare(node: &Node, is_resource: bool) -> Option<Declared> {
     if node.int_or_string {
         let max = node.max_length.map_or(MAX_REQUEST_BYTES - 2, in_bytes);

@@ -1,4 +1,4 @@
-//! Bounds and ranges of numbers.
+//! Validates the bounds and ranges of numbers.
 
 use apimachinery::field::ErrorType;
 use apimachinery::go;
@@ -8,7 +8,7 @@ use super::{Found, Problem};
 use crate::effort::Place;
 use crate::node::{Bound, Node};
 
-/// Returns the range of the type and format, then `multipleOf`, `minimum`, `maximum`.
+/// Checks the range of the type and format, then `multipleOf`, `minimum` and `maximum`.
 pub(super) fn check(number: &Number, schema: &Node, path: &Place<'_>) -> Found {
     let kind = match schema.types() {
         [single] => *single,
@@ -41,7 +41,7 @@ pub(super) fn check(number: &Number, schema: &Node, path: &Place<'_>) -> Found {
     found
 }
 
-/// Go formats the number and parses it as the type and format.
+/// Checks the range of the type and format. As in Go, the number is formatted and parsed again.
 fn range(number: &Number, kind: &str, format: &str, prefix: &str, path: &Place<'_>) -> Option<Problem> {
     let integer = number.as_i64().or_else(|| whole(number.as_f64()?));
     let fits = match (kind, format) {

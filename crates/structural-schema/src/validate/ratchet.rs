@@ -1,4 +1,4 @@
-//! Pairs of new and old values, for ratcheting: errors of unchanged values are tolerated.
+//! Matches new values with old values for ratcheting, which tolerates errors of unchanged values: [`Correlation`].
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::node::Node;
 
-/// A value, its old value, and their schema.
+/// A value, its old value, and the schema of both.
 #[derive(Clone, Debug)]
 pub(crate) struct Correlation<'v> {
     pub(crate) new: &'v Value,
@@ -29,12 +29,12 @@ impl<'v> Correlation<'v> {
         }
     }
 
-    /// Returns true if old and new are equal.
+    /// Returns true if the old and the new value are equal.
     pub(crate) fn is_unchanged(&self) -> bool {
         *self.unchanged.get_or_init(|| self.new == self.old)
     }
 
-    /// Returns the field `key` in both, unless the map is replaced as a whole.
+    /// Returns the field `key` of both values, unless the map is replaced as a whole.
     pub(crate) fn field(&self, key: &str, value: &'v Value) -> Option<Self> {
         if self.schema.map_type.as_deref() == Some("atomic") {
             return None;
@@ -43,7 +43,7 @@ impl<'v> Correlation<'v> {
         Some(Self::new(value, old, self.schema.property(key)?))
     }
 
-    /// Returns the item in both: only items of map lists are matched, by their keys.
+    /// Returns the item of both values. Only items of map lists are matched, by their keys.
     pub(crate) fn item(&self, value: &'v Value) -> Option<Self> {
         if self.schema.list_type.as_deref() != Some("map") {
             return None;
@@ -55,7 +55,7 @@ impl<'v> Correlation<'v> {
         Some(Self::new(value, old, items))
     }
 
-    /// Returns the old items by their keys; of several with the same, the first.
+    /// Returns the positions of the old items by their keys; if several have the same keys, the first one.
     fn index(&self, items: &Node) -> HashMap<String, usize> {
         let mut found = HashMap::new();
         for (index, old) in self.old.as_array().into_iter().flatten().enumerate() {
@@ -66,7 +66,7 @@ impl<'v> Correlation<'v> {
     }
 }
 
-/// Returns the keys of an item of a map list with their defaults; an absent key differs from any value.
+/// Returns the keys of a map list's item, with their defaults. A missing key differs from any value.
 fn keys_of(item: &Value, keys: &[String], items: &Node) -> String {
     let shown = |key: &String| {
         let default = || items.properties.get(key)?.default.as_ref();

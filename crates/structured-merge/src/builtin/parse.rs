@@ -1,10 +1,10 @@
-//! Parses the text form of [`Types`]. The text is our own and tested, so invalid lines are skipped.
+//! Parses the text format of [`Types`]. The text is part of this crate and tested, so invalid lines are skipped.
 
 use std::collections::HashMap;
 
 use super::{Field, FieldKind, ListType, MapType, Type, TypeId, Types};
 
-/// Reads the table; see the module above for the grammar.
+/// Parses the table; the parent module describes the grammar.
 pub(super) fn table(text: &'static str) -> Types {
     let names = Names::collect(text);
     let mut types: Vec<Type> = Vec::with_capacity(names.ids.len());
@@ -38,7 +38,7 @@ fn index(types: Vec<Type>) -> Types {
 
 /// The result of the first pass: the position and the full name of each type.
 struct Names {
-    /// (package alias, name) → number of the type.
+    /// The numbers of the types, by package alias and name.
     ids: HashMap<(&'static str, &'static str), TypeId>,
     specials: HashMap<TypeId, FieldKind>,
 }

@@ -1,4 +1,4 @@
-//! The cap of ten updaters: older ones are merged.
+//! Limits the number of updaters to ten by merging older ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) fn cap_updaters(mut managed: Managed) -> Managed {
     let updaters = managed.owners.iter().filter(|(_, owned)| !owned.applied);
     let mut updaters: Vec<Manager> = updaters.map(|(manager, _)| manager.clone()).collect();
     let mut excess = updaters.len().saturating_sub(UPDATERS_MAX);
-    // The sort is stable, and managers of the same second stay in the order of their names.
+    // The sort is stable, so managers with the same time stay in the order of their names.
     updaters.sort_by_key(|manager| managed.seconds(manager));
     let mut first_of: BTreeMap<String, Manager> = BTreeMap::new();
     let mut buckets: BTreeMap<String, Bucket> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub(super) fn cap_updaters(mut managed: Managed) -> Managed {
 /// The entry of one version into which older updaters are merged.
 struct Bucket {
     manager: Manager,
-    /// The field sets of the entry. They are united at the end, so that each is copied only a few times.
+    /// The field sets of the entry. They are merged at the end, so that each set is copied only a few times.
     parts: Vec<Arc<FieldSet>>,
 }
 
@@ -60,7 +60,7 @@ impl Bucket {
         }
     }
 
-    /// Merges an updater. The order of the steps is that of the API server: an updater that is itself the bucket
+    /// Merges an updater. The order of the steps is that of the API server: if the updater is itself the bucket, it
     /// disappears with its fields.
     fn take(&mut self, managed: &mut Managed, first: &Manager, updater: &Manager) {
         match managed.owners.get(&self.manager) {
@@ -92,7 +92,7 @@ impl Bucket {
             return;
         };
         let mut parts = self.parts;
-        // Sets of about the same size are united, so that the work is n log n.
+        // Sets of similar size are merged, so that the work is O(n log n).
         while parts.len() > 1 {
             parts = parts
                 .chunks(2)

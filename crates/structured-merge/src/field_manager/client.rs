@@ -1,4 +1,4 @@
-//! Functions for clients that compute a result without a request.
+//! Methods for clients, which compute a result without a request.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::managed_fields::{self, Managed, Manager, Operation, equal_but_for_tim
 use crate::typed;
 
 impl FieldManager {
-    /// Returns the configuration that `manager` applied last, such that applying it again changes nothing. Returns
-    /// `None` if the manager applied nothing, or if the managedFields are invalid.
+    /// Returns the configuration that `manager` applied last; applying it again changes nothing. Returns `None` if the
+    /// manager applied nothing, or if the managedFields are invalid.
     pub fn extract(&self, object: &Value, manager: &str) -> Option<Value> {
         let managed = Managed::decode(managed_fields::entries(object)?).ok()?;
         let manager = Manager::new(manager, Operation::Apply, "", &self.settings.subresource);
@@ -26,7 +26,7 @@ impl FieldManager {
     }
 
     /// Returns true if a forced apply of `config` could change the object or its managers. Values that the server would
-    /// normalize, such as `1000m` to `1`, count as changes, and so does an apply that would fail.
+    /// normalize, such as `1000m` to `1`, count as changes. An apply that would fail counts as a change, too.
     pub fn would_change(&self, live: &Value, config: &Value, manager: &str) -> bool {
         match self.apply(Some(live), config, manager, true, "") {
             Ok(applied) => !equal_but_for_times(live, &applied),

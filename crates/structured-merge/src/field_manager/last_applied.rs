@@ -7,13 +7,13 @@ use crate::field_set::FieldSet;
 use crate::typed::{self, Duplicates};
 use crate::updater::OwnedByOther;
 
-/// The manager of `kubectl apply --server-side`.
+/// The name of the manager of `kubectl apply --server-side`.
 pub(super) const KUBECTL: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The limit on the size of all annotations together, in bytes.
+/// The maximum total size of all annotations, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// Returns the conflicts about fields that client-side apply did not set, or that changed since.
+/// Returns the conflicts about fields that client-side apply did not set, or that have changed since then.
 pub(super) fn remaining(
     manager: &FieldManager,
     live: &Value,
@@ -47,7 +47,7 @@ fn applied_and_unchanged(manager: &FieldManager, live: &Value) -> Option<FieldSe
     )
 }
 
-/// Writes the applied configuration into the annotation, if the object has it.
+/// Updates the annotation with the applied configuration, if the object has the annotation.
 pub(super) fn synchronize(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;
@@ -70,7 +70,7 @@ fn annotation(object: &Value) -> Option<&str> {
         .filter(|text| !text.is_empty())
 }
 
-/// Returns the configuration as text, without the annotation itself.
+/// Formats the configuration as JSON, without the annotation itself.
 fn configuration(config: &Value) -> String {
     let mut config = config.clone();
     let annotations = config

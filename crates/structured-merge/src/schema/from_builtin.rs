@@ -19,12 +19,12 @@ static IDS: LazyLock<HashMap<&'static str, TypeId>> = LazyLock::new(|| {
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Returns the place of a built-in type in the arena of all of them.
+/// Returns the position of a built-in type in the arena of all built-in types.
 pub(super) fn id(entry: &Type) -> Option<TypeId> {
     IDS.get(entry.name.as_str()).copied()
 }
 
-/// Returns every built-in type.
+/// Returns an arena with all built-in types.
 pub(super) fn arena() -> Arena {
     let mut types = Arena::new();
     for _ in builtin::types().iter() {
@@ -43,7 +43,7 @@ pub(super) fn arena() -> Arena {
     types
 }
 
-/// The `metadata` of objects hides their managed fields; other types that contain metadata do not hide them.
+/// Hides the managed fields in the `metadata` of an object. They are not hidden in other types that contain metadata.
 fn hide_managed_fields(atom: &mut Atom, metadata: TypeId) {
     let fields = atom.map.iter_mut().flat_map(|map| &mut map.fields);
     fields
@@ -51,12 +51,12 @@ fn hide_managed_fields(atom: &mut Atom, metadata: TypeId) {
         .for_each(|field| field.kind = metadata);
 }
 
-/// Resolves a referenced type while an arena is filled.
+/// Resolves references to types while an arena is filled.
 trait Resolve {
     fn resolve(&self, types: &mut Arena, entry: &'static Type) -> TypeId;
 }
 
-/// All types have their position already.
+/// Resolves references in an arena in which all types already have their position.
 struct Preloaded;
 
 impl Resolve for Preloaded {
@@ -65,7 +65,7 @@ impl Resolve for Preloaded {
     }
 }
 
-/// Types are copied when they are referenced, for arenas that need few types. The types must not be recursive.
+/// Copies types when they are referenced, for arenas that need few types. The types must not be recursive.
 struct Copied;
 
 impl Resolve for Copied {
@@ -76,14 +76,14 @@ impl Resolve for Copied {
 }
 
 impl Arena {
-    /// `ObjectMeta`, as it is embedded in other types.
+    /// Returns the type `ObjectMeta` for metadata that is embedded in other types.
     pub(super) fn object_metadata(&mut self) -> TypeId {
         builtin::types()
             .named(OBJECT_META)
             .map_or(DEDUCED, |entry| Copied.resolve(self, entry))
     }
 
-    /// `ObjectMeta` of an object itself.
+    /// Returns the type `ObjectMeta` for the metadata of an object itself.
     pub(super) fn root_metadata(&mut self) -> TypeId {
         self.root_metadata_with(&Copied)
     }
@@ -147,8 +147,8 @@ impl Arena {
         }))
     }
 
-    /// Returns a map or struct whose field declares its merge rule. It is built anew, because the struct may not be in
-    /// its position yet.
+    /// Returns the type of a map or struct whose field declares its merge rule. It is built again, because the struct
+    /// may not be in its position yet.
     fn map(&mut self, kind: &FieldKind, id: TypeId, map_type: MapType, resolve: &impl Resolve) -> TypeId {
         let mut atom = match kind {
             FieldKind::Ref(entry) => self.atom(entry.resolve(), resolve),

@@ -8,7 +8,7 @@ use super::{
     Arena, Atom, BOOLEAN, DEDUCED, Field, List, Map, NUMERIC, SCALAR, STRING, Scalar, Schema, TypeId, UNTYPED,
 };
 
-/// Reads an `openAPIV3Schema`. Undeclared `apiVersion`, `kind` and `metadata` are added.
+/// Converts an `openAPIV3Schema`. Undeclared `apiVersion`, `kind` and `metadata` are added.
 pub(super) fn schema(open_api: &Value) -> Schema {
     let mut builder = Builder { types: Arena::new() };
     let metadata = builder.types.root_metadata();
@@ -30,7 +30,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// `preserve`: true if an outer schema preserves unknown fields.
+    /// Adds the type of a schema. `preserve` is true if an enclosing schema preserves unknown fields.
     fn kind(&mut self, schema: &Value, preserve: bool) -> TypeId {
         let preserve = preserves(schema, preserve);
         match schema["type"].as_str().unwrap_or_default() {

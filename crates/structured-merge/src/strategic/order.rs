@@ -1,4 +1,4 @@
-//! The order of a merged list: items of the patch in the patch's order, the others at their old position among them.
+//! The order of a merged list: items of the patch are in the patch's order, other items keep their position among them.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{StrategicError, no_merge_key};
 
-/// The identity of items: the value of this key or, if it is empty, the item itself.
+/// Identifies items by the value of this key, or by the item itself if the key is empty.
 #[derive(Clone, Copy)]
 pub(super) struct Keyed<'a>(pub(super) &'a str);
 
@@ -44,7 +44,7 @@ impl<'a> Keyed<'a> {
         positions.get(self.find(item)?).copied()
     }
 
-    /// Splits a list into items that are also in `by`, and the others.
+    /// Splits a list into items that are also in `by`, and other items.
     pub(super) fn partition(
         self,
         items: Vec<Value>,
@@ -59,8 +59,8 @@ impl<'a> Keyed<'a> {
             .partition(|item| self.position(item, &by).is_some()))
     }
 
-    /// Joins the items of the patch, in the order of the patch, with those that only the server has, in the order of
-    /// the server. An item of the server comes before the first item of the patch that follows it on the server.
+    /// Merges the items of the patch, in their order, with the items that only the server has, in their order. An item
+    /// of the server precedes the first item of the patch that follows it on the server.
     pub(super) fn normalized(
         self,
         patched: Vec<Value>,

@@ -13,16 +13,16 @@ use crate::schema::{Arena, List, Map, Scalar, Schema, TypeId};
 /// The differences between an old and a new value. No field is in more than one of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Only in the old value.
+    /// The fields that exist only in the old value.
     pub removed: FieldSet,
-    /// In both, with different values.
+    /// The fields that exist in both values and differ.
     pub modified: FieldSet,
-    /// Only in the new value.
+    /// The fields that exist only in the new value.
     pub added: FieldSet,
 }
 
 impl Comparison {
-    /// Removes these fields and their children.
+    /// Removes fields, including their children.
     #[must_use]
     pub fn without(self, fields: Option<&FieldSet>) -> Self {
         let Some(fields) = fields.filter(|fields| !fields.is_empty()) else {
@@ -47,7 +47,7 @@ pub(crate) fn compare(schema: &Schema, old: &Value, new: &Value) -> Result<Compa
     Ok(found.below)
 }
 
-/// The differences at one place: the place itself and its children.
+/// The differences of one field, and of its children.
 #[derive(Default)]
 struct Difference {
     removed: bool,
@@ -76,7 +76,7 @@ impl Difference {
             && added.is_empty()
     }
 
-    /// Returns the differences between values that are read in two forms.
+    /// Combines the differences of values that are interpreted in two forms.
     fn or(self, other: &Self) -> Self {
         Self {
             removed: self.removed || other.removed,
@@ -138,7 +138,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the differences between values that are read in this form; reports if they are leaves.
+    /// Returns the differences of values that are interpreted in this form, and true if they are leaves.
     fn form(&mut self, form: Form<'_>, old: Option<&Value>, new: Option<&Value>) -> (Difference, bool) {
         match form {
             Form::Scalar(scalar) => self.scalars(scalar, old, new),
@@ -254,7 +254,7 @@ impl Walk<'_> {
         out
     }
 
-    /// Items that occur twice are compared as a whole.
+    /// Compares list items with the same identity. Duplicate items are compared as a whole.
     fn item(&mut self, list: &List, old: &[&Value], new: &[&Value]) -> Difference {
         match (old, new) {
             ([] | [_], [] | [_]) => self.values(list.element, old.first().copied(), new.first().copied()),

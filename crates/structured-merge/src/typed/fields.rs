@@ -7,12 +7,12 @@ use crate::field_set::{FieldSet, Node};
 use crate::path::PathElement;
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Returns every leaf, every list item and every map entry of a value that fits its type.
+/// Returns all leaves, list items and map entries of a value that matches its type.
 pub(crate) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
     fields(&schema.types, schema.root, value).1
 }
 
-/// Returns true if the value is a field itself, with the fields below it.
+/// Returns true if the value is a field itself, and the fields below it.
 fn fields(types: &Arena, kind: TypeId, value: &Value) -> (bool, FieldSet) {
     match (form(types, kind, value), value) {
         (Form::Scalar(_), _) => (true, FieldSet::default()),
@@ -53,7 +53,7 @@ fn entries_of(types: &Arena, map: &Map, object: &Object<String, Value>) -> Field
     set.normalize()
 }
 
-/// Duplicate items count once, and nothing below them counts.
+/// Returns the fields of a list. Duplicate items count once, without the fields below them.
 fn items_of(types: &Arena, list: &List, items: &[Value]) -> FieldSet {
     let mut elements: Vec<_> = items
         .iter()
@@ -75,7 +75,7 @@ fn items_of(types: &Arena, list: &List, items: &[Value]) -> FieldSet {
     set
 }
 
-/// Adds the declared fields above members: with `.spec.replicas` also `.spec`, but never map entries or list items.
+/// Adds the declared parent fields of members: for `.spec.replicas` also `.spec`, but never map entries or list items.
 pub(crate) fn with_named_fields(schema: &Schema, set: &FieldSet) -> FieldSet {
     named(&schema.types, Some(schema.root), set)
 }

@@ -9,8 +9,8 @@ use super::{Deduced, Form, NO_FORM, TypedError, TypedErrors, below, check_scalar
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Merges `new` into `old`; nothing is removed. If both have a leaf, `new` wins. The items of sets and map lists
-/// that both have are in the order of `new`; the others keep their position among them.
+/// Merges `new` into `old` without removing anything. If both have a leaf, that of `new` is used. The items of sets and
+/// map lists that both have are in the order of `new`; other items keep their position among them.
 pub(crate) fn merge(schema: &Schema, old: &Value, new: &Value) -> Result<Value, TypedErrors> {
     let mut walk = Walk {
         types: &schema.types,
@@ -34,7 +34,7 @@ impl Walk<'_> {
             return self.form(of_old.form(atom), old, new);
         }
         if old.is_some() && of_old != of_new {
-            // Called for its errors only: the form of the new value decides the result.
+            // Called only for its errors: the form of the new value determines the result.
             self.form(of_old.form(atom), old, new);
         }
         self.form(of_new.form(atom), old, new)
@@ -160,7 +160,7 @@ impl Walk<'_> {
         (!out.is_empty()).then_some(Value::Array(out))
     }
 
-    /// Duplicate items of the old list are not merged.
+    /// Indexes the items of a list. Duplicate items of the old list are not merged.
     fn index<'v>(&mut self, list: &List, items: &'v [Value], twice_allowed: bool) -> Index<'v> {
         let mut index = Index {
             items: Vec::with_capacity(items.len()),
@@ -196,14 +196,14 @@ struct Index<'v> {
     by_element: BTreeMap<PathElement, &'v Value>,
 }
 
-/// The next item of the merged list: one that only the old list has, or one of the new list.
+/// The next item of the merged list: an item that only the old list has, or an item of the new list.
 enum Step {
     Old(usize),
     New(usize),
 }
 
-/// Returns the order of the merged list. Shared items are in the order of the new list; an old item that is out of
-/// order is skipped. Items of only one list keep their position.
+/// Returns the order of the merged list. Shared items are in the order of the new list; an old item out of this order
+/// is skipped. Items of only one list keep their position.
 fn order(old: &Index<'_>, new: &Index<'_>) -> Vec<Step> {
     let mut shared: VecDeque<&PathElement> = new
         .items

@@ -1,4 +1,4 @@
-//! Applies a configuration without a manager, for mutating admission policies.
+//! Applies a configuration without a field manager, for mutating admission policies.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use super::{Form, form};
 use crate::path::{PathElement, display};
 use crate::schema::{Arena, Schema, TypeId};
 
-/// Merges a configuration into a live object by type, without removing fields and without checking ownership. Follows
+/// Merges a configuration into a live object by its type, without removing fields and without checking ownership, like
 /// `ApplyStructuredMergeDiff` of `k8s.io/apiserver`.
 ///
 /// # Errors
-/// Returns an error if one of the two does not match the type, or if the configuration has an atomic list, map or
-/// struct: it would remove the fields that it does not name.
+/// Returns an error if one of them does not match the type, or if the configuration has an atomic list, map or struct,
+/// which would remove fields that it does not contain.
 pub fn overlay(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
     validate(schema, config, Duplicates::Refused)
         .map_err(|errors| format!("failed to convert patch object to typed object: {errors}"))?;

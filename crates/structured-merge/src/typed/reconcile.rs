@@ -1,4 +1,4 @@
-//! Updates a field set after its type changed.
+//! Updates a field set after a change of its type.
 
 use crate::field_set::{FieldSet, Node};
 use crate::path::PathElement;

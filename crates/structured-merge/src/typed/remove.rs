@@ -1,4 +1,4 @@
-//! Removes fields from a value, or keeps only some fields.
+//! Removes fields from a value, or keeps only some of its fields.
 
 use serde_json::{Map as Object, Value};
 
@@ -6,7 +6,7 @@ use super::{Form, form, list_element};
 use crate::field_set::{FieldSet, Node};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// Returns the value without these fields. A list or map that becomes empty stays, empty.
+/// Removes fields from a value. A list or map that becomes empty is kept.
 pub(crate) fn remove(schema: &Schema, value: &Value, fields: &FieldSet) -> Value {
     if fields.is_empty() {
         value.clone()
@@ -42,7 +42,8 @@ fn removed(types: &Arena, kind: TypeId, value: &Value, fields: &FieldSet) -> Val
     }
 }
 
-/// A field set cannot address parts of an atomic value; the API server empties the value.
+/// Returns an atomic value without its content, because a field set cannot address its parts. The API server does the
+/// same.
 fn emptied(value: &Value) -> Value {
     match value {
         Value::Array(_) => Value::Array(Vec::new()),
@@ -51,7 +52,7 @@ fn emptied(value: &Value) -> Value {
     }
 }
 
-/// Returns the rest of an item or entry, if any.
+/// Returns the rest of an item or entry, if there is any.
 fn kept(types: &Arena, kind: Option<TypeId>, node: Option<&Node>, value: &Value) -> Option<Value> {
     match (node, kind) {
         (None, _) | (_, None) => Some(value.clone()),
@@ -60,8 +61,8 @@ fn kept(types: &Arena, kind: Option<TypeId>, node: Option<&Node>, value: &Value)
     }
 }
 
-/// Returns only these fields of the value, with the keys of the list items that contain them. A member that is a list
-/// or a map does not include its content, unless it is atomic.
+/// Keeps only these fields of the value, and the keys of the list items that contain them. A member that is a list or a
+/// map does not include its content, unless it is atomic.
 pub(crate) fn extract(schema: &Schema, value: &Value, fields: &FieldSet) -> Value {
     extracted(&schema.types, schema.root, value, fields).unwrap_or(Value::Null)
 }

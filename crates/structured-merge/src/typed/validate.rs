@@ -11,7 +11,8 @@ use crate::go;
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
-/// True if sets and map lists may hold an item twice: allowed in stored objects, rejected in applied ones.
+/// The handling of duplicate items in sets and map lists: they are allowed in stored objects, and rejected in applied
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duplicates {
     Allowed,

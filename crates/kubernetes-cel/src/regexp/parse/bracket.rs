@@ -1,10 +1,10 @@
-//! Classes in brackets: `[a-z[:digit:]\pL]`.
+//! Parses classes in brackets: `[a-z[:digit:]\pL]`.
 
 use super::super::class::{Builder, Class, posix};
 use super::{Parsed, Parser, fail};
 
 impl<'p> Parser<'p> {
-    /// Returns a class in brackets, after the first of them.
+    /// Parses a class in brackets, after the opening bracket.
     pub(super) fn class(&mut self, start: &'p str) -> Parsed<Class> {
         let negated = self.take("^");
         let mut class = Builder::new();
@@ -57,7 +57,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// Returns the name in `[:name:]`, and the rest.
+/// Returns the name of `[:name:]`, and the rest.
 fn posix_name(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix("[:")?.split_once(":]")
 }

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicies.
+//! MutatingAdmissionPolicies: changes objects by apply configurations and JSON patches.
 
 use apimachinery::object;
 use serde_json::{Map, Value as Json, json};
@@ -60,7 +60,7 @@ pub(crate) fn mutate(
     unconverted: &Unconverted,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Status> {
-    // A deletion has no object that could be changed.
+    // A delete has no object to change.
     if mutated.object().is_none_or(Json::is_null) {
         return Ok(());
     }
@@ -107,8 +107,7 @@ pub(crate) fn mutate(
 type Failure = (String, &'static str);
 
 impl Policy<Mutations> {
-    /// Evaluates the policy with one binding and parameter. The inner error is a failure that is subject to its failure
-    /// policy.
+    /// Evaluates the policy with one binding and parameter. The inner error is subject to the failure policy.
     fn invoke(
         &self,
         mutated: &mut MutatedObject<'_>,
@@ -165,7 +164,7 @@ impl Policy<Mutations> {
 }
 
 impl Mutation {
-    /// Changes the object; the inner error is the reason why it could not be changed.
+    /// Changes the object; the inner error is the reason why this was not possible.
     fn run(
         &self,
         mutated: &mut MutatedObject<'_>,
@@ -192,7 +191,7 @@ impl Mutation {
     }
 }
 
-/// Returns the type of a kind, as server-side apply sees it.
+/// Returns the server-side apply schema of a kind.
 fn schema(target: &Definition, (group, version, kind): (&str, &str, &str)) -> Option<Schema> {
     match &target.source {
         Source::Custom(custom) if kind == target.subject.kind => {

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies.
+//! ValidatingAdmissionPolicies: accept, reject, warn about or audit requests.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::admission::attributes::Attributes;
 use crate::status::{self, Status};
 use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 
-/// The maximum length of a message expression's result in bytes; longer ones are replaced by the default message.
+/// The maximum length of a message expression's result in bytes; a longer one is replaced by the default message.
 const MESSAGE_MAX: usize = 5 << 10;
 
 /// The validations of a policy.
@@ -26,7 +26,7 @@ struct Validation {
     program: Program,
     message: String,
     message_expression: Option<Program>,
-    /// Empty if none is given.
+    /// The reason of a rejection; empty for the default.
     reason: String,
 }
 
@@ -90,7 +90,7 @@ impl Refusal {
     }
 }
 
-/// Evaluates all policies, since those that accept the object may warn; returns the first rejection.
+/// Evaluates all policies, because those that accept the object may warn; returns the first rejection.
 pub(crate) fn validate(
     attributes: &Attributes<'_>,
     policies: &[Bound<Checks>],
@@ -175,9 +175,9 @@ fn ask(
 #[derive(Debug, Default)]
 struct Verdict {
     refusals: Vec<Refusal>,
-    /// Returns keys and values for the audit log.
+    /// The audit annotations: keys and values.
     annotations: Vec<(String, String)>,
-    /// Annotations whose evaluation fails reject the request, whatever the binding's actions are.
+    /// Errors of audit annotations, which reject the request regardless of the binding's actions.
     failed_annotations: Vec<String>,
 }
 
@@ -227,14 +227,17 @@ impl Policy<Checks> {
         verdict
     }
 
-    /// Returns the result of an expression without a value under the failure policy.
+    /// Returns the rejection for an expression that failed, if the failure policy demands it.
     fn fault(&self, why: String) -> Option<Refusal> {
         (!self.fails_open).then(|| Refusal::of(why))
     }
 }
 
 impl Validation {
-    /// Returns the rejection by a false validation; an error if its message exceeds the cost limit.
+    /// Returns the rejection for a false validation.
+    ///
+    /// # Errors
+    /// Returns an error if the message expression exceeds the cost limit.
     fn refusal(&self, scope: &Scope<'_>, budget: &mut u64) -> Result<Refusal, String> {
         let text = match &self.message_expression {
             None => None,

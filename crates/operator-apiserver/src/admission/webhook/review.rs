@@ -16,7 +16,7 @@ pub(super) enum ReviewVersion {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub(super) allowed: bool,
-    /// A Status with its optional fields.
+    /// The Status of the response, with its optional fields.
     pub(super) result: Value,
     pub(super) warnings: Vec<String>,
     /// A JSON patch in base64.
@@ -33,7 +33,7 @@ impl Verdict {
 }
 
 impl ReviewVersion {
-    /// Returns the first supported version of a webhook's list.
+    /// Returns the first supported version in a webhook's list.
     pub(super) fn first_known(webhook: &Value) -> Option<Self> {
         let list = webhook.get("admissionReviewVersions")?.as_array()?;
         list.iter().find_map(|version| match version.as_str()? {
@@ -50,7 +50,7 @@ impl ReviewVersion {
         }
     }
 
-    /// Returns the question.
+    /// Returns the AdmissionReview of a request.
     pub(super) fn request(
         self,
         uid: &str,
@@ -64,10 +64,10 @@ impl ReviewVersion {
         json!({"kind": "AdmissionReview", "apiVersion": self.api_version(), "request": request})
     }
 
-    /// Reads the answer.
+    /// Parses the response.
     ///
     /// # Errors
-    /// The answer is not a valid AdmissionReview.
+    /// Returns an error if the response is not a valid AdmissionReview.
     pub(super) fn verdict(self, uid: &str, mutating: bool, answer: &Value) -> Result<Verdict, String> {
         let response = answer.get("response").filter(|response| response.is_object());
         let response = response.ok_or("webhook response was absent")?;
@@ -102,14 +102,14 @@ impl ReviewVersion {
         if version == wanted && kind == "AdmissionReview" {
             return Ok(());
         }
-        // A version without a group is shown with the slash of the empty group.
+        // A version without a group is shown with the slash after the empty group.
         let slash = if version.contains('/') { "" } else { "/" };
         Err(format!(
             "expected webhook response of {wanted}, Kind=AdmissionReview, got {slash}{version}, Kind={kind}"
         ))
     }
 
-    /// A patch has a type; `v1beta1` supports only one.
+    /// Returns the patch; it has a type, and `v1beta1` supports only one.
     fn patch(self, response: &Value) -> Result<Option<String>, String> {
         let patch = Some(object::text(response, &["patch"])).filter(|patch| !patch.is_empty());
         let patch_type = response.get("patchType").and_then(Value::as_str);
@@ -139,7 +139,7 @@ fn no_patch(response: &Value) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// Returns the answer to a request that a webhook rejects: its Status with its name before the message.
+/// Returns the error of a request that a webhook rejects: the webhook's Status, with its name before the message.
 pub(super) fn denial(webhook: &str, result: &Value) -> Status {
     let by = format!("admission webhook {webhook:?} denied the request");
     let text = |field: &str| object::text(result, &[field]);

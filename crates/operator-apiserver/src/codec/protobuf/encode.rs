@@ -15,7 +15,7 @@ const VARINT: u64 = 0;
 const FIXED_64: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 
-/// Returns an object in the envelope of protobuf bodies; the envelope alone if its kind has no message.
+/// Returns an object in the envelope of protobuf bodies; only the envelope if its kind has no message.
 pub(crate) fn encode(object: &Value) -> Vec<u8> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -46,7 +46,7 @@ pub(crate) fn envelope((api_version, kind): (&str, &str), body: &[u8]) -> Vec<u8
     out.finish()
 }
 
-/// Returns a list whose items are messages already.
+/// Returns a list of items that are already encoded.
 pub(crate) fn list<'b>(
     (api_version, kind): (&str, &str),
     metadata: &Value,
@@ -63,7 +63,7 @@ pub(crate) fn list<'b>(
     envelope((api_version, kind), &out.finish())
 }
 
-/// Returns one frame of a watch: a length of four bytes, then the event with the enveloped object.
+/// Returns one frame of a watch: a length of four bytes, and the event with the object in its envelope.
 pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut out = Backward::with_capacity(object.len() + 32);
     out.nested(2, |out| out.field(1, object));
@@ -73,7 +73,7 @@ pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     out.finish()
 }
 
-/// A message that is built from its end, so that the length of a nested message is known when it is written.
+/// A message that is built backwards, so that the length of a nested message is known when it is written.
 #[derive(Debug, Default)]
 struct Backward {
     bytes: Vec<u8>,
@@ -133,7 +133,7 @@ impl Backward {
     }
 }
 
-/// Writes the fields of a message, last to first. The nesting is that of the tree, which the server limits.
+/// Writes the fields of a message, last to first. The server limits the nesting of the tree, and so the recursion.
 fn write_message(messages: &Messages, message: usize, object: &Map<String, Value>, out: &mut Backward) {
     for field in messages.fields(message).iter().rev() {
         if let (Cardinality::Inlined, FieldType::Message(inner)) = (field.cardinality, field.kind) {
@@ -230,7 +230,7 @@ fn write_special(messages: &Messages, special: Special, message: usize, value: &
     }
 }
 
-/// Writes a schema to the first of two fields, and a list to the second one.
+/// Writes a schema to the first field, and a list to the second field, of a union of the two.
 fn write_alternative(
     messages: &Messages,
     message: usize,

@@ -47,10 +47,10 @@ const MOVED: &[(&str, &str, u32)] = &[
     ("admissionregistration.v1.ValidatingWebhook", "objectSelector", 5),
 ];
 
-/// Returns the text of a patched object in the form of the API server's patch library: the objects on the paths of the
-/// patch have sorted fields, the others are as they were encoded.
+/// Returns the text of a patched object as the API server's patch library writes it: the objects on the paths of the
+/// patch have sorted fields; the others keep their encoded order.
 ///
-/// `touched` has an object for each object that the patch modifies.
+/// `touched` contains each object that the patch modifies.
 pub(crate) fn patched_text(patched: &Value, live: &Value, touched: &Value, kind: (&str, &str)) -> String {
     let mut text = String::new();
     let message = messages().for_kind(kind.0, kind.1);
@@ -148,7 +148,7 @@ fn write_scalar(text: &mut String, value: &Value) {
     }
 }
 
-/// Returns the fields of an object in the order of its struct; those of a map are sorted by name.
+/// Returns the fields of an object in the order of its struct; the keys of a map are sorted.
 fn in_order(fields: &Map<String, Value>, message: Option<usize>) -> Vec<(&str, &Value)> {
     let mut ordered: Vec<_> = fields
         .iter()
@@ -171,7 +171,7 @@ pub(crate) fn position(of_type: &Type, name: &str) -> (u32, u32, u32) {
     message.map_or((0, 0, 0), |message| place(message, name))
 }
 
-/// Returns the position of a field in its struct. Type fields, which no message has, come first.
+/// Returns the position of a field in its struct. Type fields, which are not in the message, come first.
 fn place(message: usize, name: &str) -> (u32, u32, u32) {
     let Some((outer, field)) = find(message, name) else {
         return (0, u32::from(name == "apiVersion"), 0);
@@ -186,7 +186,7 @@ fn place(message: usize, name: &str) -> (u32, u32, u32) {
     }
 }
 
-/// Returns the rank among fields that were moved to the same place.
+/// Returns the order of a field among those that were moved to the same position.
 fn moved_rank(name: &str) -> u32 {
     let rank = MOVED.iter().position(|(_, moved, _)| *moved == name);
     rank.and_then(|rank| u32::try_from(rank).ok()).unwrap_or_default()
@@ -205,11 +205,11 @@ fn member(message: Option<usize>, name: &str) -> Option<usize> {
     }
 }
 
-/// More than the number of any field.
+/// An upper bound of the field numbers.
 const NUMBERS: u32 = 1000;
 
-/// Finds a field by its JSON name, also in inlined messages; returns the number of the inlined one and the position in
-/// it.
+/// Finds a field by its JSON name, also in inlined messages. Returns the number of the inlined message, and the
+/// position in it.
 fn find(message: usize, name: &str) -> Option<(Option<(u32, u32)>, &'static Field)> {
     fields_of(message).find_map(|field| match (field.cardinality, field.kind) {
         (Cardinality::Inlined, FieldType::Message(inner)) => find(inner, name).map(|(place, found)| {
@@ -227,7 +227,7 @@ fn fields_of(message: usize) -> impl Iterator<Item = &'static Field> {
     messages().fields(message).iter()
 }
 
-/// Returns an object for each object or list that the operations of a JSON patch go into.
+/// Returns a tree with an entry for each object or list on the paths of a JSON patch.
 pub(crate) fn touched_by(operations: &[Value]) -> Value {
     let mut touched = Map::new();
     for operation in operations {

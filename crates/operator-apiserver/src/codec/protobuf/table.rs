@@ -29,7 +29,7 @@ pub(super) enum Cardinality {
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) number: u32,
-    /// Its name in JSON.
+    /// The JSON name of the field.
     pub(super) name: String,
     pub(super) kind: FieldType,
     pub(super) cardinality: Cardinality,
@@ -67,7 +67,7 @@ impl Messages {
     pub(super) fn for_kind(&self, api_version: &str, kind: &str) -> Option<usize> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let name = match kind {
-            // Every group version registers it under its own name.
+            // Every group version registers these kinds under its own name.
             "DeleteOptions" | "Status" | "APIGroup" | "APIGroupList" | "APIResourceList" | "APIVersions" => {
                 format!("meta.v1.{kind}")
             }

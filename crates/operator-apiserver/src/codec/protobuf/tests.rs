@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Returns a length-delimited field.
+/// Returns an encoded length-delimited field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).unwrap();
     assert!(length < 128, "the test's lengths are one byte long");

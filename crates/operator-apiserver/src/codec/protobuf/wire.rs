@@ -1,4 +1,4 @@
-//! The protobuf wire format: tags, varints, lengths. Every input gives a value or an [`Error`].
+//! The protobuf wire format: tags, varints and lengths. Every input results in a value or an [`Error`].
 
 use super::Error;
 use super::table::{Field, FieldType};
@@ -13,7 +13,7 @@ pub(super) enum WireValue<'a> {
 }
 
 impl<'a> WireValue<'a> {
-    /// Returns the value of a map entry that was left out.
+    /// Returns the value of a map entry that is omitted on the wire.
     pub(super) fn empty(kind: FieldType) -> Self {
         match kind {
             FieldType::Boolean | FieldType::Integer => Self::Varint(0),
@@ -120,7 +120,7 @@ const LENGTH_DELIMITED: u64 = 2;
 const SEVEN_BITS: u64 = 0x7f;
 const MORE: u8 = 0x80;
 
-/// A message under construction. Fields are written in the order of the calls, even if they are empty.
+/// Builds a message. Fields are written in the order of the calls, even if they are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -135,7 +135,7 @@ impl Writer {
         self.bytes.push(value as u8);
     }
 
-    /// A field whose value has a length: a string, bytes, another message.
+    /// Appends a field whose value has a length: a string, bytes, or another message.
     pub(crate) fn message(&mut self, field: u64, bytes: &[u8]) -> &mut Self {
         self.varint(field << 3 | LENGTH_DELIMITED);
         self.varint(bytes.len() as u64);
@@ -143,14 +143,14 @@ impl Writer {
         self
     }
 
-    /// Returns an integer, or a boolean as 0 or 1.
+    /// Appends an integer, or a boolean as 0 or 1.
     pub(crate) fn integer(&mut self, field: u64, value: u64) -> &mut Self {
         self.varint(field << 3);
         self.varint(value);
         self
     }
 
-    /// Returns a floating-point number.
+    /// Appends a floating-point number.
     pub(crate) fn double(&mut self, field: u64, value: f64) -> &mut Self {
         self.varint(field << 3 | 1);
         self.bytes.extend_from_slice(&value.to_le_bytes());

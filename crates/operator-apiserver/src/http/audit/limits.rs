@@ -1,4 +1,4 @@
-//! Limits of the events of one backend: their size, and how often they are sent.
+//! Limits of the events of one backend: their size and rate.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditTruncation {
-    /// The maximum size of the events that are sent together, in bytes; 10 MiB.
+    /// The maximum size of the events that are sent together, in bytes. Default: 10 MiB.
     pub max_batch_size: usize,
-    /// The maximum size of one event, in bytes; 100 KiB.
+    /// The maximum size of one event, in bytes. Default: 100 KiB.
     pub max_event_size: usize,
 }
 
@@ -28,7 +28,7 @@ impl Default for AuditTruncation {
 }
 
 impl AuditTruncation {
-    /// Returns an event within its limit; `None` if that is not possible.
+    /// Truncates an event to its limit; returns `None` if it is still too large.
     pub(super) fn apply(&self, mut event: Value) -> Option<Value> {
         if size(&event) <= self.max_event_size {
             return Some(event);
@@ -46,7 +46,7 @@ impl AuditTruncation {
     }
 }
 
-/// Returns the size of an event in JSON.
+/// Returns the size of an event in JSON, in bytes.
 pub(super) fn size(event: &Value) -> usize {
     event.to_string().len()
 }
@@ -55,9 +55,9 @@ pub(super) fn size(event: &Value) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AuditThrottle {
-    /// The average number of requests per second; 10.
+    /// The average number of requests per second. Default: 10.
     pub qps: f64,
-    /// The number of requests that may be sent at once; 15.
+    /// The number of requests that may be sent at once. Default: 15.
     pub burst: u32,
 }
 
@@ -67,7 +67,7 @@ impl Default for AuditThrottle {
     }
 }
 
-/// The tokens that are left.
+/// A token bucket.
 #[derive(Debug)]
 pub(super) struct Bucket {
     throttle: AuditThrottle,
@@ -84,7 +84,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token; returns the time after which it may be used.
+    /// Takes a token; returns the delay after which it may be used.
     pub(super) fn take(&mut self, now: Instant) -> Duration {
         let qps = self.throttle.qps.max(0.001);
         let added = now.saturating_duration_since(self.updated).as_secs_f64() * qps;
@@ -119,7 +119,7 @@ mod tests {
         let wait = |duration: Duration| duration.as_millis();
         let waits: Vec<u128> = (0..4).map(|_| wait(bucket.take(start))).collect();
         assert_eq!(waits, [0, 0, 100, 200]);
-        // After a pause, a burst is possible again, and no more than one.
+        // After a pause, exactly one burst is possible again.
         let later = start + Duration::from_secs(60);
         let waits: Vec<u128> = (0..3).map(|_| wait(bucket.take(later))).collect();
         assert_eq!(waits, [0, 0, 100]);

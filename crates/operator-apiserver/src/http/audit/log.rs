@@ -12,25 +12,25 @@ use serde_json::Value;
 use super::{AuditMode, AuditTruncation};
 
 const MEGABYTE: u64 = 1 << 20;
-/// The size at which a file is renamed if none is set, in megabytes.
+/// The default size at which a file is rotated, in megabytes.
 const SIZE_DEFAULT: u64 = 100;
-/// The file of the audit log, and the retention of its old files: `--audit-log-*` of kube-apiserver.
+/// The file of the audit log, and the retention of rotated files: `--audit-log-*` of kube-apiserver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuditLog {
-    /// The file; `-` is the standard output.
+    /// The path of the file; `-` is the standard output.
     pub path: PathBuf,
-    /// Days after which renamed files are removed; 0 keeps them.
+    /// Days after which rotated files are removed. Default: 0, which keeps them.
     pub max_age_days: u32,
-    /// The number of renamed files that are kept; 0 keeps all.
+    /// The maximum number of rotated files. Default: 0, which keeps all.
     pub max_backups: usize,
-    /// Megabytes at which the file is renamed; 0 is 100.
+    /// Megabytes at which the file is rotated. Default: 0, which means 100.
     pub max_size_megabytes: u64,
-    /// Writes lines of text instead of JSON: the format `legacy`.
+    /// True for lines of text instead of JSON: the format `legacy`.
     pub legacy: bool,
-    /// The mode; blocking.
+    /// The mode. Default: [`AuditMode::Blocking`].
     pub mode: AuditMode,
-    /// The limits of the size of an event; none.
+    /// The size limits of events. Default: none.
     pub truncation: Option<AuditTruncation>,
 }
 
@@ -58,7 +58,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Opens the log; a path that cannot be written is an error at the start.
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
     pub(super) fn open(options: AuditLog) -> io::Result<Self> {
         let mut writer = Self {
             options,
@@ -132,13 +135,13 @@ impl Writer {
         let written = file.write_all(line.as_bytes());
         match written {
             Ok(()) => self.length += added,
-            // The next event opens the file again.
+            // The next event reopens the file.
             Err(_) => self.file = None,
         }
         written
     }
 
-    /// Renames the file with the time, and removes old ones.
+    /// Renames the file to include the time, and removes old files.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         let path = &self.options.path;
@@ -153,7 +156,7 @@ impl Writer {
         self.remove_old()
     }
 
-    /// `audit-TIME.log` beside `audit.log`.
+    /// Returns the path of a rotated file: `audit-TIME.log` beside `audit.log`.
     fn backup(&self, time: Timestamp) -> PathBuf {
         let (stem, extension) = self.name();
         let time = time.strftime("%Y-%m-%dT%H-%M-%S%.3f");
@@ -211,14 +214,14 @@ impl Writer {
     }
 }
 
-/// Returns the time in the name of a renamed file.
+/// Parses the time in the name of a rotated file.
 fn time_of(text: &str) -> Option<Timestamp> {
     let (date, time) = text.split_once('T')?;
     let time = time.replacen('-', ":", 2);
     format!("{date}T{time}Z").parse().ok()
 }
 
-/// Returns an event as a line of text.
+/// Formats an event as a line of text.
 fn legacy(event: &Value) -> String {
     let text = |path: &[&str]| object::text(event, path).to_owned();
     let quoted = |path: &[&str]| quote(&text(path));

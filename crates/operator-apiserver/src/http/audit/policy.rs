@@ -15,7 +15,7 @@ pub(super) enum Level {
     RequestResponse,
 }
 
-/// A moment in the life of a request.
+/// A stage of a request at which an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     RequestReceived,
@@ -24,7 +24,7 @@ pub(super) enum Stage {
     Panic,
 }
 
-/// The rules, in order: the first one that matches decides.
+/// The rules of an audit policy; the first one that matches decides.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     rules: Vec<Rule>,
@@ -100,10 +100,10 @@ impl Stage {
 }
 
 impl Policy {
-    /// Reads a policy in YAML or JSON.
+    /// Parses a policy in YAML or JSON.
     ///
     /// # Errors
-    /// The policy is not valid.
+    /// Returns an error if the policy is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let policy = apimachinery::yaml::parse(text)?.value;
         let (version, kind) = (

@@ -1,4 +1,4 @@
-//! The audit webhook: sends events in batches from its own task; drops them if there are too many.
+//! The audit webhook: sends events in batches from its own task, and drops events if the queue is full.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -23,24 +23,24 @@ const TRIES: u32 = 5;
 pub struct AuditWebhook {
     /// The kubeconfig with the address and the credentials of the webhook.
     pub kubeconfig: String,
-    /// The maximum number of queued events; further ones are dropped; 10,000.
+    /// The maximum number of queued events; further ones are dropped. Default: 10,000.
     pub buffer_size: usize,
-    /// The number of events of a batch; 400.
+    /// The maximum number of events of a batch. Default: 400.
     pub max_size: usize,
-    /// The maximum time that an event waits for its batch to fill; 30 seconds.
+    /// The maximum time that an event waits for its batch to fill. Default: 30 seconds.
     pub max_wait: Duration,
-    /// The delay before a failed batch is sent again; 10 seconds. It grows by half each time.
+    /// The delay before a failed batch is sent again; it grows by half with each attempt. Default: 10 seconds.
     pub initial_backoff: Duration,
-    /// The mode; batches.
+    /// The mode. Default: [`AuditMode::Batch`].
     pub mode: AuditMode,
-    /// The limits of the size of events; none.
+    /// The size limits of events. Default: none.
     pub truncation: Option<AuditTruncation>,
-    /// The maximum rate of batches; 10 per second, 15 at once.
+    /// The maximum rate of batches. Default: 10 per second, with bursts of 15.
     pub throttle: Option<AuditThrottle>,
 }
 
 impl AuditWebhook {
-    /// Returns the webhook of a kubeconfig, with the defaults of kube-apiserver.
+    /// Returns options for the webhook of a kubeconfig, with the defaults of kube-apiserver.
     pub fn new(kubeconfig: impl Into<String>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
@@ -77,8 +77,8 @@ impl Sender {
         self.options.mode
     }
 
-    /// Queues an event; drops it if the queue is full. In a blocking mode, the event is sent now, and the result says if
-    /// it has arrived.
+    /// Queues an event, or drops it if the queue is full. In a blocking mode, the event is sent at once, and the
+    /// receiver gets true if it has arrived.
     pub(super) fn send(&self, services: &Weak<Services>, event: Value) -> Option<oneshot::Receiver<bool>> {
         let event = match self.options.truncation {
             Some(truncation) => truncation.apply(event)?,
@@ -88,7 +88,7 @@ impl Sender {
         let client = self.client.clone();
         if options.mode != AuditMode::Batch {
             let (done, wait) = oneshot::channel();
-            // The end of a stream may be outside of a runtime.
+            // A stream may end outside a runtime.
             let runtime = tokio::runtime::Handle::try_current().ok()?;
             runtime.spawn(async move {
                 let is_sent = deliver(&client, &services, &options, &[event]).await;
@@ -131,7 +131,7 @@ async fn run(
     }
 }
 
-/// Splits events into parts that are not larger than a limit; each has at least one.
+/// Splits events into parts of at most `limit` bytes; each part has at least one event.
 fn parts(events: &[Value], limit: usize) -> Vec<&[Value]> {
     let mut parts = Vec::new();
     let (mut start, mut total) = (0, 0_usize);
@@ -151,7 +151,7 @@ fn parts(events: &[Value], limit: usize) -> Vec<&[Value]> {
     parts
 }
 
-/// Sends events, several times if necessary; returns true if they have arrived.
+/// Sends events, with retries; returns true if they have arrived.
 async fn deliver(
     client: &WebhookClient,
     services: &Weak<Services>,
@@ -172,7 +172,7 @@ async fn deliver(
         drop(services);
         let why = match sent {
             Ok((code, _)) if code < 300 => return true,
-            // A refusal stays one.
+            // Other client errors are permanent.
             Ok((code, _)) if code < 500 && code != 429 => {
                 tracing::error!(code, "the audit webhook rejected events");
                 return false;
@@ -190,8 +190,7 @@ async fn deliver(
     false
 }
 
-/// Returns the next batch: as many events as its limit, or those that came before the first one reached the maximum
-/// wait.
+/// Returns the next batch: it is full, or its first event has waited for the maximum time.
 async fn batch(options: &AuditWebhook, events: &mut mpsc::Receiver<Value>) -> Option<Vec<Value>> {
     let mut batch = vec![events.recv().await?];
     let end = Instant::now() + options.max_wait;

@@ -17,7 +17,7 @@ use crate::resource::Definition;
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Returns the aggregated document of `/api` (core) or `/apis`, if that is what the client prefers.
+/// Returns the aggregated document of `/api` (core) or `/apis`, if the client prefers it.
 pub(super) fn serve(handler: &Handler, call: &Call, core: bool) -> Option<Answer> {
     if !wanted(call.header(ACCEPT)) {
         return None;

@@ -11,7 +11,7 @@ use crate::clock::unix_seconds;
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
 
-/// Checks of every path. Only those in [`STORAGE`] can fail here.
+/// The checks of all paths. Only those in [`STORAGE`] can fail here.
 const COMMON: &[&str] = &[
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -83,7 +83,7 @@ fn failure(handler: &Handler, check: &str) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// Answers a health check; `name` is the rest of the path.
+/// Serves a health check; `name` is the rest of the path.
 pub(super) fn serve(handler: &Handler, call: &Call, path: &str, name: &str) -> Answer {
     if name.is_empty() {
         return all(handler, call, path);
@@ -147,7 +147,7 @@ fn all(handler: &Handler, call: &Call, path: &str) -> Answer {
 
 const NOT_MACHINE_READABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
-/// `/statusz`: the start time of the server, and its version.
+/// Serves `/statusz`: the start time of the server, and its version.
 pub(super) fn status(handler: &Handler) -> Answer {
     let started = unix_seconds(handler.started);
     let up = (unix_seconds(handler.registry.clock.now()) - started).max(0);
@@ -163,7 +163,7 @@ pub(super) fn status(handler: &Handler) -> Answer {
     Answer::text(StatusCode::OK, &text)
 }
 
-/// `/flagz`: the flags that the server was started with.
+/// Serves `/flagz`: the flags that the server was started with.
 pub(super) fn flags(handler: &Handler) -> Answer {
     let mut text = format!("\napiserver flagz\n{NOT_MACHINE_READABLE}\n");
     for (name, value) in &handler.flags {

@@ -1,4 +1,4 @@
-//! Discovery as it was before aggregation: one document a group and a version.
+//! Discovery without aggregation: one document for each group and version.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::resource::Definition;
 use crate::resource::api_version;
 use crate::status::{self, Status};
 
-/// `/`: the paths of the server.
+/// Serves `/`: the paths of the server.
 pub(super) fn index(handler: &Handler, _call: &Call) -> Result<Answer, Status> {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
     let resources = &handler.registry.resources;
@@ -44,7 +44,7 @@ pub(super) fn index(handler: &Handler, _call: &Call) -> Result<Answer, Status> {
     Ok(Answer::json(&json!({"paths": paths})))
 }
 
-/// `/api`.
+/// Serves `/api`.
 pub(super) fn versions(_handler: &Handler, call: &Call) -> Result<Answer, Status> {
     negotiated(
         call,
@@ -55,7 +55,7 @@ pub(super) fn versions(_handler: &Handler, call: &Call) -> Result<Answer, Status
     )
 }
 
-/// `/apis`.
+/// Serves `/apis`.
 pub(super) fn group_list(handler: &Handler, call: &Call) -> Result<Answer, Status> {
     let resources = &handler.registry.resources;
     let documents = handler.documents.of(resources);
@@ -92,7 +92,7 @@ fn remote_group(name: &str, versions: &[String]) -> Value {
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
-/// `/apis/GROUP`.
+/// Serves `/apis/GROUP`.
 pub(super) fn group(handler: &Handler, call: &Call, name: &str) -> Result<Answer, Status> {
     let resources = &handler.registry.resources;
     let documents = handler.documents.of(resources);
@@ -108,7 +108,7 @@ pub(super) fn group(handler: &Handler, call: &Call, name: &str) -> Result<Answer
     negotiated(call, &body)
 }
 
-/// `/api/v1` and `/apis/GROUP/VERSION`.
+/// Serves `/api/v1` and `/apis/GROUP/VERSION`.
 pub(super) fn resources(
     handler: &Handler,
     call: &Call,

@@ -1,4 +1,4 @@
-//! OpenID Connect discovery and the public keys, with which others verify service account tokens.
+//! OpenID Connect discovery and the public keys for the verification of service account tokens.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};
@@ -13,10 +13,10 @@ use crate::status::{self, Status};
 const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 const KEYS_PATH: &str = "/openid/v1/jwks";
 const KEYS_TYPE: &str = "application/jwk-set+json";
-/// Keys change only when the server restarts.
+/// The cache control of the documents: keys change only when the server restarts.
 const CACHED: &str = "public, max-age=3600";
 
-/// Answers the paths of OpenID Connect discovery; `None` for others.
+/// Serves the paths of OpenID Connect discovery; returns `None` for others.
 pub(crate) async fn serve(handler: &Handler, method: &Method, call: &Call) -> Option<Result<Answer, Status>> {
     type Document = fn(&Issuer) -> Result<Value, SigningError>;
     let (media, document): (_, Document) = match call.info.path.trim_end_matches('/') {
@@ -31,7 +31,7 @@ pub(crate) async fn serve(handler: &Handler, method: &Method, call: &Call) -> Op
         return Some(Err(status::no_representation(media)));
     }
     let issuer = handler.authenticator.issuer.clone();
-    // The first request creates the key, which takes a while.
+    // The first request creates the key, which is slow.
     let made = tokio::task::spawn_blocking(move || document(&issuer)).await;
     let document = match made {
         Ok(Ok(document)) => document,
@@ -43,7 +43,7 @@ pub(crate) async fn serve(handler: &Handler, method: &Method, call: &Call) -> Op
     Some(Ok(answer))
 }
 
-/// Returns true if an `Accept` header names a type, or any.
+/// Returns true if an `Accept` header names a type, or accepts any type.
 fn accepts(header: &str, media: &str) -> bool {
     let mut types = header
         .split(',')

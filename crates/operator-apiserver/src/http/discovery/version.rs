@@ -1,4 +1,4 @@
-//! `/version`.
+//! `/version`, and hashes of storage versions.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 
 use crate::resource::Definition;
 
-/// The version that the server answers as.
+/// The Kubernetes version that the server reports.
 pub(crate) const GIT_VERSION: &str = "v1.36.2";
 
-/// Returns the answer of `/version`.
+/// Returns the document of `/version`.
 pub(crate) fn info() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
@@ -21,7 +21,7 @@ pub(crate) fn info() -> Value {
     })
 }
 
-/// The hash of a storage version, which changes with the stored form of a resource.
+/// Returns the hash of a storage version, which changes with the stored form of a resource.
 pub(crate) fn storage_version_hash(definition: &Definition) -> String {
     let subject = &definition.subject;
     let text = format!(

@@ -14,7 +14,7 @@ use super::Timeouts;
 #[derive(Clone, Copy, Debug)]
 struct State {
     requests: usize,
-    /// The head of a request is being read.
+    /// True while the head of a request is read.
     reads_head: bool,
 }
 
@@ -22,7 +22,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
     state: Arc<watch::Sender<State>>,
-    /// False over HTTP/2, whose connections carry other frames than heads.
+    /// False for HTTP/2, whose connections also carry other frames.
     has_heads: bool,
 }
 
@@ -47,7 +47,7 @@ impl Activity {
         Active(self.clone())
     }
 
-    /// Notes that bytes were read: between requests they begin a head.
+    /// Records that bytes were read: between requests, they start a head.
     fn read(&self) {
         if self.has_heads {
             self.state.send_if_modified(|state| {
@@ -58,7 +58,7 @@ impl Activity {
         }
     }
 
-    /// Returns when a head took too long, or no request was in flight for too long.
+    /// Waits until a head took too long, or no request was in flight for too long.
     pub(super) async fn is_idle(&self, timeouts: &Timeouts) {
         let mut state = self.state.subscribe();
         loop {
@@ -75,7 +75,7 @@ impl Activity {
     }
 }
 
-/// A request in flight, until the last byte of its answer is written or the client disconnects.
+/// A request in flight, until the last byte of its response is written or the client disconnects.
 pub(super) struct Active(Activity);
 
 impl Drop for Active {
@@ -85,7 +85,7 @@ impl Drop for Active {
     }
 }
 
-/// A stream that notes when its client sends something.
+/// A stream that records when its client sends something.
 pub(super) struct Observed<S> {
     stream: S,
     activity: Activity,

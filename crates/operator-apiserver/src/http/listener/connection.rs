@@ -1,4 +1,4 @@
-//! One connection, from the handshake to its end, with a bound on every wait for the client.
+//! One connection, from the handshake to its end, with a limit on every wait for the client.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -23,17 +23,17 @@ use crate::http::call::{Body, hold};
 use crate::http::handler::Handler;
 use crate::identity::authn::{self, User};
 
-/// The time limit for writing the last answers of an idle connection.
+/// The time limit for writing the last responses of an idle connection.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// The maximum number of concurrent requests of an HTTP/2 client.
 const STREAMS_MAX: u32 = 100;
-/// Maximum number of headers of an HTTP/1.1 request.
+/// The maximum number of headers of an HTTP/1.1 request.
 const HEADERS_MAX: usize = 500;
 /// The maximum length of the head of an HTTP/2 request.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// The state that the connections of a listener share.
+/// The shared state of the connections of a listener.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) acceptor: TlsAcceptor,
@@ -81,7 +81,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
 type TlsClient = TlsStream<WriteTimeout<TcpStream>>;
 type ClientStream = Observed<TlsClient>;
 
-/// Answers requests until the client disconnects, is idle for too long, or the listener ends.
+/// Serves requests until the client disconnects, is idle for too long, or the listener ends.
 async fn converse(connection: impl Connection, activity: &Activity, shared: &Shared) -> hyper::Result<()> {
     tokio::pin!(connection);
     tokio::select! {
@@ -99,7 +99,7 @@ async fn converse(connection: impl Connection, activity: &Activity, shared: &Sha
 
 /// A connection of either protocol.
 trait Connection: Future<Output = hyper::Result<()>> {
-    /// Accepts no more requests, and ends after those in flight.
+    /// Stops accepting requests, and ends after those in flight.
     fn shut_down(self: Pin<&mut Self>);
 }
 
@@ -115,7 +115,8 @@ impl Connection for http2::Connection<TokioIo<ClientStream>, Requests, TokioExec
     }
 }
 
-/// Its own time limit for heads would also end connections that wait for their next request.
+/// Returns a builder without a time limit for heads: hyper's limit would also end connections that wait for their next
+/// request.
 fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
@@ -124,7 +125,7 @@ fn http1_builder() -> http1::Builder {
     builder
 }
 
-/// The limits are those of kube-apiserver.
+/// Returns a builder with the limits of kube-apiserver.
 fn http2_builder(timeouts: &Timeouts) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -136,7 +137,7 @@ fn http2_builder(timeouts: &Timeouts) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Answers the requests of one connection.
+/// Handles the requests of one connection.
 struct Requests {
     handler: Arc<Handler>,
     peer: Peer,

@@ -10,7 +10,7 @@ use super::tls::Certificates;
 
 const NAME: &str = "operator-sdk";
 
-/// Returns a kubeconfig as YAML with embedded certificates. A given certificate is trusted itself.
+/// Returns a kubeconfig as YAML with embedded certificates. A given server certificate is embedded as the authority.
 pub(super) fn render(
     address: SocketAddr,
     certificates: &Certificates,

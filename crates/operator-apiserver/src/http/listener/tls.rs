@@ -1,4 +1,4 @@
-//! Certificates, created in memory: an authority, the server's and the administrator's.
+//! Certificates, created in memory: those of an authority, the server and the administrator.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl Certificates {
         })
     }
 
-    /// TLS with optional client certificates, and HTTP/2 before HTTP/1.1; and the authorities of the clients. A given
-    /// certificate replaces the generated one.
+    /// Returns the TLS configuration, with optional client certificates and HTTP/2 before HTTP/1.1, and the authorities
+    /// of the clients. A given certificate replaces the generated one.
     pub(super) fn server_config(
         &self,
         given: Option<&ServerIdentity>,
@@ -199,7 +199,7 @@ impl ClientCertVerifier for ClientTrust {
     }
 }
 
-/// Returns a server's certificate, followed by that of the authority that was made for it.
+/// Returns a new server certificate, followed by the certificate of the authority that was created for it.
 pub(super) fn self_signed(names: &[String]) -> Result<ServerIdentity, Error> {
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let made = Certificates::make(address, names, &Keyring::default())?;
@@ -234,7 +234,7 @@ fn unusable(what: &str, error: impl std::fmt::Display) -> Error {
     Error::Certificates(format!("the {what} in PEM cannot be used: {error}"))
 }
 
-/// Returns the certificates of a PEM text; at least one.
+/// Parses the certificates of a PEM text; at least one is required.
 fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = certificates.map_err(failed)?;

@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 pub(super) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write is blocked.
+    /// The timer that runs while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

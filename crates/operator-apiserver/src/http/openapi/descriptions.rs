@@ -1,4 +1,4 @@
-//! The descriptions of built-in types and fields: a compressed table that is inflated at its first use.
+//! The descriptions of built-in types and fields: a compressed table that is decompressed when it is first used.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 
 use flate2::read::ZlibDecoder;
 
-/// The maximum size of an inflated table.
+/// The maximum size of a decompressed table.
 const BYTES_MAX: u64 = 16 << 20;
-/// A type whose fields that every object has have the descriptions that those of custom resources have.
+/// The type from which custom resources take the descriptions of the fields that every object has.
 const EXAMPLE: &str = "io.k8s.api.core.v1.Pod";
-/// A type whose `metadata` is that of a list.
+/// The type from which lists take the description of `metadata`.
 const LIST_EXAMPLE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
 /// The table of a server; empty if it has none.
@@ -51,7 +51,7 @@ impl Descriptions {
     /// Returns the description of a field of a built-in type.
     pub(super) fn of_field(&self, name: &str, field: &str) -> Option<&str> {
         let own = self.get(&format!("{name}/{field}"));
-        // The table has no lists: they are one type for all kinds in its source.
+        // The table has no lists, because its source has one type for the lists of all kinds.
         let is_list = name.ends_with("List") && matches!(field, "apiVersion" | "kind" | "metadata");
         own.or_else(|| is_list.then(|| self.of_list(field)).flatten())
     }

@@ -13,7 +13,7 @@ struct Endpoint {
     tag: String,
     about: &'static str,
     operation: String,
-    /// The type of the answer. Without one, the answer is a text.
+    /// The type of the response; `None` for plain text.
     answer: Option<(String, Option<Value>)>,
     media_types: &'static [&'static str],
 }
@@ -34,7 +34,7 @@ const OBJECTS: &[&str] = &[
 ];
 const JSON: &[&str] = &["application/json"];
 
-/// Returns the document of a path in the index: one of [`PATHS`], or `apis/GROUP` of a group that is served.
+/// Returns the document of a path in the index: one of [`PATHS`], or `apis/GROUP` of a served group.
 pub(crate) fn endpoint_document(path: &str, descriptions: &Descriptions) -> Value {
     let endpoint = endpoint(path);
     let mut schemas = Components::new(descriptions);

@@ -40,7 +40,7 @@ const DELETE: &[Parameter] = &[
     ("propagationPolicy", "string"),
 ];
 
-/// The operation of a verb: HTTP method, operation prefix, action, parameters, answers.
+/// The operation of a verb: HTTP method, operation prefix, action, parameters, responses.
 struct Shape {
     verb: &'static str,
     method: &'static str,
@@ -120,7 +120,7 @@ pub(super) fn paths(resource: &Resource<'_>, names: &Names) -> Map<String, Value
     paths
 }
 
-/// Paths without an operation are omitted; the others get their path parameters.
+/// Adds a path with its parameters, unless it has no operation.
 fn add(paths: &mut Map<String, Value>, path: String, mut item: Map<String, Value>) {
     if item.is_empty() {
         return;
@@ -295,7 +295,7 @@ fn reason(code: &str) -> &'static str {
     }
 }
 
-/// `listAppsV1NamespacedDeployment`, `readAppsV1NamespacedDeploymentStatus`.
+/// Returns the id of an operation: `listAppsV1NamespacedDeployment`, `readAppsV1NamespacedDeploymentStatus`.
 fn operation_id(resource: &Resource<'_>, prefix: &str, middle: &str, suffix: &str) -> String {
     let scope = if resource.namespaced { "Namespaced" } else { "" };
     format!(
@@ -313,12 +313,12 @@ fn group_version_name(resource: &Resource<'_>) -> String {
     )
 }
 
-/// `apps_v1`, `rbacAuthorization_v1`.
+/// Returns the tag of a resource: `apps_v1`, `rbacAuthorization_v1`.
 fn tag(resource: &Resource<'_>) -> String {
     format!("{}_{}", group_name(resource.group), resource.version)
 }
 
-/// Returns the group in camel case, without the suffix that Kubernetes' own groups share.
+/// Returns the group in camel case, without the common suffix of Kubernetes' own groups.
 pub(super) fn group_name(group: &str) -> String {
     if group.is_empty() {
         return "core".to_owned();

@@ -1,4 +1,4 @@
-//! Component schemas: the built-in types that the served kinds use, and the custom ones.
+//! Component schemas: the built-in types of the served kinds, and the custom types.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl<'d> Components<'d> {
         Value::Object(self.schemas.into_iter().collect())
     }
 
-    /// Adds everything that a resource's operations refer to.
+    /// Adds all components that a resource's operations refer to.
     pub(super) fn add_resource(&mut self, resource: &Resource<'_>) -> Names {
         for kind in ["Status", "DeleteOptions", "Patch"] {
             self.add_named(&format!("{META}.{kind}"));
@@ -227,7 +227,7 @@ fn describe(schema: &mut Map<String, Value>, description: Option<&str>) {
     }
 }
 
-/// Returns the keywords of a field for defaults, list and map types, and patches.
+/// Returns the keywords of a field for defaults, list types, map types and patches.
 fn merge_keywords(field: &Field) -> Map<String, Value> {
     let list_type = field.list_type.map(|list_type| match list_type {
         ListType::Atomic => "atomic",

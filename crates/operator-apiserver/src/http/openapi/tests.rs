@@ -52,7 +52,7 @@ fn widgets(schema: &Value) -> Resource<'_> {
     }
 }
 
-/// Returns every `$ref` of a document names a component of it.
+/// Returns the `$ref`s of a document that refer to no component of it.
 fn dangling_references(document: &Value) -> Vec<String> {
     fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {

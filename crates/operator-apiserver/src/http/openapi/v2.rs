@@ -1,4 +1,4 @@
-//! The v2 document (`/openapi/v2`), derived from the v3 one: older clients look up definitions in it.
+//! The v2 document (`/openapi/v2`), derived from the v3 document: older clients look up definitions in it.
 
 use serde_json::{Map, Value, json};
 
@@ -146,7 +146,7 @@ fn convert(schema: Value) -> Value {
     }
 }
 
-/// The keys of `properties` are names of fields, not keywords.
+/// Converts one keyword of a schema. The keys of `properties` are names of fields, not keywords.
 fn convert_keyword((keyword, value): (String, Value)) -> (String, Value) {
     let value = match (keyword.as_str(), value) {
         ("properties", Value::Object(fields)) => Value::Object(

@@ -12,25 +12,25 @@ enum Kind {
     Bool,
     Integer,
     Double,
-    /// Any JSON, as a text.
+    /// Any JSON value, as a string.
     Any,
     One(&'static Message),
-    /// One or several strings, in a separate message.
+    /// One or more strings, in a separate message.
     Texts,
     /// `true`, or a schema.
     Additional,
     /// The schema of a response, and of the items of a list: each in a separate message.
     Wrapped,
-    /// An object whose keys are names.
+    /// An object whose keys are arbitrary names.
     Named(&'static Message),
     Parameter,
-    /// A response, in a separate message with its status code as the name.
+    /// The responses, in a separate message with the status codes as names.
     Answers,
-    /// A list of any of these.
+    /// A list of values of a kind.
     Each(&'static Kind),
 }
 
-/// A message: its fields by name, number and kind; and the number of the list of fields that begin with `x-`.
+/// A message: its fields by name, number and kind; and the number of the list of fields that start with `x-`.
 struct Message {
     fields: &'static [(&'static str, u64, Kind)],
     extensions: Option<u64>,
@@ -55,7 +55,7 @@ static INFO: Message = Message {
     fields: &[("title", 1, Text), ("version", 2, Text), ("description", 3, Text)],
     extensions: Some(7),
 };
-/// Every field is a path; see [`fields`].
+/// The message of paths: every field is a path; see [`fields`].
 static PATHS: Message = Message {
     fields: &[],
     extensions: None,
@@ -156,10 +156,10 @@ static SCHEMA: Message = Message {
     extensions: Some(31),
 };
 
-/// The number of the paths in their message.
+/// The field number of the list of paths.
 const PATH: u64 = 2;
 
-/// Returns the bytes of a v2 document.
+/// Encodes a v2 document.
 pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(document, &DOCUMENT).bytes
 }
@@ -192,21 +192,21 @@ fn message(value: &Value, kind: &Message) -> Writer {
     writer
 }
 
-/// Returns a name and its value.
+/// Returns the message of a name and its value.
 fn named(name: &str, value: &[u8]) -> Writer {
     let mut pair = Writer::default();
     pair.message(1, name.as_bytes()).message(2, value);
     pair
 }
 
-/// Any value is a YAML text, which includes JSON.
+/// Returns the message of any value, as YAML text, which includes JSON.
 fn any(value: &Value) -> Writer {
     let mut any = Writer::default();
     any.message(2, format!("{value}\n").as_bytes());
     any
 }
 
-/// A message with one field, which is a message.
+/// Returns a message with one field, which contains another message.
 fn wrapped(number: u64, inner: &Writer) -> Writer {
     let mut outer = Writer::default();
     outer.message(number, &inner.bytes);
@@ -222,7 +222,7 @@ fn field(writer: &mut Writer, number: u64, kind: Kind, value: &Value) {
             writer.integer(number, 1);
         }
         Bool => {}
-        // A negative number takes ten bytes, as two's complement.
+        // A negative number has ten bytes, as two's complement.
         Integer => {
             writer.integer(number, value.as_i64().unwrap_or_default() as u64);
         }
@@ -283,7 +283,7 @@ fn all_named(value: &Value, encode: impl Fn(&Value) -> Writer) -> Writer {
     all
 }
 
-/// Parameters are distinguished by their location.
+/// Returns the message of a parameter, whose type depends on its location.
 fn parameter(value: &Value) -> Writer {
     match value.get("in").and_then(Value::as_str) {
         Some("body") => wrapped(1, &message(value, &BODY_PARAMETER)),
@@ -311,7 +311,7 @@ mod tests {
         let response = length(1, length(1, "OK".into()));
         let operation = [length(5, "g".into()), length(9, length(1, pair("200", response)))].concat();
         let extension = pair("x-k", length(2, b"[\"a\"]\n".to_vec()));
-        // The numbers 22 and 31 take two bytes with their wire type.
+        // The numbers 22 and 31 have two bytes with their wire type.
         let schema = [
             vec![0xb2, 0x01, 8],
             length(1, "object".into()),

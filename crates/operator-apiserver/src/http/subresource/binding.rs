@@ -28,7 +28,7 @@ pub(super) async fn serve(
         found.ok_or_else(status::unknown_resource)
     };
     if definition.is("", "bindings") {
-        // In the older form, only the body has the name of the pod.
+        // In the older collection, only the body contains the name of the pod.
         object::name(&body).clone_into(&mut write.name);
     }
     super::check_place(&write, &body, "Binding")?;

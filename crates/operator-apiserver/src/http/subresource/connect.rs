@@ -19,7 +19,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status};
 use builtin_kinds::tree::{at, list, text};
 
-/// Answers a request for a connection to a pod.
+/// Serves a request for a connection to a pod.
 pub(super) async fn serve(
     handler: &Handler,
     call: &Call,
@@ -59,7 +59,7 @@ pub(super) async fn serve(
     )))
 }
 
-/// A GET connects like a POST (WebSockets only support GET), so it also requires the permission to create.
+/// Checks that a GET also has the permission to create: it connects like a POST, because WebSockets only support GET.
 async fn check_right_to_create(
     registry: &Registry,
     call: &Call,
@@ -143,7 +143,7 @@ fn wants_upgrade(call: &Call) -> bool {
 
 // === proxies ===
 
-/// Answers a proxy request to a pod, a service or a node.
+/// Serves a proxy request to a pod, a service or a node.
 pub(super) async fn serve_proxy(
     registry: &Registry,
     call: &Call,
@@ -168,7 +168,7 @@ pub(super) async fn serve_proxy(
     )))
 }
 
-/// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+/// The target of a proxy request: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
 struct Target<'a> {
     name: &'a str,
     port: &'a str,
@@ -186,7 +186,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Returns the reason why a pod does not answer.
+/// Returns the reason why a pod cannot be reached.
 fn pod_location(
     registry: &Registry,
     call: &Call,
@@ -209,7 +209,7 @@ fn pod_location(
     ))
 }
 
-/// Returns the reason why a service does not answer.
+/// Returns the reason why a service cannot be reached.
 fn service_location(
     registry: &Registry,
     call: &Call,

@@ -21,7 +21,7 @@ use apimachinery::gvk::Gvk;
 
 /// The maximum number of pending evictions of a budget.
 const DISRUPTED_PODS_MAX: usize = 2000;
-/// The number of attempts of an eviction if a pod or a budget changes.
+/// The maximum number of attempts of an eviction while a pod or a budget changes.
 const TRIES: usize = 20;
 /// Seconds after which a client may retry when a controller has not processed a change yet.
 const RETRY_SECONDS: i64 = 10;
@@ -55,7 +55,7 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
     loop {
         tries += 1;
         let pod = registry.load(write)?;
-        // A pod that needs no budget does not count the budgets.
+        // The budgets are not read for a pod that needs none.
         let budget = match waits_or_is_over(&pod.value) {
             true => None,
             false => budget_of(registry, write, &pod.value)?,
@@ -86,13 +86,13 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
 /// The decision about an eviction.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
-    /// True if the pod must still have the checked version: a change might make it count.
+    /// True if the pod must still have the checked version, because a change might make a budget count it.
     guarded: bool,
     /// True if the number of allowed disruptions decreases by one.
     takes: bool,
 }
 
-/// Decides if a pod may be evicted under its budget, as `pkg/registry/core/pod/storage/eviction.go` does.
+/// Decides whether a pod may be evicted under its budget, as `pkg/registry/core/pod/storage/eviction.go` does.
 fn decide(pod: &Value, budget: Option<&Value>) -> Result<Decision, Status> {
     if waits_or_is_over(pod) {
         return Ok(Decision {
@@ -123,7 +123,7 @@ fn is_over(pod: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&object::text(pod, &["status", "phase"])) || object::is_terminating(pod)
 }
 
-/// Returns true if a pod does not run: no budget counts it.
+/// Returns true if a pod does not run, so that no budget counts it.
 fn waits_or_is_over(pod: &Value) -> bool {
     is_over(pod) || object::text(pod, &["status", "phase"]) == "Pending"
 }

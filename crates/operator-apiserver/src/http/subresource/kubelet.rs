@@ -1,4 +1,4 @@
-//! Answers of a node's kubelet about a pod. There are no kubelets: nodes are simulated or created by users.
+//! The responses of a node's kubelet about a pod. There are no kubelets: nodes are simulated or created by users.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) fn container_of(pod: &Value, wanted: &str) -> Result<String, Status> 
     }
 }
 
-/// Returns the node with a name, if it can be reached at all.
+/// Returns the node with a name, if it has an address.
 pub(super) fn reachable_node(registry: &Registry, name: &str) -> Result<Arc<Value>, Status> {
     let definition = builtin_catalog()
         .find("", "v1", "nodes")

@@ -1,8 +1,8 @@
 //! `pods/log`: the output of a container.
 //!
-//! Containers that run as local processes have real logs. The annotations of a simulated pod contain its logs:
-//! `logs.operator-sdk.dev/CONTAINER` is the log of one container, `operator-sdk.dev/logs` that of every other one.
-//! Every line has the start time of the container.
+//! Containers that run as local processes have real logs. The logs of a simulated pod are in its annotations:
+//! `logs.operator-sdk.dev/CONTAINER` for one container, `operator-sdk.dev/logs` for all other containers. The time of
+//! every line is the start time of the container.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -74,8 +74,8 @@ pub(super) fn serve(
     Ok(answer)
 }
 
-/// Returns the log of a container that runs as a local process. A container whose process has not started has the log
-/// of the previous run.
+/// Returns the log of a container that runs as a local process: the log of the previous run if its process has not
+/// started yet.
 fn log_of_process(
     registry: &Registry,
     pod: &Value,
@@ -239,7 +239,7 @@ impl Options {
         errors
     }
 
-    /// Returns the requested part of the log of a process.
+    /// Returns the requested lines of the log of a process.
     fn select_lines(&self, lines: &[Line], now: SystemTime) -> String {
         let lines: Vec<_> = lines
             .iter()
@@ -251,7 +251,7 @@ impl Options {
         self.select(lines, now)
     }
 
-    /// Returns the requested lines, of lines with their times.
+    /// Returns the requested lines; `lines` are texts with their times.
     fn select<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>, now: SystemTime) -> String {
         let lines: Vec<_> = lines
             .filter(|(written, _)| !self.is_before(written, now))
@@ -303,7 +303,7 @@ struct Following {
     key: String,
     uid: String,
     container: String,
-    /// The whole log so far.
+    /// The log that was already sent.
     told: String,
     first: Option<Bytes>,
     drain: CancellationToken,
@@ -397,7 +397,7 @@ impl FollowingProcess {
     }
 }
 
-/// Returns a time as kubelets write it before a line.
+/// Formats a time as kubelets write it at the start of a line.
 fn nanoseconds(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()

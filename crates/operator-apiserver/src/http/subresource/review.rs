@@ -1,4 +1,4 @@
-//! Reviews: kinds that are created and answered, but never stored.
+//! Reviews: kinds whose objects are answered when they are created, but never stored.
 
 use apimachinery::object;
 use apimachinery::selector::{FieldSelector, LabelSelector};
@@ -17,12 +17,12 @@ use crate::resource::Definition;
 use crate::status::{self, NamedResource, Status};
 use crate::write::Write;
 
-/// Returns true if a resource is a question rather than a thing.
+/// Returns true if a resource is a review.
 pub(crate) fn is_review(definition: &Definition) -> bool {
     !definition.is_custom() && definition.verbs == ["create"]
 }
 
-/// Answers a review.
+/// Serves a review.
 pub(crate) async fn serve(
     handler: &Handler,
     write: &Write,
@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
 
-/// Returns the status of a review before it is answered, as admission sees it.
+/// Returns the status of a review before it is answered, as admission receives it.
 fn unanswered(resource: &str) -> Value {
     match resource {
         "selfsubjectreviews" => json!({"userInfo": {}}),
@@ -73,7 +73,7 @@ fn unanswered(resource: &str) -> Value {
     }
 }
 
-/// The status that a client gives to the review of a token stays where the answer says nothing.
+/// Keeps the status that the client gave to a TokenReview in fields that the answer does not set.
 fn keep_status(review: &mut Value) {
     if !review["status"].is_object() {
         review["status"] = json!({});
@@ -84,7 +84,7 @@ fn keep_status(review: &mut Value) {
     }
 }
 
-/// Errors of invalid reviews only name the group.
+/// Validates a review. The errors name only the group of the resource.
 fn validate(definition: &Definition, review: &Value) -> Result<(), Status> {
     let errors = definition.validate_create(review).errors;
     if errors.is_empty() {
@@ -103,7 +103,7 @@ fn who_am_i(handler: &Handler, user: &User, review: &Value) -> Value {
     answer(review, [("metadata", metadata), ("status", status)])
 }
 
-/// Returns a new object of the kind of a review, without its request.
+/// Returns a new object of a review's kind, without the request.
 fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
     let mut answer = json!({"apiVersion": review.get("apiVersion"), "kind": review.get("kind")});
     for (field, value) in parts {
@@ -112,7 +112,7 @@ fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
     answer
 }
 
-/// The subject of a review.
+/// Returns the user that a review is about.
 fn subject(review: &Value) -> User {
     let extra = object::get(review, &["spec", "extra"]).and_then(Value::as_object);
     let extra = extra.into_iter().flatten();
@@ -141,7 +141,7 @@ async fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
     review
 }
 
-/// Returns the texts about selectors of a review that cannot be read.
+/// Returns the errors about selectors of a review that cannot be parsed.
 fn ignored_selectors(review: &Value) -> Vec<String> {
     type IsValid = fn(&Value) -> bool;
     let kinds: [(&str, IsValid); 2] = [

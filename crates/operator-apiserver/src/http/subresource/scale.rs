@@ -69,7 +69,7 @@ pub(super) async fn serve(
     answer(registry, call, definition, form, &paths.scale(&updated))
 }
 
-/// Returns a Scale in the requested form.
+/// Returns a Scale in the requested format.
 fn answer(
     registry: &Registry,
     call: &Call,
@@ -85,7 +85,7 @@ fn answer(
     Ok(super::transient(StatusCode::OK, scale, form))
 }
 
-/// Returns the requested Scale, with its managers, from the live one.
+/// Returns the requested Scale, with its field managers, from the live one.
 fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);
     if call.info.verb != "update" && media.starts_with(crate::patch::APPLY_PATCH) {
@@ -114,7 +114,7 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
     ))
 }
 
-/// A Scale with a uid belongs only to that object.
+/// Checks that the uid of a Scale, if it has one, is the uid of the object.
 fn check_uid(write: &Write, wanted: &Value, live: &Value) -> Result<(), Status> {
     let (wanted, live) = (object::uid(wanted), object::uid(live));
     if wanted.is_empty() || wanted == live {
@@ -123,7 +123,7 @@ fn check_uid(write: &Write, wanted: &Value, live: &Value) -> Result<(), Status> 
     Err(write.precondition_failed("UID", wanted, live))
 }
 
-/// Reports the fields that no Scale has.
+/// Reports unknown fields of a Scale.
 fn check_fields(call: &Call, write: &Write, wanted: &Value) -> Result<(), Status> {
     let unknown = builtin_kinds::decode(&SCALE, &mut wanted.clone()).unwrap_or_default();
     let faults: Vec<String> = unknown

@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: a token for a service account.
+//! `serviceaccounts/token`: creates a token for a service account.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -82,7 +82,7 @@ fn check_name(request: &Value, name: &str) -> Result<(), Status> {
     Err(status::invalid(subject(), name, &[error]))
 }
 
-/// A uid in the request must be that of the account.
+/// Checks that a uid in the request is the uid of the account.
 fn check_account_uid(request: &Value, account: &Value) -> Result<(), Status> {
     let (wanted, found) = (object::uid(request), object::uid(account));
     if wanted.is_empty() || wanted == found {
@@ -140,7 +140,7 @@ fn validate(request: &Value) -> Result<(), Status> {
 /// The object that a token is bound to: the token becomes invalid when the object is deleted.
 #[derive(Default)]
 struct Bound {
-    /// `pod`, `secret` or `node`, with name and uid; includes the node of a pod.
+    /// The references of the token by type (`pod`, `secret` or `node`), with name and uid; includes the node of a pod.
     references: Vec<(&'static str, Value)>,
 }
 
@@ -201,7 +201,7 @@ fn check_account(account: &Value, pod: &Value) -> Result<(), Status> {
     )))
 }
 
-/// Returns the node of a pod; only its name if the node does not exist.
+/// Returns the node of a pod; without a uid if the node does not exist.
 fn node_of(handler: &Handler, pod: &Value) -> Option<(&'static str, Value)> {
     let name = object::text(pod, &["spec", "nodeName"]);
     if name.is_empty() {
@@ -251,7 +251,7 @@ fn claims(handler: &Handler, account: &Value, bound: &Bound, now: SystemTime, re
     })
 }
 
-/// Signs on a separate thread: a key may have to be created first.
+/// Signs a token on a separate thread, because a key may have to be created first.
 async fn sign(handler: &Handler, claims: Value) -> Result<String, Status> {
     let issuer = handler.authenticator.issuer.clone();
     let signed = tokio::task::spawn_blocking(move || issuer.sign(claims)).await;

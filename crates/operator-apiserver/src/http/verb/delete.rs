@@ -31,7 +31,7 @@ pub(super) async fn serve(
         let body = status::deleted(&definition.subject, &write.name, uid);
         Ok(Answer::object(StatusCode::OK, &body, form))
     } else {
-        // A client that uses the deprecated option for dependents gets a 202 while the deletion is not complete.
+        // If the client uses the deprecated option for dependents, an incomplete deletion returns 202.
         let waits = write.options.get("orphanDependents") == Some(&Value::Bool(false)) && !deleted.gone;
         let code = if waits {
             StatusCode::ACCEPTED
@@ -84,7 +84,7 @@ pub(super) async fn serve_collection(
 
 const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// Returns the options in the body; without a body, those in the query.
+/// Returns the options in the body, or those in the query if the body is empty.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
         query_options(call)?
@@ -120,10 +120,10 @@ fn check_type(body: &Value) -> Result<(), Status> {
         .map_err(|error| status::bad_request(error.to_string()))
 }
 
-/// The OpenAPI name of the type of the options.
+/// The OpenAPI name of the type DeleteOptions.
 const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
-/// Returns the parameters of the URL in the form of a body.
+/// Returns the query parameters as a DeleteOptions object.
 fn query_options(call: &Call) -> Result<Value, Status> {
     let mut body = json!({});
     let seconds = call.query.text("gracePeriodSeconds");

@@ -18,7 +18,7 @@ use crate::write::object_body::{
 
 /// Parses, checks, normalizes and defaults the object in a body.
 ///
-/// With `name`, the object must have this name; a wrong name is reported before a wrong type.
+/// If `name` is given, the object must have this name; a wrong name is reported before a wrong type.
 pub(crate) fn read(
     call: &Call,
     definition: &Definition,
@@ -69,7 +69,7 @@ pub(crate) fn read(
         order: match media {
             _ if definition.is_custom() => FaultOrder::Path,
             Media::Json => FaultOrder::Document(&call.body),
-            // Other formats are converted to JSON with sorted fields first.
+            // Other formats are first converted to JSON with sorted fields.
             Media::Yaml | Media::Protobuf => FaultOrder::Fields,
         },
     };
@@ -86,7 +86,7 @@ pub(crate) fn read(
     }
 }
 
-/// Parses the body of a request to a subresource with another kind than the resource, such as a Binding.
+/// Parses the body of a request to a subresource whose kind differs from the resource, such as a Binding.
 pub(crate) fn read_other(
     call: &Call,
     wanted: &apimachinery::gvk::Gvk,

@@ -12,7 +12,7 @@ use crate::resource::Definition;
 use crate::status::{self, NamedResource, Status};
 use crate::write::FieldValidation;
 
-/// Returns `fieldManager`, or its default: the start of the user agent.
+/// Returns `fieldManager`, or the default: the start of the user agent.
 pub(crate) fn field_manager(call: &Call) -> String {
     let given = call.query.text("fieldManager");
     if !given.is_empty() {
@@ -27,7 +27,7 @@ pub(crate) fn field_manager(call: &Call) -> String {
     }
 }
 
-/// Options as the subject of an error: `CreateOptions.meta.k8s.io`.
+/// Returns the subject of errors about options: `CreateOptions.meta.k8s.io`.
 fn options_subject(kind: &str) -> NamedResource {
     NamedResource {
         group: "meta.k8s.io".to_owned(),
@@ -73,7 +73,7 @@ pub(crate) fn check(call: &Call) -> Result<(), Status> {
     }
 }
 
-/// An apply requires a field manager, and only an apply can be forced.
+/// Checks that an apply has a field manager, and that other patches are not forced.
 fn check_patch(call: &Call, manager: &str) -> Option<Error> {
     if patch::is_apply(call) {
         let required = || Error::required(Path::new("fieldManager"), "is required for apply patch");
@@ -99,7 +99,7 @@ pub(crate) fn dry_runs(call: &Call) -> Vec<Value> {
     call.query.all("dryRun").map(Into::into).collect()
 }
 
-/// Returns the options of a write in the query as an object.
+/// Returns the options of a write from the query as an object.
 pub(crate) fn given(call: &Call) -> Value {
     let mut options = serde_json::Map::new();
     for field in ["fieldManager", "fieldValidation"] {
@@ -122,7 +122,7 @@ pub(crate) fn field_validation(call: &Call) -> FieldValidation {
     }
 }
 
-/// The options of a watch beyond those of a list.
+/// The options that a watch has in addition to those of a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchOptions {
     pub(crate) bookmarks: bool,
@@ -130,7 +130,7 @@ pub(crate) struct WatchOptions {
     pub(crate) timeout_seconds: Option<u64>,
 }
 
-/// Reads the options of a list or a watch.
+/// Parses the options of a list or a watch.
 pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListOptions, Status> {
     let query = &call.query;
     let limit = integer(call, "limit")?.unwrap_or_default();
@@ -232,7 +232,7 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     }
 }
 
-/// A resourceVersion that is not a number: 400 for lists, 500 elsewhere.
+/// Returns the error of a resourceVersion that is not a number: 400 for lists, 500 otherwise.
 pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
     let message = format!(
         "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {0}: invalid syntax",
@@ -245,7 +245,7 @@ pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
     }
 }
 
-/// `is_listing` is false if the feature gate of initial events is off.
+/// Parses the options of a watch. `is_listing` is false if the feature gate of initial events is off.
 pub(crate) fn watch_options(call: &Call, is_listing: bool) -> Result<WatchOptions, Status> {
     let query = &call.query;
     let timeout = integer(call, "timeoutSeconds")?;

@@ -138,7 +138,7 @@ fn parse_apply(call: &Call) -> Result<Patching, Status> {
     })
 }
 
-/// Returns the form of the patch, without parameters.
+/// Returns the media type of the patch, without parameters.
 fn media(call: &Call) -> &str {
     let media = call.header(CONTENT_TYPE);
     media.split(';').next().unwrap_or_default().trim()
@@ -163,7 +163,7 @@ pub(crate) fn check_media(call: &Call, definition: &Definition) -> Result<(), St
     Err(unsupported(definition))
 }
 
-/// Returns the configuration in the body of an apply, and whether it is forced.
+/// Returns the configuration in the body of an apply, and true if it is forced.
 pub(crate) fn parse_configuration(call: &Call) -> Result<(Value, bool), Status> {
     match parse_apply(call)?.patch {
         Patch::Apply { config, force } => Ok((config, force)),

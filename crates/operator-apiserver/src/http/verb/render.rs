@@ -1,4 +1,4 @@
-//! Renders objects and lists as answers.
+//! Renders objects and lists as responses.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) fn object(
     Ok(Answer::object(code, &value, form))
 }
 
-/// Returns the name of the type that the real server holds an object in.
+/// Returns the name of the Go type in which the real server holds an object.
 fn go_type(definition: &Definition, suffix: &str) -> String {
     if definition.is_custom() {
         return format!("*unstructured.Unstructured{suffix}");
@@ -68,7 +68,7 @@ pub(crate) fn go_package(group: &str) -> &str {
     }
 }
 
-/// The annotation of a DaemonSet that is a field of its spec in the API server.
+/// Removes the annotation of a DaemonSet that the API server holds as a field of the spec.
 fn forget_template_generation(metadata: &mut Value) {
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else {
         return;
@@ -81,7 +81,7 @@ fn forget_template_generation(metadata: &mut Value) {
     }
 }
 
-/// Returns the metadata of an object alone.
+/// Returns only the metadata of an object.
 pub(crate) fn partial(object: &Value, form: Form) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     if object.get("kind").is_some_and(|kind| kind == "DaemonSet") {
@@ -156,7 +156,7 @@ pub(crate) fn list(
     Ok(Answer::object(StatusCode::OK, &value, form))
 }
 
-/// The items of built-in lists omit their type; those of custom resources have it.
+/// Returns an item of a list: items of built-in lists omit their type, those of custom resources have it.
 fn item(definition: &Definition, object: &Value) -> Value {
     let mut item = object.clone();
     if !definition.is_custom()
@@ -168,8 +168,8 @@ fn item(definition: &Definition, object: &Value) -> Value {
     item
 }
 
-/// Returns the metadata of a list in another format: only lists of custom resources themselves have an empty continue
-/// token.
+/// Returns the metadata of a list in another format. Only lists of custom resources in their own format have an empty
+/// continue token.
 fn transformed_metadata(page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if !page.token.is_empty() {

@@ -1,18 +1,18 @@
-//! Anonymous requests: allowed, not allowed, or only for some paths.
+//! Anonymous requests: allowed, rejected, or allowed for some paths only.
 
-/// The requests without credentials that are answered.
+/// The requests without credentials that are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Anonymous {
-    /// All of them.
+    /// All requests.
     All,
-    /// None of them.
+    /// No requests.
     Nothing,
-    /// Those for exactly these paths.
+    /// Requests for exactly these paths.
     Paths(Vec<String>),
 }
 
 impl Anonymous {
-    /// Returns true if a request without credentials is answered.
+    /// Returns true if a request without credentials is allowed.
     pub(crate) fn allows(&self, path: &str) -> bool {
         match self {
             Self::All => true,

@@ -1,4 +1,5 @@
-//! Bearer tokens: the static ones of the builder, and those of service accounts.
+//! Bearer tokens: static tokens of the builder, and tokens of service accounts, issuers and webhooks
+//! ([`Authenticator`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const LEEWAY: i64 = 60;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authenticated {
     pub(crate) user: User,
-    /// The requested audiences that the token is for.
+    /// The requested audiences for which the token is valid.
     pub(crate) audiences: Vec<String>,
 }
 
@@ -36,7 +37,7 @@ const INVALID: &str = "invalid bearer token";
 
 /// Returns the token of an `Authorization` header.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<String> {
-    // A token with other bytes cannot be valid.
+    // A token that is not UTF-8 cannot be valid.
     let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
     let header = header.trim();
     let mut parts = header.split(' ');
@@ -56,14 +57,14 @@ pub(crate) struct Authenticator {
     pub(crate) static_tokens: HashMap<String, User>,
     /// Finds the addresses of webhooks.
     pub(crate) services: Arc<Services>,
-    /// The issuers of other tokens, and the requests without any.
+    /// The authentication that a file configures.
     configured: RwLock<Arc<Configured>>,
-    /// The anonymous requests that are answered if no file decides.
+    /// The allowed anonymous requests if the file does not configure them.
     anonymous: Anonymous,
     webhook: Option<WebhookAuthenticator>,
 }
 
-/// The part of authentication that a file configures.
+/// The authentication that a file configures: issuers of tokens, and anonymous requests.
 #[derive(Debug)]
 struct Configured {
     issuers: Vec<JwtAuthenticator>,
@@ -71,7 +72,7 @@ struct Configured {
 }
 
 impl Configured {
-    /// Reads a configuration; `anonymous` is used if it does not say which anonymous requests are answered.
+    /// Parses a configuration; `anonymous` is used if the configuration has no setting for anonymous requests.
     fn new(configuration: &AuthenticationConfiguration, anonymous: Anonymous) -> Result<Self, String> {
         let anonymous = if !configuration.has_anonymous() {
             anonymous
@@ -114,10 +115,10 @@ impl Authenticator {
         }
     }
 
-    /// Replaces what a file configures.
+    /// Replaces the authentication that a file configures.
     ///
     /// # Errors
-    /// An authority of an issuer is not valid.
+    /// Returns an error if a certificate authority of an issuer is invalid.
     pub(crate) fn configure(&self, configuration: &AuthenticationConfiguration) -> Result<(), String> {
         let configured = Configured::new(configuration, self.anonymous.clone())?;
         *self.configured.write() = Arc::new(configured);
@@ -127,21 +128,21 @@ impl Authenticator {
     /// Adds the webhook.
     ///
     /// # Errors
-    /// Its kubeconfig is not valid.
+    /// Returns an error if its kubeconfig is invalid.
     pub(crate) fn set_webhook(&mut self, webhook: TokenWebhook) -> Result<(), String> {
         self.webhook = Some(WebhookAuthenticator::new(webhook)?);
         Ok(())
     }
 
-    /// Returns the requests without credentials that are answered.
+    /// Returns the allowed anonymous requests.
     pub(crate) fn anonymous(&self) -> Anonymous {
         self.configured.read().anonymous.clone()
     }
 
-    /// Returns the user of a token, if it is for one of the audiences; without any, it must be for this server.
+    /// Returns the user of a token that is valid for one of the audiences; with no audiences, for this server.
     ///
     /// # Errors
-    /// The reason for which it is rejected.
+    /// Returns the reason why the token is rejected.
     pub(crate) async fn authenticate(
         &self,
         token: &str,
@@ -185,7 +186,7 @@ impl Authenticator {
         Err(aggregate(errors))
     }
 
-    /// Returns the service account of a token; `None` if it is not the token of one.
+    /// Returns the service account of a token; `None` if the token is not from this server's issuer.
     fn service_account(&self, token: &str, wanted: &[String]) -> Option<Result<Authenticated, String>> {
         let claims = self.issuer.verify(token)?;
         Some(self.account(&claims, wanted))
@@ -198,7 +199,7 @@ impl Authenticator {
         Ok(Authenticated { user, audiences })
     }
 
-    /// Returns the user of a token of another issuer; `None` if the issuer is not known.
+    /// Returns the user of a token of another issuer; `None` if the issuer is unknown.
     async fn issued(&self, token: &str) -> Option<Result<User, String>> {
         let configured = self.configured.read().clone();
         let now = unix_seconds(self.clock.now());
@@ -248,7 +249,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses the claims of a token of a service account.
+/// The claims of a service account token.
 struct Account<'a> {
     claims: &'a Value,
     namespace: &'a str,
@@ -365,7 +366,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// Returns true if an object is on its way out for longer than clocks may be apart.
+/// Returns true if an object has been terminating for longer than the allowed difference between clocks.
 fn was_deleted(authenticator: &Authenticator, object: &Value) -> bool {
     let time = object::text(object, &["metadata", "deletionTimestamp"]);
     let time: Option<jiff::Timestamp> = time.parse().ok();

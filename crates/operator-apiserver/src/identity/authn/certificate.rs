@@ -1,4 +1,4 @@
-//! Client certificates: the users they identify. Their signatures were checked in the handshake.
+//! Client certificates and the users they identify. The handshake has checked their signatures.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use yasna::{ASN1Result, Tag};
 use super::{AUTHENTICATED, CREDENTIAL_ID, User};
 use builtin_kinds::certificate_request::attributes_of;
 
-/// Returns the common name, with the organizations as groups; the credential ID is the fingerprint of the certificate.
+/// Returns the user of a certificate: the common name, with the organizations as groups. The credential ID is the
+/// fingerprint of the certificate.
 pub(super) fn user(der: &[u8]) -> Option<User> {
     let subject = subject_of(der).ok()?;
     let texts = |id: &[u64]| {
@@ -42,12 +43,12 @@ fn fingerprint(der: &[u8]) -> String {
 const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
-/// Returns the attributes of a certificate's subject in their order: type, and text in bytes.
+/// Returns the attributes of a certificate's subject in their order: type and bytes.
 fn subject_of(der: &[u8]) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     yasna::parse_der(der, |reader| {
         reader.read_sequence(|certificate| {
             let attributes = certificate.next().read_sequence(|body| {
-                // Version (optional), serial number, signature algorithm, issuer, validity come before the subject.
+                // Before the subject: version (optional), serial number, signature algorithm, issuer, validity.
                 body.read_optional(|version| {
                     version.read_tagged(Tag::context(0), |version| version.read_u8())
                 })?;
@@ -73,7 +74,7 @@ pub(crate) fn expiry(der: &[u8]) -> Option<Timestamp> {
                 body.read_optional(|version| {
                     version.read_tagged(Tag::context(0), |version| version.read_u8())
                 })?;
-                // Serial number, signature algorithm and issuer come before the validity.
+                // Before the validity: serial number, signature algorithm, issuer.
                 for _ in 0..3 {
                     body.next().read_der()?;
                 }
@@ -92,7 +93,7 @@ pub(crate) fn expiry(der: &[u8]) -> Option<Timestamp> {
     });
     let (tag, time) = not_after.ok()?;
     let text = String::from_utf8(time).ok()?;
-    // UTCTime has two digits for the years from 1950 to 2049.
+    // UTCTime has two-digit years, from 1950 to 2049.
     let text = match tag {
         yasna::tags::TAG_UTCTIME if text.get(..2)? < "50" => format!("20{text}"),
         yasna::tags::TAG_UTCTIME => format!("19{text}"),

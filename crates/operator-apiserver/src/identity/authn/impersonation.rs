@@ -1,8 +1,8 @@
 //! Impersonation: the `Impersonate-*` headers, and the permission of the requester.
 //!
-//! There are five modes, tried in turn. The constrained ones check twice: that the requester may do the request while
-//! it impersonates (`impersonate-on:MODE:VERB`), and that it may impersonate this user (`impersonate:MODE`). The last
-//! mode checks `impersonate` for each part of the user. See KEP-5284.
+//! There are five modes, tried in turn. The constrained modes make two checks: the requester may make the request while
+//! it impersonates (`impersonate-on:MODE:VERB`), and it may impersonate this user (`impersonate:MODE`). The last mode
+//! checks `impersonate` for each part of the user. See KEP-5284.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Returns the impersonated user; `request` has the impersonation headers.
 ///
 /// # Errors
-/// Returns an error if headers have parts of a user but no user name, or the requester may not impersonate it.
+/// Returns an error if the headers have parts of a user but no user name, or the requester may not impersonate the
+/// user.
 pub(crate) async fn impersonate(
     authorizer: &Authorizer,
     headers: &HeaderMap,
@@ -43,7 +44,7 @@ pub(crate) async fn impersonate(
     Err(first_refusal.unwrap_or_else(|| status::plain("all impersonation modes failed")))
 }
 
-/// Returns the user that the headers name, as they name it.
+/// Returns the user in the headers, without any additions.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
@@ -72,7 +73,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     )))
 }
 
-/// Returns a user as Go prints its struct.
+/// Formats a user as Go prints its struct.
 fn go_syntax(user: &User) -> String {
     let texts = |texts: &[String]| {
         let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
@@ -102,9 +103,9 @@ fn go_syntax(user: &User) -> String {
 
 /// A mode of impersonation.
 struct Mode {
-    /// Empty for the unconstrained mode.
+    /// The name of the mode; empty for the unconstrained mode.
     name: &'static str,
-    /// Returns true if the mode applies to this user (first) and this requester (second).
+    /// Returns true if the mode is for this user (first) and this requester (second).
     fits: fn(&User, &User) -> bool,
 }
 
@@ -154,7 +155,7 @@ impl Mode {
         !self.name.is_empty()
     }
 
-    /// Returns the user to act as, with the groups that follow from its name.
+    /// Returns the impersonated user, with the groups that its name implies.
     async fn check(
         &self,
         authorizer: &Authorizer,
@@ -193,7 +194,7 @@ impl Mode {
         }
     }
 
-    /// Many groups are first checked together.
+    /// Checks the groups. A large number of groups is first checked by one request.
     async fn check_groups(
         &self,
         impersonation: &Impersonation<'_>,
@@ -286,7 +287,7 @@ impl Mode {
     }
 }
 
-/// The number of groups or extra values from which a constrained mode first checks all of them together.
+/// The number of groups or extra values from which a constrained mode first checks all of them by one request.
 const MANY: usize = 4;
 
 /// The common attributes of all checks of one impersonation.

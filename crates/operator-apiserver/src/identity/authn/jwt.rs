@@ -1,4 +1,4 @@
-//! Tokens of OpenID Connect: JSON Web Tokens of other issuers.
+//! OpenID Connect tokens: JSON Web Tokens of other issuers.
 
 mod claims;
 mod configuration;
@@ -18,7 +18,7 @@ use super::User;
 use crate::identity::authz::go_list;
 use crate::webhook_client::Services;
 
-/// The allowed difference between clocks before the begin of a token, in seconds.
+/// The allowed difference between clocks at the start of a token's validity, in seconds.
 const LEEWAY: i64 = 60;
 
 /// Authenticates the tokens of one issuer.
@@ -33,7 +33,7 @@ pub(super) struct JwtAuthenticator {
 }
 
 impl JwtAuthenticator {
-    /// Reads a validated `jwt` entry of an AuthenticationConfiguration.
+    /// Parses a validated `jwt` entry of an AuthenticationConfiguration.
     fn new(config: &Value, algorithms: &[String]) -> Result<Self, String> {
         let issuer = config.get("issuer").unwrap_or(&Value::Null);
         Ok(Self {
@@ -53,7 +53,7 @@ impl JwtAuthenticator {
             .collect()
     }
 
-    /// Returns the user of a token; `None` if it is of another issuer.
+    /// Returns the user of a token; `None` if the token is from another issuer.
     pub(super) async fn authenticate(
         &self,
         services: &Services,
@@ -125,13 +125,13 @@ impl JwtAuthenticator {
     }
 }
 
-/// Returns texts as Go's `%q` prints them.
+/// Formats strings as Go's `%q` does.
 fn quoted(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", texts.join(" "))
 }
 
-/// Returns a time as Go prints it.
+/// Formats a time as Go prints it.
 fn go_time(seconds: i64) -> String {
     match jiff::Timestamp::from_second(seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),

@@ -1,4 +1,4 @@
-//! Front proxies: a proxy with a client certificate names the user in request headers.
+//! Front proxies: proxies with a client certificate that name the user in request headers.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::query;
 pub struct FrontProxy {
     /// The authorities of the proxies' client certificates, in PEM.
     pub authorities: Vec<u8>,
-    /// The common names of proxies; all if there are none.
+    /// The allowed common names of proxies. Default: empty, which allows all.
     pub allowed_names: Vec<String>,
     /// The headers with the user name.
     pub username_headers: Vec<String>,
@@ -28,7 +28,7 @@ pub struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// Returns the proxies of an authority, without headers.
+    /// Returns options for the proxies of an authority, without headers.
     pub fn new(authorities: impl Into<Vec<u8>>) -> Self {
         Self {
             authorities: authorities.into(),
@@ -36,8 +36,8 @@ impl FrontProxy {
         }
     }
 
-    /// Returns the user in the headers of a proxy with this common name, and removes the headers. `None` if the proxy
-    /// may not name users, or names none.
+    /// Returns the user in the headers of a proxy with this common name, and removes the headers. Returns `None` if the
+    /// proxy is not allowed, or names no user.
     pub(crate) fn user(&self, proxy: &str, headers: &mut HeaderMap) -> Option<User> {
         if !self.allowed_names.is_empty() && !self.allowed_names.iter().any(|known| known == proxy) {
             return None;
@@ -85,7 +85,7 @@ impl FrontProxy {
         extra
     }
 
-    /// Returns the key of an extra attribute, if the header is one.
+    /// Returns the key of an extra attribute, or `None` for another header.
     fn key(&self, name: &HeaderName) -> Option<String> {
         let name = name.as_str();
         let mut prefixes = self

@@ -1,4 +1,4 @@
-//! The webhook that authenticates bearer tokens with TokenReviews.
+//! The webhook that authenticates bearer tokens with TokenReviews: [`TokenWebhook`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,14 +20,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct TokenWebhook {
     /// The kubeconfig with the address and the credentials of the webhook.
     pub kubeconfig: String,
-    /// The version of TokenReviews: `v1` or `v1beta1`; `v1`.
+    /// The version of TokenReviews: `v1` or `v1beta1`. Default: `v1`.
     pub version: String,
-    /// The time for which answers are cached; zero disables the cache; 2 minutes.
+    /// The time for which responses are cached; zero disables the cache. Default: 2 minutes.
     pub cache_ttl: Duration,
 }
 
 impl TokenWebhook {
-    /// Returns the webhook of a kubeconfig.
+    /// Returns options for the webhook of a kubeconfig, with the defaults.
     pub fn new(kubeconfig: impl Into<String>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
@@ -37,7 +37,7 @@ impl TokenWebhook {
     }
 }
 
-/// The client of the webhook, and its cached answers.
+/// The client of the webhook, and its cached responses.
 #[derive(Debug)]
 pub(super) struct WebhookAuthenticator {
     options: TokenWebhook,
@@ -60,17 +60,17 @@ impl WebhookAuthenticator {
         })
     }
 
-    /// Returns the user of a token; `None` if the webhook does not know it.
+    /// Returns the user of a token; `None` if the webhook does not authenticate it.
     ///
     /// # Errors
-    /// The webhook fails, or reports an error.
+    /// Returns an error if the webhook fails or reports an error.
     pub(super) async fn authenticate(
         &self,
         services: &Services,
         token: &str,
         audiences: &[String],
     ) -> Result<Option<Authenticated>, String> {
-        // Audiences cannot contain the separator: they come from flags or from JSON without it.
+        // Audiences cannot contain the separator NUL.
         let key = format!("{}\u{0}{token}", audiences.join("\u{0}"));
         if let Some(known) = self.cache.get(&key) {
             return Ok(known);
@@ -95,7 +95,7 @@ fn read(status: &Value, wanted: &[String]) -> Result<Option<Authenticated>, Stri
         };
     }
     let given = texts(status.get("audiences"));
-    // A webhook that does not know audiences returns none.
+    // A webhook without support for audiences returns none.
     let audiences = if given.is_empty() {
         wanted.to_vec()
     } else {

@@ -1,4 +1,4 @@
-//! Attribute-based access control: a file with one policy per line.
+//! Attribute-based access control: a file with one policy per line ([`AbacPolicies`]).
 
 use apimachinery::object;
 use serde_json::Value;
@@ -23,8 +23,8 @@ struct Policy {
 }
 
 impl AbacPolicies {
-    /// Parses policies: a JSON object of `abac.authorization.kubernetes.io/v1beta1` on each line that is not empty and
-    /// does not begin with `#`.
+    /// Parses policies: a JSON object of `abac.authorization.kubernetes.io/v1beta1` on each line. Empty lines and lines
+    /// that start with `#` are skipped.
     ///
     /// # Errors
     /// Returns an error with the invalid line and the reason.
@@ -87,7 +87,8 @@ impl Policy {
         }
     }
 
-    /// A policy names a user, a group or both; without either it applies to no user.
+    /// Returns true if the policy applies to the user. A policy that names neither a user nor a group applies to
+    /// nobody.
     fn is_about(&self, asked: &Attributes<'_>) -> bool {
         let user = self.user == "*" || self.user == asked.user.name;
         let group = self.group == "*" || asked.user.is_in(&self.group);

@@ -1,4 +1,4 @@
-//! The file of `--authorization-config`.
+//! The file of `--authorization-config`: [`AuthorizationConfiguration`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -73,10 +73,10 @@ const IN_CLUSTER: &str = "InClusterConfig";
 const KUBECONFIG: &str = "KubeConfigFile";
 
 impl AuthorizationConfiguration {
-    /// Reads and validates the configuration.
+    /// Parses and validates the configuration.
     ///
     /// # Errors
-    /// Returns an error with the text of kube-apiserver if the configuration is not valid.
+    /// Returns an error with the text of kube-apiserver if the configuration is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let read = if text.trim().is_empty() {
             Ok(Value::Null)
@@ -94,7 +94,7 @@ impl AuthorizationConfiguration {
         Ok(Self { authorizers })
     }
 
-    /// Returns true if there is an authorizer of the type `ABAC`, whose policies are in another file.
+    /// Returns true if there is an authorizer of the type `ABAC`, whose policies are in a separate file.
     pub fn needs_policies(&self) -> bool {
         self.authorizers.iter().any(|one| text(one, "type") == "ABAC")
     }
@@ -102,7 +102,7 @@ impl AuthorizationConfiguration {
     /// Returns the authorizers in their order. Reads the kubeconfigs of webhooks.
     ///
     /// # Errors
-    /// A kubeconfig cannot be read, or policies are missing.
+    /// Returns an error if a kubeconfig cannot be read, or policies are missing.
     pub fn authorizers(&self, policies: Option<&AbacPolicies>) -> Result<Vec<Authorization>, String> {
         let authorizers = self.authorizers.iter();
         authorizers
@@ -174,7 +174,7 @@ fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     list.map_or(&[], Vec::as_slice)
 }
 
-/// Returns the nanoseconds of a duration; zero if it is not given.
+/// Returns the nanoseconds of a duration; zero if it is missing.
 fn nanos(value: &Value, field: &str) -> i64 {
     time::parse_duration(text(value, field)).unwrap_or(0)
 }
@@ -329,7 +329,7 @@ fn validate_connection(errors: &mut Vec<Error>, path: &Path, webhook: &Value) {
         other => {
             let known = [IN_CLUSTER, KUBECONFIG];
             let mut error = Error::not_supported(path.child("type"), &Value::Null, &known);
-            // The real server prints the struct, whose fields have their own order.
+            // The real server prints the struct, which has its own order of fields.
             let file = connection.get("kubeConfigFile").unwrap_or(&Value::Null);
             error.value = Some(format!("{{\"Type\":{},\"KubeConfigFile\":{file}}}", json!(other)));
             errors.push(error);

@@ -1,7 +1,7 @@
 //! Finds the parts of rules that other rules do not cover.
 //!
-//! A rule represents all combinations of its verbs, groups, resources and names. They are never enumerated: values that
-//! occur in the same held rules are equivalent, and only classes of equivalent values are combined.
+//! A rule represents all combinations of its verbs, groups, resources and names. The combinations are never enumerated:
+//! values that occur in the same held rules are equivalent, and only classes of equivalent values are combined.
 
 use std::collections::{HashMap, HashSet};
 
@@ -74,7 +74,7 @@ fn set(rules: &mut Rules, number: usize) {
 
 /// One value of a list of a rule, with the held rules that contain it.
 struct Item<'r> {
-    /// `None` means that the list does not limit the rule.
+    /// The value; `None` means that the list does not limit the rule.
     text: Option<&'r String>,
     rules: Rules,
 }
@@ -257,7 +257,7 @@ impl<'a> Holder<'a> {
             if taken >= limit || *steps == 0 {
                 return;
             }
-            // The next combination.
+            // Move to the next combination.
             let mut position = lists.len();
             loop {
                 let Some(before) = position.checked_sub(1) else {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(missing(&held, std::slice::from_ref(&wanted)), [wanted]);
     }
 
-    /// The definition, for rules that are small enough to enumerate.
+    /// Returns true if a combination is covered. Checks the definition by enumeration, for small rules.
     fn covered(held: &[Rule], group: &str, resource: &str, verb: &str, name: Option<&String>) -> bool {
         let has = |list: &[String], text: &str| list.iter().any(|known| known == ALL || known == text);
         held.iter().any(|rule| {

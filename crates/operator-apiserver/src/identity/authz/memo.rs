@@ -1,4 +1,4 @@
-//! Decisions of webhooks for expressions, which cannot wait for an answer ([`DecisionMemo`]).
+//! Decisions of webhooks for expressions, which cannot wait for a response ([`DecisionMemo`]).
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{Attributes, Decision};
 /// The maximum number of decisions for one write.
 const DECISIONS_MAX: usize = 1024;
 
-/// The decisions of webhooks about one write. The expressions of policies are evaluated again until none is missing.
+/// The decisions of webhooks for one write. The expressions of policies are evaluated again until none is missing.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionMemo(Mutex<Decisions>);
 
@@ -21,10 +21,10 @@ struct Decisions {
     missing: Vec<Asked>,
 }
 
-/// A question to one authorizer.
+/// A request to one authorizer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
-    /// The position of the authorizer.
+    /// The index of the authorizer.
     pub(super) mode: usize,
     /// The `spec` of the SubjectAccessReview.
     spec: String,
@@ -37,7 +37,7 @@ impl Asked {
 }
 
 impl DecisionMemo {
-    /// Returns a decision; `None` records it as missing.
+    /// Returns a decision; records it as missing if it is unknown.
     pub(super) fn get(&self, mode: usize, attributes: &Attributes<'_>) -> Option<Decision> {
         let asked = Asked {
             mode,

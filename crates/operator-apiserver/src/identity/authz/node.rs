@@ -1,6 +1,6 @@
 //! The Node authorizer: the permissions of a kubelet that follow from the pods on its node.
 //!
-//! Reads the store with each request.
+//! Every request reads the store.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use builtin_kinds::tree::{at, list, text};
 
 const LEASES: &str = "kube-node-lease";
 
-/// Decides on the request of a kubelet; returns no opinion on others.
+/// Decides on the request of a kubelet; returns no opinion on other users.
 pub(super) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let Some(node) = authn::node_name(asked.user) else {
         return Decision::default();
@@ -57,7 +57,7 @@ pub(super) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     }
 }
 
-/// Returns the rules that hold for every kubelet: those of the role `system:node`.
+/// Decides by the rules of every kubelet, those of the role `system:node`.
 fn by_rules(asked: &Attributes<'_>) -> Decision {
     static RULES: LazyLock<Vec<Rule>> =
         LazyLock::new(|| cluster_objects::node_rules().iter().map(Rule::read).collect());
@@ -67,13 +67,13 @@ fn by_rules(asked: &Attributes<'_>) -> Decision {
     Decision::default()
 }
 
-/// The objects that belong to a node.
+/// The objects that are related to a node.
 struct Graph<'a> {
     store: &'a Store,
     node: &'a str,
 }
 
-/// The reason why a request is not allowed; may be empty.
+/// The error is the reason why a request is not allowed; it may be empty.
 type Verdict = Result<(), String>;
 
 fn only(allowed: bool, why: &str) -> Verdict {
@@ -172,7 +172,7 @@ impl Graph<'_> {
 
     fn may_use_node(&self, asked: &Attributes<'_>) -> Verdict {
         match (asked.subresource, asked.verb) {
-            // NodeRestriction limits these to the node's own object.
+            // The plug-in NodeRestriction limits these verbs to the node's own object.
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") => match asked.name {
                 name if name == self.node => Ok(()),
@@ -196,7 +196,7 @@ impl Graph<'_> {
                 asked.selected_node == self.node,
                 "can only list/watch pods with spec.nodeName field selector",
             ),
-            // NodeRestriction limits these to the pods of the node.
+            // The plug-in NodeRestriction limits these verbs to the pods of the node.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
             _ => Err(String::new()),
         }
@@ -204,7 +204,7 @@ impl Graph<'_> {
 
     // === objects ===
 
-    /// Calls a function with each pod of the node in a namespace, until it returns true.
+    /// Returns true if the function returns true for a pod of the node in a namespace.
     fn any_pod(&self, namespace: &str, mut found: impl FnMut(&Value) -> bool) -> bool {
         let prefix = match namespace {
             "" => String::new(),
@@ -245,7 +245,7 @@ impl Graph<'_> {
         self.any_volume(|volume| text(volume, &["metadata", "name"]) == name)
     }
 
-    /// Calls a function with each volume that a claim of the node's pods is bound to, until it returns true.
+    /// Returns true if the function returns true for a volume that is bound to a claim of the node's pods.
     fn any_volume(&self, found: impl Fn(&Value) -> bool) -> bool {
         let volumes = self.store.list("persistentvolumes", "").objects;
         volumes.iter().map(|volume| &*volume.value).any(|volume| {
@@ -274,7 +274,7 @@ impl Graph<'_> {
     }
 }
 
-/// Returns the claims of a pod: those it references, and those of its ephemeral volumes.
+/// Returns the claims of a pod, including those of its ephemeral volumes.
 fn claims(pod: &Value) -> impl Iterator<Item = String> {
     let name = text(pod, &["metadata", "name"]);
     list(pod, &["spec", "volumes"]).iter().filter_map(move |volume| {
@@ -286,7 +286,7 @@ fn claims(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the references of a pod to objects of a kind.
+/// The paths of a pod's references to objects of one kind.
 struct References {
     /// Paths in `env` and `envFrom` of a container.
     environment: [&'static [&'static str]; 2],
@@ -325,7 +325,7 @@ const CONFIG_MAP: &References = &References {
     pulls: false,
 };
 
-/// Returns true if a pod names an object.
+/// Returns the kind of an object that a pod refers to, if there is one.
 pub(crate) fn refers_to_any(pod: &Value) -> Option<&'static str> {
     let names = |references: &References| refers(pod, references, |name| !name.is_empty());
     if names(SECRET) {

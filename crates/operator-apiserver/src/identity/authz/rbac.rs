@@ -1,4 +1,4 @@
-//! Roles and their bindings, read from the store with each request.
+//! RBAC: roles and their bindings, read from the store by each request.
 
 use std::fmt::{Display, Formatter};
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use crate::store::Store;
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Returns true if a binding gives the user a rule that covers the request.
+/// Allows a request if a binding gives the user a rule that covers it.
 pub(crate) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let mut decision = Decision::default();
     let mut unresolved = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn rules_of_user(store: &Store, user: &User, namespace: &str) -> (Vec
     (rules, unresolved)
 }
 
-/// Joins errors as Go's aggregate does: equal ones once.
+/// Joins errors as Go's aggregate does, without duplicates.
 pub(crate) fn aggregate(mut texts: Vec<String>) -> String {
     let mut seen = std::collections::BTreeSet::new();
     texts.retain(|text| seen.insert(text.clone()));
@@ -58,7 +58,7 @@ pub(crate) fn aggregate(mut texts: Vec<String>) -> String {
     }
 }
 
-/// A role of a binding that cannot be read.
+/// The error of a role that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
     /// The role does not exist.
@@ -67,7 +67,7 @@ pub(crate) enum Unresolved {
         resource: &'static str,
         name: String,
     },
-    /// A binding may only refer to roles.
+    /// The binding refers to a kind that is not a role.
     Kind(String),
 }
 
@@ -117,7 +117,7 @@ fn describe(subject: &Value, namespace: &str) -> String {
     format!("{kind} {}", quote(&format!("{name}/{namespace}")))
 }
 
-/// The namespace of a service account subject: its own, or that of the binding.
+/// Returns the namespace of a service account subject: its own, or the namespace of the binding.
 fn account_namespace<'a>(subject: &'a Value, namespace: &'a str) -> &'a str {
     match object::text(subject, &["namespace"]) {
         "" => namespace,
@@ -128,7 +128,7 @@ fn account_namespace<'a>(subject: &'a Value, namespace: &'a str) -> &'a str {
 type Found<'a> = Result<(&'a Grant<'a>, Rule), Unresolved>;
 type Visitor<'v> = dyn FnMut(Found<'_>) -> ControlFlow<()> + 'v;
 
-/// Passes every rule of a user in a namespace to the visitor, those of the whole cluster first.
+/// Passes every rule of a user in a namespace to the visitor, cluster-wide rules first.
 fn visit(store: &Store, user: &User, namespace: &str, visitor: &mut Visitor<'_>) {
     let cluster = visit_bindings(store, user, ("clusterrolebindings", ""), visitor);
     if cluster.is_continue() && !namespace.is_empty() {
@@ -194,7 +194,7 @@ fn is_subject(subject: &Value, user: &User, namespace: &str) -> bool {
     }
 }
 
-/// Returns the rules of the referenced role; a Role is in the given namespace.
+/// Returns the rules of the referenced role; a Role is looked up in the given namespace.
 pub(crate) fn rules(store: &Store, reference: &Value, namespace: &str) -> Result<Vec<Rule>, Unresolved> {
     let name = object::text(reference, &["name"]);
     let (resource, table, key) = match object::text(reference, &["kind"]) {

@@ -18,7 +18,7 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<String>,
 }
 
-/// `*` matches every value of a list.
+/// The value that matches every value of a list.
 pub(crate) const ALL: &str = "*";
 
 impl Rule {
@@ -37,7 +37,7 @@ impl Rule {
         }
     }
 
-    /// A rule for everything: the writer of an aggregated role must hold it.
+    /// Returns the rules that allow everything: the writer of an aggregated role must hold them.
     pub(crate) fn full_authority() -> [Self; 2] {
         let all = || vec![ALL.to_owned()];
         let everything = Self {
@@ -110,7 +110,7 @@ impl Rule {
     }
 }
 
-/// `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
+/// Formats the rule as `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
 impl Display for Rule {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         let lists = self.lists();
@@ -123,7 +123,7 @@ impl Display for Rule {
     }
 }
 
-/// Returns a list as Go's `%q` prints it.
+/// Formats a list as Go's `%q` does.
 pub(crate) fn go_list(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", quoted.join(" "))
@@ -137,7 +137,7 @@ pub(crate) fn url_covers(known: &str, url: &str) -> bool {
     known == url || (known.ends_with('*') && url.starts_with(known.trim_end_matches('*')))
 }
 
-/// Joins rules that differ only in their verbs. Those about paths are unchanged.
+/// Joins rules that differ only in their verbs. Rules about paths are unchanged.
 pub(crate) fn compact(rules: Vec<Rule>) -> Vec<Rule> {
     let mut compacted = Vec::new();
     let mut simple: BTreeMap<[Vec<String>; 3], (Rule, HashSet<String>)> = BTreeMap::new();

@@ -4,7 +4,7 @@ use apimachinery::object;
 use apimachinery::selector::{FieldSelector, LabelSelector};
 use serde_json::{Value, json};
 
-/// The requirements of a field selector and of a label selector. A selector that cannot be parsed has none.
+/// The requirements of a field selector and a label selector. A selector that cannot be parsed has no requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selectors {
     fields: Vec<Value>,
@@ -32,7 +32,7 @@ impl Selectors {
         parsed
     }
 
-    /// Reads the `fieldSelector` and the `labelSelector` of a SubjectAccessReview.
+    /// Parses the `fieldSelector` and the `labelSelector` of a SubjectAccessReview.
     pub(crate) fn read(attributes: &Value) -> Self {
         let raw = |field: &str| object::text(attributes, &[field, "rawSelector"]);
         let mut read = Self::parse(raw("fieldSelector"), raw("labelSelector"));

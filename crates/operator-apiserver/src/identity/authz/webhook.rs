@@ -1,4 +1,4 @@
-//! The authorizer that asks a webhook with SubjectAccessReviews.
+//! The authorizer that sends SubjectAccessReviews to a webhook: [`AuthorizationWebhook`].
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::rbac::aggregate;
 use crate::identity::ttl_cache::TtlCache;
 use crate::webhook_client::{Services, WebhookClient};
 
-/// Longer requests are not cached.
+/// The maximum size of a request whose decision is cached.
 const CACHED_BYTES_MAX: usize = 10_000;
-/// The cost limit of all conditions of a webhook.
+/// The cost limit of all conditions of a webhook together.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
 /// A webhook that authorizes requests: `--authorization-webhook-*` of kube-apiserver, or an entry of
@@ -27,22 +27,23 @@ const CONDITIONS_BUDGET: u64 = 2_500_000;
 pub struct AuthorizationWebhook {
     /// The kubeconfig with the address and the credentials of the webhook.
     pub kubeconfig: String,
-    /// The version of SubjectAccessReviews: `v1` or `v1beta1`; `v1`.
+    /// The version of SubjectAccessReviews: `v1` or `v1beta1`. Default: `v1`.
     pub version: String,
-    /// The time limit of one attempt; 30 seconds.
+    /// The time limit of one attempt. Default: 30 seconds.
     pub timeout: Duration,
-    /// The time for which an allowed request is cached; zero disables the cache; 5 minutes.
+    /// The time for which an allowed request is cached; zero disables the cache. Default: 5 minutes.
     pub authorized_ttl: Duration,
-    /// The time for which a request that is not allowed is cached; zero disables the cache; 30 seconds.
+    /// The time for which a request that is not allowed is cached; zero disables the cache. Default: 30 seconds.
     pub unauthorized_ttl: Duration,
-    /// True to deny a request if the webhook cannot be asked; false to ask the next authorizer; false.
+    /// True to deny a request if the call of the webhook fails; false to continue with the next authorizer. Default:
+    /// false.
     pub denies_on_failure: bool,
-    /// The CEL expressions that must all be true for the webhook to be asked.
+    /// The CEL expressions that must all be true for the webhook to be called.
     pub match_conditions: Vec<String>,
 }
 
 impl AuthorizationWebhook {
-    /// Returns the webhook of a kubeconfig, with the defaults of kube-apiserver.
+    /// Returns options for the webhook of a kubeconfig, with the defaults of kube-apiserver.
     pub fn new(kubeconfig: impl Into<String>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
@@ -56,7 +57,7 @@ impl AuthorizationWebhook {
     }
 }
 
-/// The client of a webhook, and its cached answers.
+/// The client of a webhook, and its cached responses.
 #[derive(Debug)]
 pub(super) struct WebhookAuthorizer {
     options: AuthorizationWebhook,
@@ -152,8 +153,8 @@ impl WebhookAuthorizer {
         })
     }
 
-    /// Returns true if the webhook is responsible: all its conditions are true. A false one takes precedence over the
-    /// errors of others.
+    /// Returns true if all conditions of the webhook are true. A condition that is false takes precedence over errors
+    /// of other conditions.
     fn matches(&self, spec: &Value) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);
@@ -178,7 +179,7 @@ impl WebhookAuthorizer {
     }
 }
 
-/// The variables of match conditions: `request` is the `spec` of a `v1` SubjectAccessReview.
+/// Returns the environment of match conditions: `request` is the `spec` of a `v1` SubjectAccessReview.
 pub(super) fn environment() -> &'static Environment {
     static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         let text = || Type::String;

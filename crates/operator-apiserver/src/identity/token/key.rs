@@ -18,7 +18,7 @@ const RSA: &[u64] = &[1, 2, 840, 113_549, 1, 1, 1];
 const ELLIPTIC: &[u64] = &[1, 2, 840, 10_045, 2, 1];
 const P256: &[u64] = &[1, 2, 840, 10_045, 3, 1, 7];
 
-/// The reason why a PEM text is not a key.
+/// The reason why a PEM text contains no usable key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyError {
     #[error("not in PEM format: {0}")]
@@ -130,7 +130,7 @@ impl SigningKey {
         &self.public
     }
 
-    /// Returns the signature of a message; `None` if the system has no randomness.
+    /// Signs a message; returns `None` if the system has no randomness.
     pub(super) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.pair {
@@ -164,9 +164,9 @@ fn sec1(reader: BERReader<'_, '_>) -> ASN1Result<(Vec<u8>, Vec<u8>)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PublicKey {
     algorithm: Algorithm,
-    /// An `RSAPublicKey` in DER, or a point.
+    /// The key: an `RSAPublicKey` in DER, or a point.
     bytes: Vec<u8>,
-    /// Returns the key ID: the digest of its SubjectPublicKeyInfo.
+    /// The key ID: the digest of its SubjectPublicKeyInfo.
     id: String,
 }
 
@@ -196,7 +196,7 @@ impl PublicKey {
         }
     }
 
-    /// Returns every key of a PEM text: public keys, those of certificates, and the public part of private ones.
+    /// Returns all keys of a PEM text: public keys, keys of certificates, and the public parts of private keys.
     pub(super) fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
         for (kind, der) in sections(pem)? {
@@ -229,7 +229,7 @@ impl PublicKey {
         .map_err(|_| KeyError::None)?;
         match algorithm.components().as_slice() {
             RSA => Ok(Self::new(Algorithm::Rs256, &bytes)),
-            // A point on P-256: the format and two numbers of 32 bytes.
+            // A point on P-256 has the format byte and two numbers of 32 bytes.
             ELLIPTIC if bytes.len() == 65 => Ok(Self::new(Algorithm::Es256, &bytes)),
             _ => Err(KeyError::None),
         }
@@ -242,7 +242,7 @@ impl PublicKey {
                     body.read_optional(|version| {
                         version.read_tagged(Tag::context(0), |version| version.read_u8())
                     })?;
-                    // Serial number, signature algorithm, issuer, validity and subject come before the key.
+                    // Before the key: serial number, signature algorithm, issuer, validity, subject.
                     for _ in 0..5 {
                         body.next().read_der()?;
                     }

@@ -6,18 +6,18 @@ use dashu_int::ops::BitTest;
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Bits of each of the two primes.
+/// The number of bits of each of the two primes.
 const PRIME_BITS: usize = 1024;
 const PRIME_BYTES: usize = 128;
 const PUBLIC_EXPONENT: u32 = 65_537;
-/// Candidates with a factor below are dropped before the expensive test.
+/// Candidates with a factor below this limit are dropped before the expensive test.
 const SIEVE_LIMIT: u32 = 8192;
-/// The rounds of the Miller-Rabin test. A random candidate of this size passes eight rounds without being prime with a
-/// probability far below 2^-100.
+/// The bases of the Miller-Rabin test. The probability that a random candidate of this size passes all of them without
+/// being prime is far below 2^-100.
 const BASES: [u32; 8] = [2, 3, 5, 7, 11, 13, 17, 19];
 
-/// Returns a new key of 2048 bits, as the DER of a PKCS#1 `RSAPrivateKey`. Takes tens of milliseconds, and a second
-/// without optimisation.
+/// Creates a key of 2048 bits, as the DER of a PKCS#1 `RSAPrivateKey`. Takes tens of milliseconds, or a second
+/// without optimization.
 ///
 /// # Errors
 /// Returns an error if the system has no randomness.
@@ -36,8 +36,8 @@ pub(super) fn make() -> Result<Vec<u8>, Unspecified> {
 struct Key([UBig; 8]);
 
 impl Key {
-    /// Returns the key of two primes, the greater first. Returns `None` for equal primes, and for primes that are
-    /// incompatible with the exponent.
+    /// Returns the key of two primes, the greater one first. Returns `None` if the primes are equal or incompatible
+    /// with the exponent.
     fn of(p: UBig, q: UBig) -> Option<Self> {
         let exponent = UBig::from(PUBLIC_EXPONENT);
         let (below_p, below_q) = (&p - UBig::ONE, &q - UBig::ONE);
@@ -65,7 +65,7 @@ fn inverse(number: &UBig, modulus: UBig) -> Option<UBig> {
     Some(ring.reduce(number.clone()).inv()?.residue())
 }
 
-/// Returns a random prime whose two highest bits are set, so that the product of two has twice the bits.
+/// Returns a random prime whose two highest bits are set, so that the product of two primes has twice as many bits.
 fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<UBig, Unspecified> {
     loop {
         let mut bytes = [0; PRIME_BYTES];
@@ -80,7 +80,7 @@ fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<UBig, Unspecified> {
     }
 }
 
-/// The length of the interval after a random number in which a prime is searched; it nearly always contains one.
+/// The length of the interval after a random number that is searched for a prime; it nearly always contains one.
 const SEARCH: u32 = 20_000;
 
 fn prime_from(start: &UBig, sieve: &[u32]) -> Option<UBig> {
@@ -99,7 +99,7 @@ fn prime_from(start: &UBig, sieve: &[u32]) -> Option<UBig> {
         .find(|candidate| candidate.bit_len() == PRIME_BITS && is_prime(candidate))
 }
 
-/// The Miller-Rabin test of an odd number that is greater than every base.
+/// Runs the Miller-Rabin test on an odd number that is greater than every base.
 fn is_prime(candidate: &UBig) -> bool {
     let below = candidate - UBig::ONE;
     let twos = below.trailing_zeros().unwrap_or(0);
@@ -120,7 +120,7 @@ fn is_prime(candidate: &UBig) -> bool {
     })
 }
 
-/// Returns the odd primes below the limit of the sieve.
+/// Returns the odd primes below [`SIEVE_LIMIT`].
 fn small_primes() -> Vec<u32> {
     let mut primes: Vec<u32> = Vec::new();
     for number in (3..SIEVE_LIMIT).step_by(2) {
@@ -143,7 +143,7 @@ mod tests {
     fn primes_are_recognized() {
         let number = |text: &str| text.parse::<UBig>().unwrap();
         assert!(is_prime(&number("618970019642690137449562111"))); // 2^89 - 1
-        // The product of two primes, and Carmichael numbers.
+        // A product of two primes, and Carmichael numbers.
         for composite in [
             "1000036000099",
             "1590231231043178376951698401",

@@ -1,4 +1,5 @@
-//! Discovery requests to the server of an extension API: they decide if it is available, and what is in its group.
+//! Discovery requests to extension API servers: they determine the availability of a server and the resources of its
+//! group.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,24 +23,24 @@ use crate::webhook_client::extension::{self, ClientIdentity};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The period of the checks of an available server, as in kube-apiserver.
 const PERIOD: Duration = Duration::from_secs(30);
-/// The delay before the first repetition of a failed check; it doubles up to the period.
+/// The delay before the first retry of a failed check; it doubles up to the period.
 const RETRY: Duration = Duration::from_millis(500);
-/// The maximum size of an answer.
+/// The maximum size of a response.
 const ANSWER_MAX: usize = 8 << 20;
-/// The user of the checks.
+/// The user name of the checks.
 const USER: &str = "system:kube-aggregator";
 
 /// The result of the last check.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Health {
-    /// There was no check.
+    /// No check has completed yet.
     #[default]
     Unknown,
     Available(Arc<Found>),
     Unavailable,
 }
 
-/// The answer of a server about its group.
+/// The discovery data of a server about its group.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The APIResourceList.
@@ -48,7 +49,7 @@ pub(crate) struct Found {
     pub(crate) openapi: Option<String>,
 }
 
-/// A server, its health, and the task that checks it, which ends with this value.
+/// A server, its health, and the task that checks it. The task ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) remote: Arc<Remote>,
@@ -69,7 +70,7 @@ impl Entry {
         self.health.borrow().clone()
     }
 
-    /// Starts the checks, unless they run. Outside of a runtime nothing happens: the first request starts them.
+    /// Starts the checks, unless they run already. Without a runtime it does nothing: the first request starts them.
     pub(crate) fn start(&self, registry: &Registry) {
         let mut task = self.task.lock();
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -177,7 +178,7 @@ impl Checks {
             .get("paths")
             .and_then(|paths| paths.get(path.trim_start_matches('/')));
         let openapi = entry.and_then(|entry| entry.get("serverRelativeURL")?.as_str());
-        // The client is sent to this server, which forwards the request.
+        // The URL must be relative to this server, which forwards the request.
         let own = format!("/openapi/v3{path}");
         let openapi = openapi.filter(|url| url.split('?').next() == Some(own.as_str()));
         Ok(Found {

@@ -1,4 +1,4 @@
-//! The resources of definitions. The cost of a change does not depend on the number of definitions.
+//! The resources of all CRDs ([`CustomCatalog`]). The cost of a change does not depend on the number of CRDs.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::resource::Definition;
 
-/// The number of parts of a catalog. A change copies one of them.
+/// The number of shards of a catalog. A change copies one of them.
 const SHARDS: u64 = 256;
 
 type Shard = BTreeMap<Arc<str>, Vec<Arc<Definition>>>;
 
-/// One state of a catalog. Its address differs from those of all other retained states.
+/// The identity of one state of a catalog: its address differs from those of all other retained states.
 #[derive(Debug, Default)]
 pub(crate) struct State;
 
@@ -39,7 +39,7 @@ impl CustomCatalog {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Returns all resources, in no particular order but for the versions of each.
+    /// Returns all resources in an unspecified order; only the versions of each resource are in order.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<Definition>> {
         self.shards.values().flat_map(|shard| shard.values()).flatten()
     }

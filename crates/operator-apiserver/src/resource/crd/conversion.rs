@@ -1,7 +1,7 @@
 //! Conversion of custom resources between versions by a webhook.
 //!
-//! A webhook is called before an object is served ([`prepare`]) or stored ([`to_storage`]); its answer is cached, so
-//! that serving the same object again in the same version costs nothing.
+//! The webhook is called before an object is served ([`prepare`]) or stored ([`to_storage`]). The result is cached, so
+//! that serving the same object again in the same version needs no call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = "kube-apiserver";
 const V1: &str = "apiextensions.k8s.io/v1";
 const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
-/// The number of converted objects in the cache.
+/// The maximum number of converted objects in the cache.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The key of a converted object: the hash of the stored object, and the version.
@@ -36,7 +36,7 @@ pub(crate) struct Converter {
     pub(crate) random: Arc<Random>,
 }
 
-/// The conversion webhook of a definition, and its answers.
+/// The conversion webhook of a definition, and its cached results.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     client: WebhookClient,
@@ -46,7 +46,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Reads the specification of a CRD; `None` if objects are only relabelled.
+    /// Parses the specification of a CRD; returns `None` if conversion only changes the apiVersion.
     pub(crate) fn read(spec: &Value) -> Option<Arc<Self>> {
         if object::text(spec, &["conversion", "strategy"]) != "Webhook" {
             return None;
@@ -121,14 +121,14 @@ pub(super) fn key(stored: &Value, api_version: &str) -> Key {
     (digest.into(), api_version.to_owned())
 }
 
-/// Returns the objects in an answer, or its error.
+/// Returns the objects in a response, or its error.
 fn read_response(review_version: &str, answer: &Value, uid: &str) -> Result<Vec<Value>, String> {
     let version = object::text(answer, &["apiVersion"]);
     let kind = object::text(answer, &["kind"]);
-    // Answers of v1beta1 need neither a type nor a uid.
+    // Responses of v1beta1 need neither a type nor a uid.
     let is_strict = review_version == V1;
     if is_strict && (version != V1 || kind != "ConversionReview") {
-        // A version without a group is shown with the slash of the empty group.
+        // A version without a group is shown with the slash after the empty group.
         let slash = if version.contains('/') { "" } else { "/" };
         return Err(format!(
             "expected webhook response of {V1}, Kind=ConversionReview, got {slash}{version}, Kind={kind}"
@@ -174,7 +174,7 @@ fn finish(objects: &[&Value], converted: Vec<Value>, wanted: &str) -> Result<Vec
         .collect()
 }
 
-/// A conversion must not change kind, name, namespace and uid.
+/// Checks that a conversion has not changed the kind, name, namespace or uid.
 fn check_identity(original: &Value, converted: &Value) -> Result<(), String> {
     let same: [(&str, &[&str]); 4] = [
         ("kind", &["kind"]),
@@ -191,7 +191,7 @@ fn check_identity(original: &Value, converted: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Only labels and annotations of the metadata may be converted.
+/// Restores the metadata, except for labels and annotations, which a conversion may change.
 fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), String> {
     let mut metadata = original
         .get("metadata")
@@ -251,7 +251,7 @@ fn webhook(definition: &Definition) -> Option<(&super::CustomVersion, &Conversio
     }
 }
 
-/// Converts stored objects to the version of the definition, all in one call, so that the definition can serve them.
+/// Converts stored objects to the version of the definition in one call, so that the definition can serve them.
 pub(crate) async fn prepare(
     converter: &Converter,
     definition: &Definition,
@@ -293,7 +293,7 @@ pub(super) async fn convert(
     converted.ok_or_else(|| status::internal("the conversion has no object"))
 }
 
-/// Returns an object of a request in its stored form.
+/// Converts an object of a request to its stored form.
 pub(crate) async fn to_storage(
     converter: &Converter,
     definition: &Definition,

@@ -1,8 +1,8 @@
-//! Caches the conversions that a field manager needs to compute the managers of one write.
+//! Caches the conversions that a field manager needs during one write: [`ConversionMemo`].
 //!
 //! A field manager compares objects in every version that a manager has used. It does no I/O: a conversion that needs
 //! the webhook is recorded as missing and fails. The caller then makes the conversion, and runs the field manager
-//! again, until nothing is missing.
+//! again until nothing is missing.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,7 @@ struct Memo {
 }
 
 impl ConversionMemo {
-    /// Returns an object in another version. A conversion that has not been made yet fails, and is made by
-    /// [`Self::fill`].
+    /// Returns an object in another version. Fails if the conversion has not been made yet; [`Self::fill`] makes it.
     pub(crate) fn find(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
         let key = conversion::key(object, api_version);
         let mut memo = self.0.lock();
@@ -36,7 +35,7 @@ impl ConversionMemo {
         Err(ConvertError::Failed("not converted yet".to_owned()))
     }
 
-    /// Makes the missing conversions. Returns true if there were any: the field manager must then run again.
+    /// Makes the missing conversions. Returns true if there were any; the field manager must then run again.
     pub(crate) async fn fill(&self, converter: &Converter, definition: &Definition) -> bool {
         let missing = std::mem::take(&mut self.0.lock().missing);
         let was_missing = !missing.is_empty();

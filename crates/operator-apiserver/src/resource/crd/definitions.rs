@@ -1,4 +1,4 @@
-//! The definitions of the resources of a CustomResourceDefinition.
+//! Creates the definitions of the resources of a CustomResourceDefinition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) 
 
 /// The common properties of the versions of a CRD.
 struct Family {
-    /// The served versions that are not deprecated, the best first.
+    /// The served versions that are not deprecated, the preferred one first.
     current: Vec<String>,
     namespaced: bool,
     merge_schemas: BTreeMap<String, Schema>,
@@ -85,14 +85,14 @@ struct Family {
     conversion: Option<Arc<Conversion>>,
 }
 
-/// Returns the schema of a version; `None` for an invalid one, which the checks of a CRD reject.
+/// Returns the schema of a version; `None` if it is invalid, which the validation of CRDs rejects.
 fn compiled(version: &Value) -> Option<structural_schema::Schema> {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&anything);
     structural_schema::Schema::compile(schema).ok()
 }
 
-/// Returns the types of all versions, by apiVersion, for the tracking of field owners.
+/// Returns the server-side apply schemas of all versions, by apiVersion.
 fn merge_schemas(group: &str, versions: &[&Value]) -> BTreeMap<String, Schema> {
     versions
         .iter()
@@ -204,7 +204,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
     })
 }
 
-/// Returns the warning for users of a deprecated version without a warning of its own: it names the best newer version.
+/// Returns the default warning for a deprecated version. It names the preferred newer version.
 fn deprecation_warning(group: &str, version: &str, kind: &str, current: &[String]) -> String {
     let priority = version_priority;
     let better = current.iter().find(|other| priority(other) < priority(version));

@@ -1,4 +1,4 @@
-//! The names of a CRD, and conflicts with other definitions of its group.
+//! The names of a CRD, and conflicts with other CRDs of its group.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Names {
         }
     }
 
-    /// Returns all names that share one space with resources: plural, singular, short names.
+    /// Returns all names of the resource, which must not conflict: plural, singular, short names.
     fn resource_names(&self) -> impl Iterator<Item = &String> {
         [&self.plural, &self.singular]
             .into_iter()
@@ -82,13 +82,13 @@ impl Names {
             .filter(|name| !name.is_empty())
     }
 
-    /// Returns all names with their kind.
+    /// Returns all names, including those of the kind.
     fn all(&self) -> impl Iterator<Item = Name> {
         let resources = self.resource_names().cloned().map(Name::Resource);
         resources.chain(self.kind_names().cloned().map(Name::Kind))
     }
 
-    /// Returns true if some of these names are not among later ones.
+    /// Returns true if some of these names are missing in `later`.
     pub(crate) fn lost_by(&self, later: &Self) -> bool {
         self.all().any(|name| !later.all().any(|other| other == name))
     }
@@ -110,7 +110,7 @@ pub(crate) struct NameConflict {
 #[derive(Debug, Default)]
 pub(crate) struct Taken(HashMap<String, HashMap<Name, BTreeSet<Arc<str>>>>);
 
-/// A name of a resource or of a kind; the two do not conflict.
+/// A name of a resource or of a kind; the two do not conflict with each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Name {
     Resource(String),
@@ -149,7 +149,7 @@ impl Taken {
     }
 }
 
-/// Accepts each requested name that no other CRD of the group holds; keeps the accepted one otherwise.
+/// Accepts each requested name that no other CRD of the group has; otherwise keeps the accepted name.
 pub(crate) fn accept(
     requested: &Names,
     accepted: &Names,

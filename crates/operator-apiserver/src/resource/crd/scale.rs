@@ -12,7 +12,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Returns the errors in the fields of a Scale; those of the spec only `with_spec`.
+    /// Returns the errors in the fields of the scale subresource; errors in the spec only if `with_spec` is true.
     pub(crate) fn check(&self, object: &Value, with_spec: bool) -> Vec<Error> {
         let spec = with_spec.then(|| replicas(object, &self.spec_replicas));
         let selector = self.label_selector.as_deref().map(|path| selector(object, path));
@@ -59,7 +59,7 @@ fn selector(object: &Value, json_path: &str) -> Option<Error> {
     }
 }
 
-/// Returns the value at a path such as `.spec.replicas`, or the reason why it does not exist.
+/// Returns the value at a path such as `.spec.replicas`, or the reason why the path is invalid.
 fn lookup<'o>(object: &'o Value, json_path: &str) -> Result<Option<&'o Value>, String> {
     let mut found = object;
     let mut walked = String::new();
@@ -93,7 +93,7 @@ fn mismatch(json_path: &str, found: &Value, wanted: &str) -> String {
     )
 }
 
-/// Returns a value as Go prints it.
+/// Formats a value as Go prints it.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -1,12 +1,12 @@
-//! The strategy of CustomResourceDefinitions themselves.
+//! The strategy of CustomResourceDefinition objects.
 
 use apimachinery::object;
 use serde_json::Value;
 
 use super::condition::{CLEANUP_FINALIZER, set_condition};
 
-/// A write of the spec does not change the status, except for a new storage version; a write of the status changes
-/// nothing else.
+/// Keeps the status when the spec is written, except for a new storage version; keeps all other fields when the status
+/// is written.
 pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value) {
     if subresource == "status" {
         let mut kept = old.clone();
@@ -19,7 +19,7 @@ pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value
     structural_schema::crd::prepare_for_update(crd);
 }
 
-/// A deleted CRD remains until its instances are deleted.
+/// Prepares the deletion of a CRD: it remains until its instances are deleted.
 pub(crate) fn prepare_for_delete(crd: &mut Value, now: &str) {
     let mut finalizers: Vec<Value> = object::finalizers(crd).into_iter().map(Value::from).collect();
     if !finalizers.iter().any(|known| known == CLEANUP_FINALIZER) {

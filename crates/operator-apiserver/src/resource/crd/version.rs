@@ -1,4 +1,4 @@
-//! One version of a custom resource: its rules, parsed once from the CRD.
+//! One version of a custom resource, parsed once from the CRD: [`CustomVersion`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use builtin_kinds::{NAME_DESCRIPTION, age};
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
     pub(crate) api_version: String,
-    /// `group/version` of the stored form.
+    /// The `group/version` of the stored form.
     pub(crate) storage_api_version: String,
-    /// The types of all versions of the CRD, by apiVersion.
+    /// The server-side apply schemas of all versions of the CRD, by apiVersion.
     pub(crate) merge_schemas: BTreeMap<String, Schema>,
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
     /// The paths of the replicas in all versions of the CRD.
     pub(crate) replicas_paths: ReplicasPaths,
     pub(crate) columns: Vec<PrinterColumn>,
-    /// JSON paths such as `.spec.color`.
+    /// The selectable fields, as JSON paths such as `.spec.color`.
     pub(crate) selectable_fields: Vec<String>,
     pub(crate) schema: structural_schema::Schema,
     pub(crate) storage_schema: structural_schema::Schema,
-    /// The revision of the CRD from which this was parsed: objects stored before it may not match the schema.
+    /// The revision of the CRD from which this was parsed. Objects stored before it may not match the schema.
     pub(crate) since: u64,
     /// A text that identifies this definition with this schema.
     pub(crate) identity: String,
     pub(crate) deprecation: Option<String>,
-    /// True if the CRD is terminating: creates are rejected.
+    /// True if the CRD is terminating, so that creates are rejected.
     pub(crate) terminating: bool,
-    /// Cancelled when the CRD changes or is deleted: watches end, as in the API server when the storage of a custom
-    /// resource is replaced.
+    /// Cancelled when the CRD changes or is deleted. Watches then end, as in the API server when the storage of a
+    /// custom resource is replaced.
     pub(crate) retired: CancellationToken,
-    /// The webhook that converts between versions; without one, objects are relabelled.
+    /// The conversion webhook; without it, a conversion only changes the apiVersion.
     pub(crate) conversion: Option<Arc<Conversion>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct PrinterColumn {
 }
 
 impl PrinterColumn {
-    /// Returns the value of an object in this column: null if it does not have the column's type.
+    /// Returns the value of an object in this column; null if it does not have the column's type.
     fn cell(&self, object: &Value, now: i64) -> Value {
         let value = self.json_path.as_ref().and_then(|path| path.first(object));
         let Some(value) = value else {
@@ -78,7 +78,7 @@ impl PrinterColumn {
 }
 
 impl CustomVersion {
-    /// Normalizes a body by its schema, and returns its unknown fields.
+    /// Normalizes a body by its schema; returns its unknown fields.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
         let unknown = self
             .schema
@@ -113,7 +113,8 @@ impl CustomVersion {
         }
     }
 
-    /// Everything but metadata, and the status if it is a subresource, counts as a change.
+    /// Returns true if the generation increases: on all changes except those of the metadata, and of a status that is a
+    /// subresource.
     pub(crate) fn generation_changed(&self, old: &Value, new: &Value) -> bool {
         let counts = |key: &str| key != "metadata" && !(self.has_status && key == "status");
         let part = |object: &Value| -> Vec<(String, Value)> {
@@ -202,7 +203,7 @@ impl CustomVersion {
         Arc::new(object)
     }
 
-    /// Returns an object of this version in its stored form: fields that the storage version lacks are dropped.
+    /// Returns an object of this version in its stored form. Fields that the storage version does not have are dropped.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
         if self.api_version == self.storage_api_version {
             return object;
@@ -212,14 +213,14 @@ impl CustomVersion {
         stored
     }
 
-    /// Normalizes an object of the storage version by its schema.
+    /// Normalizes an object of the storage version by the schema of that version.
     pub(crate) fn fit_storage(&self, stored: &mut Value) {
         self.storage_schema.prune(stored);
         self.storage_schema.default(stored);
     }
 }
 
-/// The largest integer up to which floats represent all integers.
+/// The limit up to which floats represent all integers exactly.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Writes floats without a fraction as whole numbers, as Go's encoder does.

@@ -98,7 +98,7 @@ fn a_file_of_another_program_is_refused() {
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
 }
 
-/// Returns the log of a directory with some records, and where each of them begins.
+/// Returns the log of a directory with some records, and the start of each record.
 fn log_of(directory: &Path, records: &[&[u8]]) -> (PathBuf, Vec<u8>) {
     let (mut journal, _) = open(directory);
     for record in records {
@@ -169,7 +169,7 @@ fn a_failed_write_is_undone_before_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(directory.path());
     journal.append([b"one"]).unwrap();
-    // The rest of a failed write that could not be undone.
+    // A part of a failed write that could not be undone.
     journal.log.write_all(b"half of a record").unwrap();
     journal.torn = true;
     journal.append([b"two"]).unwrap();
@@ -211,7 +211,8 @@ fn a_log_that_an_earlier_attempt_left_is_begun_anew() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Wherever the last write is truncated, the records before it are complete, and new ones follow them.
+    /// Checks that if the last write is truncated at any position, the earlier records are complete, and new ones
+    /// follow.
     #[test]
     fn a_torn_tail_costs_only_the_unfinished_record(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 1..8),

@@ -1,4 +1,4 @@
-//! Definitions of custom resources, and objects of them.
+//! Requests for CRDs and custom resources.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::scenario::{Retry, Step};
 
 const RESOURCE: &str = "customresourcedefinitions";
 
-/// Creates a definition with random changes, waits for it, and writes objects of it.
+/// Creates a CRD with random changes, waits until it is established, and writes custom resources.
 pub(super) fn definitions(making: &mut Making<'_>) -> Sequence {
     let Some((kind, mut definition)) = base(making) else {
         return super::write::create(making);
@@ -20,7 +20,7 @@ pub(super) fn definitions(making: &mut Making<'_>) -> Sequence {
     if changes {
         let count = 1 + making.random.below(2);
         let catalog = making.catalog;
-        // Most changes are worth more inside of the schemas.
+        // Changes inside the schemas are usually more useful.
         let schema = catalog.schema(&kind);
         mutate(catalog, schema, &mut definition, count, &mut making.random);
     }
@@ -33,7 +33,7 @@ pub(super) fn definitions(making: &mut Making<'_>) -> Sequence {
     sequence
 }
 
-/// Two versions with conversion strategy None.
+/// Creates a CRD with two versions and the conversion strategy None.
 pub(super) fn conversion(making: &mut Making<'_>) -> Sequence {
     let Some((kind, mut definition)) = base(making) else {
         return super::write::create(making);
@@ -108,7 +108,7 @@ fn objects(making: &mut Making<'_>, definition: &Value, sequence: &mut Sequence,
         })
     };
     sequence.cleanup.push(format!("{}/o", paths[0]));
-    // Waiting for a definition takes seconds: many requests make use of it.
+    // Waiting for a CRD takes seconds, so many requests use it.
     for _ in 0..24 {
         let version = making.random.below(versions.len());
         let base = object(versions[version]);

@@ -1,4 +1,4 @@
-//! Deletes of objects and collections.
+//! Requests that delete objects and collections.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use super::Making;
 use crate::differential::sequence::{Sequence, request, send};
 use crate::scenario::Step;
 
-/// The number of the second object of a sequence is that of the sequence and this.
+/// The difference between the numbers of the second and the first object of a sequence.
 const SECOND: u64 = 500_000;
 
-/// Deletes with options, and what is left afterwards.
+/// Deletes objects with options, and reads the remaining objects.
 pub(super) fn delete(making: &mut Making<'_>) -> Sequence {
     if making.random.chance(20) {
         return delete_collection(making);
@@ -31,7 +31,7 @@ pub(super) fn delete(making: &mut Making<'_>) -> Sequence {
             .capture("rv", "metadata.resourceVersion"),
     );
     if kind.kind == "Namespace" {
-        // Its deletion needs a controller.
+        // The deletion of this kind needs a controller.
         return sequence;
     }
     for _ in 0..=making.random.below(2) {

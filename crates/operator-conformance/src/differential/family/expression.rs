@@ -1,4 +1,4 @@
-//! Admission policies in CEL, and requests that they decide about.
+//! Admission policies with CEL expressions, and requests that match them.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ const MUTATIONS: [(&str, &str); 11] = [
     ("JSONPatch", "[JSONPatch{op: 'nope', path: '/a'}]"),
 ];
 
-/// A policy with its binding, and writes in the namespace that it is bound to.
+/// Creates a policy with its binding, and writes objects in the namespace of the binding.
 pub(super) fn policies(making: &mut Making<'_>) -> Sequence {
     let number = making.number;
     let namespace = format!("{}-p{number}", making.namespace);
@@ -136,7 +136,7 @@ pub(super) fn policies(making: &mut Making<'_>) -> Sequence {
     sequence
 }
 
-/// Creates a policy whose effect shows that the real server knows all policies before it, and waits for that effect.
+/// Creates a policy and waits for its effect. The effect shows that the real server has loaded all earlier policies.
 fn await_policies(sequence: &mut Sequence, selector: &Value, name: &str, namespace: &str, mutates: bool) {
     let sort = if mutates {
         "mutatingadmissionpolic"
@@ -188,7 +188,7 @@ fn await_policies(sequence: &mut Sequence, selector: &Value, name: &str, namespa
         ),
         Step {
             retry: Some(retry),
-            // The tested policy may reject it as well.
+            // The tested policy may also reject it.
             ignore,
             ..send(
                 "POST",
@@ -216,7 +216,7 @@ fn constraints(random: &mut Random, selector: &Value) -> Value {
     if random.chance(10) {
         rule["resourceNames"] = json!(["a"]);
     }
-    // The selector does not hold for objects without a namespace, which other sequences write.
+    // The selector does not apply to cluster-scoped objects, which other sequences write.
     if rule["resources"][0]
         .as_str()
         .is_some_and(|name| name.starts_with('*'))
@@ -234,7 +234,7 @@ fn constraints(random: &mut Random, selector: &Value) -> Value {
     constraints
 }
 
-/// Adds the fields that both sorts of policies have.
+/// Adds the common fields of both kinds of policies.
 fn common(random: &mut Random, selector: &Value) -> Value {
     let mut spec = json!({"matchConstraints": constraints(random, selector)});
     if random.chance(50) {
@@ -332,7 +332,7 @@ fn binding(random: &mut Random, policy: &str, mutates: bool) -> Value {
     binding
 }
 
-/// A write in the namespace of the policy.
+/// Returns a write in the namespace of the policy.
 fn write(making: &mut Making<'_>, namespace: &str) -> Step {
     let random = &mut making.random;
     let resource = random.text(&["configmaps", "configmaps", "configmaps", "secrets", "services"]);

@@ -1,4 +1,4 @@
-//! Admission and authorization.
+//! Requests about admission and authorization.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::differential::catalog::Kind;
 use crate::differential::sequence::{Sequence, request, send};
 use crate::scenario::{Retry, Step};
 
-/// Restricts a namespace of its own, then creates pods and claims in it.
+/// Creates a namespace with restrictions, then creates pods and claims in it.
 pub(super) fn admission(making: &mut Making<'_>) -> Sequence {
     let namespace = format!("{}-{}", making.namespace, making.number);
     let mut labels = json!({});
@@ -80,7 +80,7 @@ fn find(making: &Making<'_>, resource: &str) -> Option<Kind> {
         .cloned()
 }
 
-/// Gives a user roles, then sends requests as this user.
+/// Grants roles to a user, then sends requests as this user.
 pub(super) fn rbac(making: &mut Making<'_>) -> Sequence {
     let number = making.number;
     let namespace = making.namespace.to_owned();
@@ -149,7 +149,7 @@ pub(super) fn rbac(making: &mut Making<'_>) -> Sequence {
     sequence
 }
 
-/// Waits until the authorizer of the real server knows all roles and bindings so far: it learns of them by two watches.
+/// Waits until the authorizer of the real server has all roles and bindings so far, which it receives by two watches.
 fn await_authorizer(sequence: &mut Sequence, roles: &str, bindings: &str, user: &str, probes: &mut usize) {
     *probes += 1;
     let name = format!("probe-{user}-{probes}");

@@ -1,4 +1,4 @@
-//! Lists, gets and watches.
+//! Requests that list, get and watch.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ const ACCEPTS: [&str; 20] = [
     "*/*",
 ];
 
-/// GET of two objects and of their collection.
+/// Gets two objects and their collection.
 pub(super) fn list(making: &mut Making<'_>) -> Sequence {
     let kind = making.kind("list");
     let first = making.object(&kind);
@@ -162,7 +162,7 @@ fn field_label(kind: &Kind, object: &Value, choice: usize) -> String {
         .to_owned()
 }
 
-/// A watch of one object that is created, changed and deleted.
+/// Watches one object that is created, changed and deleted.
 pub(super) fn watch(making: &mut Making<'_>) -> Sequence {
     let kind = making.kind("watch");
     let object = making.object(&kind);
@@ -215,7 +215,7 @@ pub(super) fn watch(making: &mut Making<'_>) -> Sequence {
         expected += 1;
     }
     if kind.allows("list") {
-        // A list waits until the watch cache of the real server has the last revision: then events cannot be late.
+        // A list waits until the watch cache of the real server has the last revision, so that events cannot be late.
         let all = request("GET", kind.collection(making.namespace));
         sequence
             .steps

@@ -1,4 +1,4 @@
-//! Creates, updates, patches, subresources and deletes.
+//! Requests that create, update and patch objects and subresources.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::differential::mutation::value;
 use crate::differential::sequence::{Sequence, merge_patch, patch, request, send};
 use crate::scenario::{Ordered, Step};
 
-/// POST of a changed object.
+/// Creates a changed object.
 pub(super) fn create(making: &mut Making<'_>) -> Sequence {
     let kind = making.kind("create");
     let mut object = making.object(&kind);
@@ -39,7 +39,7 @@ fn with_options(making: &mut Making<'_>, mut step: Step) -> Step {
     step
 }
 
-/// PUT of a changed object, with or without a resource version.
+/// Updates an object, with or without a resource version.
 pub(super) fn update(making: &mut Making<'_>) -> Sequence {
     let kind = making.kind("update");
     let mut object = making.object(&kind);
@@ -61,7 +61,7 @@ pub(super) fn update(making: &mut Making<'_>) -> Sequence {
     sequence
 }
 
-/// Two patches of random sorts.
+/// Sends two patches of random types.
 pub(super) fn patches(making: &mut Making<'_>) -> Sequence {
     let kind = making.kind("patch");
     let object = making.object(&kind);
@@ -100,7 +100,7 @@ fn random_patch(making: &mut Making<'_>, kind: &Kind, object: &Value, path: Stri
     }
 }
 
-/// Returns the difference of two objects as operations, some of them wrong.
+/// Returns the difference of two objects as JSON patch operations, some of them invalid.
 fn json_patch(making: &mut Making<'_>, from: &Value, to: &Value) -> Value {
     let mut operations = Vec::new();
     collect_operations(from, to, "", &mut operations);
@@ -139,7 +139,7 @@ fn collect_operations(from: &Value, to: &Value, path: &str, operations: &mut Vec
     }
 }
 
-/// Requests to a subresource of an object.
+/// Sends requests to a subresource of an object.
 pub(super) fn subresource(making: &mut Making<'_>) -> Sequence {
     let kinds: Vec<Kind> = making
         .catalog
@@ -245,7 +245,7 @@ fn token_request(making: &mut Making<'_>) -> Value {
     request
 }
 
-/// A subresource such as `status` that has the form of the object.
+/// Returns a request to a subresource with the body of the object, such as `status`.
 fn whole_object_step(making: &mut Making<'_>, kind: &Kind, object: &Value, name: &str, path: String) -> Step {
     let mut changed = object.clone();
     if name == "status" || name == "approval" {
@@ -263,7 +263,7 @@ fn whole_object_step(making: &mut Making<'_>, kind: &Kind, object: &Value, name:
     }
 }
 
-/// Unknown and duplicate fields in bodies.
+/// Sends bodies with unknown and duplicate fields.
 pub(super) fn field_validation(making: &mut Making<'_>) -> Sequence {
     let kind = making.kind("create");
     let object = making.object(&kind);
@@ -318,7 +318,7 @@ fn as_yaml(step: Step) -> Step {
     .header("Content-Type", "application/yaml")
 }
 
-/// Adds unknown and duplicate fields at one to three places.
+/// Adds unknown and duplicate fields at one to three positions.
 fn strange(making: &mut Making<'_>, object: &Value) -> Ordered {
     let mut tree = Ordered::from(object.clone());
     for _ in 0..=making.random.below(3) {

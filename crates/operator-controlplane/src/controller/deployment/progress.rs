@@ -27,7 +27,7 @@ struct Condition {
     message: String,
 }
 
-/// Returns the last plan of a reconciliation: the current status, and the time of its next change.
+/// Returns the plan of a reconciliation without actions: the current status, and the time of its next change.
 pub(super) fn report_status(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
     let deployment = rollout.deployment;
     let mut status = counted(world, rollout);
@@ -67,7 +67,7 @@ pub(super) fn report_status(world: &World<'_>, rollout: &Rollout<'_>) -> Plan {
     }
 }
 
-/// Returns the counts, the conditions as they were, and availability.
+/// Returns the status with the current counts, the previous conditions, and the condition Available.
 fn counted(world: &World<'_>, rollout: &Rollout<'_>) -> Map<String, Value> {
     let deployment = rollout.deployment;
     let sum = |field: &str| -> i64 { rollout.sets().filter_map(|set| set.int(field)).sum() };
@@ -119,8 +119,7 @@ fn counted(world: &World<'_>, rollout: &Rollout<'_>) -> Map<String, Value> {
     status
 }
 
-/// Returns true if a status reports that every replica has the current template and is available, and no old one is
-/// left.
+/// Returns true if all replicas have the current template and are available, and there are no old replicas.
 pub(super) fn is_complete(rollout: &Rollout<'_>, status: Option<&Value>) -> bool {
     let Some(status) = status else { return false };
     let wanted = rollout.wanted();
@@ -204,7 +203,7 @@ fn has_deadline(deployment: &Value) -> bool {
         .is_some_and(|seconds| seconds != NO_DEADLINE)
 }
 
-/// Returns true if the counts of a status are nearer to the end than those before.
+/// Returns true if the counts of a status are closer to completion than the previous counts.
 fn has_progressed(deployment: &Value, status: &Value) -> bool {
     let (new, old) = (
         |field: &str| status.int(&format!("/{field}")).unwrap_or(0),
@@ -249,7 +248,7 @@ fn deadline_from(deployment: &Value, condition: Option<&Value>) -> Option<Timest
     since.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Reports that a Deployment was paused or resumed, so that a pause does not count towards the deadline.
+/// Records that a Deployment was paused or resumed, so that a pause does not count towards the deadline.
 pub(super) fn pause(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let deployment = rollout.deployment;
     let before = deployment
@@ -271,7 +270,7 @@ pub(super) fn pause(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     )]
 }
 
-/// Reports that the new ReplicaSet was created without replicas; progress is measured from then on.
+/// Records that the new ReplicaSet was created without replicas; progress is measured from then on.
 pub(super) fn created(world: &World<'_>, rollout: &Rollout<'_>, set: &Value) -> Option<Action> {
     if !has_deadline(rollout.deployment) {
         return None;
@@ -308,7 +307,7 @@ fn build(now: Timestamp, condition: Condition) -> Value {
     })
 }
 
-/// Sets a condition. A condition with the same status and reason is unchanged; a changed one moves to the end.
+/// Sets a condition. If the status and the reason are equal, nothing changes; a changed condition moves to the end.
 fn put(status: &mut Map<String, Value>, now: Timestamp, condition: Condition) {
     let conditions = status.get("conditions").and_then(Value::as_array);
     let before = conditions.and_then(|all| all.iter().find(|before| before.text("/type") == condition.kind));

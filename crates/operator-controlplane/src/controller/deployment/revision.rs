@@ -1,4 +1,4 @@
-//! The ReplicaSets of a Deployment: the one of the current template, names, labels and annotations.
+//! The ReplicaSets of a Deployment: names, labels, annotations, and the ReplicaSet of the current template.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn new_revision(rollout: &Rollout<'_>) -> i64 {
     last.unwrap_or(0) + 1
 }
 
-/// Returns the ReplicaSet of the current template, to be created.
+/// Returns a new ReplicaSet for the current template.
 pub(super) fn new_set(rollout: &Rollout<'_>, target: i64) -> Value {
     let deployment = rollout.deployment;
     let collisions = deployment.int("/status/collisionCount");
@@ -157,7 +157,7 @@ pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     vec![crate::plan::update_subresource(&DEPLOYMENT, "status", deployment)]
 }
 
-/// Gives a ReplicaSet that became the current one again the next revision, and records its previous one.
+/// Gives the next revision to a ReplicaSet that became the current one again, and records its previous revision.
 fn advance(annotated: &mut Value, before: &Value, revision: i64) {
     let had = revision_of(before);
     if had >= revision {
@@ -177,7 +177,7 @@ fn advance(annotated: &mut Value, before: &Value, revision: i64) {
     }
 }
 
-/// Returns the old ReplicaSets without replicas beyond the history limit, oldest revision first.
+/// Returns the old ReplicaSets without replicas that exceed the history limit, oldest revision first.
 pub(super) fn surplus(rollout: &Rollout<'_>) -> Vec<Arc<Value>> {
     let limit = rollout.deployment.int("/spec/revisionHistoryLimit").unwrap_or(10);
     let mut sets: Vec<_> = rollout

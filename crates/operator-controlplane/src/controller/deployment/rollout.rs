@@ -25,8 +25,8 @@ pub(super) fn bounds(deployment: &Value, wanted: i64) -> (i64, i64) {
     (surge, unavailable.min(wanted))
 }
 
-/// Returns a number, or a percentage of a total, rounded up or down; at most the largest number of replicas. Missing
-/// values read as 25 %.
+/// Converts a number, or a percentage of a total, to a number, rounded up or down and limited to the largest number of
+/// replicas. A missing value is 25 %.
 pub(crate) fn scaled(value: &Value, total: i64, up: bool) -> i64 {
     unlimited(value, total, up).min(i32::MAX.into())
 }
@@ -45,14 +45,14 @@ fn unlimited(value: &Value, total: i64, up: bool) -> i64 {
     }
 }
 
-/// Returns the maximum number of replicas in all; zero if none is desired.
+/// Returns the maximum total number of replicas; zero if none are desired.
 pub(super) fn allowed(rollout: &Rollout<'_>) -> i64 {
     let wanted = rollout.wanted();
     let (surge, _) = bounds(rollout.deployment, wanted);
     if wanted == 0 { 0 } else { wanted + surge }
 }
 
-/// Returns the replicas that the new ReplicaSet gets now.
+/// Returns the number of replicas that the new ReplicaSet can have now.
 pub(super) fn new_replicas(rollout: &Rollout<'_>) -> i64 {
     let wanted = rollout.wanted();
     let now = rollout.new.as_deref().map_or(0, replicas);
@@ -65,7 +65,7 @@ pub(super) fn new_replicas(rollout: &Rollout<'_>) -> i64 {
     now + room.min(wanted - now)
 }
 
-/// Returns the old ReplicaSets to scale down, with their new sizes: unhealthy replicas first, then as many as the
+/// Returns the old ReplicaSets to scale down, with their new sizes: first unhealthy replicas, then as many as the
 /// availability allows.
 pub(super) fn shrink(rollout: &Rollout<'_>) -> Vec<(Arc<Value>, i64)> {
     let total: i64 = rollout.sets().map(|set| replicas(set)).sum();
@@ -150,12 +150,12 @@ fn is_saturated(set: &Value, wanted: i64) -> bool {
     replicas(set) == wanted && revision::desired(set) == Some(wanted) && available(set) == wanted
 }
 
-/// Distributes a change over the active ReplicaSets in proportion to their sizes; the remainder goes to the largest.
+/// Distributes a change over the active ReplicaSets in proportion to their sizes; the largest one gets the remainder.
 fn proportional(rollout: &Rollout<'_>, active: Vec<&Arc<Value>>) -> Vec<(Arc<Value>, i64)> {
     let total: i64 = active.iter().map(|set| replicas(set)).sum();
     let change = allowed(rollout) - total;
     let mut sets: Vec<Arc<Value>> = active.into_iter().cloned().collect();
-    // Of equal sizes, the younger is scaled up first and the older scaled down first; `sets` is sorted by age.
+    // Among equal sizes, the youngest is scaled up first, and the oldest is scaled down first; `sets` is sorted by age.
     if change > 0 {
         sets.reverse();
     }

@@ -1,4 +1,4 @@
-//! Rollouts step by step; the tests play the ReplicaSet controller.
+//! Tests of rollouts step by step; they simulate the ReplicaSet controller.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn deployment(replicas: i64, image: &str) -> Value {
     })
 }
 
-/// A stage where writes take effect and pods become available on command.
+/// An environment in which writes take effect, and pods become available on request.
 struct Stage {
     scene: Scene,
     created: i64,
@@ -60,7 +60,7 @@ impl Stage {
         self.scene.put(&DEPLOYMENT, deployment);
     }
 
-    /// Gives every ReplicaSet its pods, of which at most `ready` are available.
+    /// Gives every ReplicaSet its pods; at most `ready` of them are available.
     fn run_pods(&mut self, ready: i64) {
         for mut set in self.sets() {
             let size = replicas(&set);
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// Plans and applies until nothing is left; returns the actions.
+    /// Plans and applies until there are no more actions; returns all actions.
     fn settle(&mut self) -> Vec<String> {
         let mut done = Vec::new();
         for _ in 0..20 {

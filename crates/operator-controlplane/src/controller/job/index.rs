@@ -11,9 +11,9 @@ use crate::object::{Object, set};
 use crate::pod;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// The number of earlier failures of the index, if each index has a limit.
+/// The annotation with the number of earlier failures of an index, if each index has a limit.
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// The number of earlier failures that did not count.
+/// The annotation with the number of earlier failures that did not count.
 const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// Returns the index of a pod, if it is valid for the Job.
@@ -41,7 +41,7 @@ pub(super) fn completed(run: &Run<'_>) -> Indexes {
     indexes
 }
 
-/// Returns the indexes that have failed finally; empty if the limit is per Job.
+/// Returns the indexes that have exceeded their limit of failures; empty if the limit is per Job.
 pub(super) fn failed(run: &Run<'_>) -> Indexes {
     let Some(limit) = run.job.int("/spec/backoffLimitPerIndex") else {
         return Indexes::default();
@@ -56,7 +56,7 @@ pub(super) fn failed(run: &Run<'_>) -> Indexes {
     indexes
 }
 
-/// Returns the failed pods, by index, that are kept until a replacement has the failure count of the index.
+/// Returns the failed pods, by index, that are kept until a replacement pod has the failure count of the index.
 pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     let mut delayed: BTreeMap<i64, &Arc<Value>> = BTreeMap::new();
     if !run.limits_each_index() {
@@ -77,7 +77,7 @@ pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     delayed
 }
 
-/// Returns some of the indexes that need a pod: not completed, not failed, and without a pod.
+/// Returns at most `count` indexes that need a pod: not completed, not failed, and without a pod.
 pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
     let mut busy = completed(run);
     busy.add(&failed(run));
@@ -88,7 +88,7 @@ pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
     busy.gaps(run.completions().unwrap_or(0)).take(count).collect()
 }
 
-/// Writes the indexes into a status; returns true if they were there before.
+/// Writes the indexes into a status; returns true if the status already had them.
 pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
     let completed = completed(run);
     if !completed.is_empty() {

@@ -1,4 +1,4 @@
-//! Sets of indexes as ranges: a status can name billions of indexes in a few characters.
+//! Sets of indexes as ranges ([`Indexes`]): a status can contain billions of indexes in a few characters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub(super) struct Indexes {
 }
 
 impl Indexes {
-    /// Reads `1,3-5,7`. Parts that are not ranges are skipped.
+    /// Parses `1,3-5,7`. Parts that are not ranges are skipped.
     pub(super) fn parse(text: &str) -> Self {
         let mut indexes = Self::default();
         for part in text.split(',') {
@@ -33,7 +33,7 @@ impl Indexes {
         self.ranges.insert(first, last);
     }
 
-    /// Returns a range that overlaps or touches another one.
+    /// Returns a range that overlaps or touches the given range.
     fn touching(&self, first: i64, last: i64) -> Option<(i64, i64)> {
         let (start, end) = self.ranges.range(..=last.saturating_add(1)).next_back()?;
         (*end >= first.saturating_sub(1)).then_some((*start, *end))
@@ -83,7 +83,7 @@ impl Indexes {
         count
     }
 
-    /// Returns the indexes below an end that are not in the set.
+    /// Returns the indexes below an upper bound that are not in the set.
     pub(super) fn gaps(&self, end: i64) -> impl Iterator<Item = i64> {
         let starts = std::iter::once(0).chain(self.ranges.values().map(|last| last.saturating_add(1)));
         let ends = self.ranges.keys().copied().chain([i64::MAX]);
@@ -97,7 +97,7 @@ fn size((first, last): (&i64, &i64)) -> i64 {
     last.saturating_sub(*first).saturating_add(1)
 }
 
-/// Writes `1,3-5,7`, as the status of a Job has it.
+/// Formats the set as `1,3-5,7`, as in the status of a Job.
 impl std::fmt::Display for Indexes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, (first, last)) in self.ranges.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The completion of a Job, and its status until then.
+//! The completion of a Job, and its status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ pub(super) struct Verdict {
     reason: &'static str,
     message: String,
     pub(super) is_success: bool,
-    /// True if the status has it already.
+    /// True if the status already records it.
     pub(super) is_told: bool,
 }
 
 impl Verdict {
-    /// Returns the Event of the end.
+    /// Returns the Event about the completion.
     fn note(&self, job: &Value) -> Note {
         if self.is_success {
             return Note::normal(COMPONENT, &JOB, job, "Completed", "Job completed".to_owned());
@@ -33,7 +33,7 @@ impl Verdict {
         Note::warning(COMPONENT, &JOB, job, self.reason, self.message.clone())
     }
 
-    /// Returns the conditions that announce the end and that say that it is reached.
+    /// Returns the two condition types: the one that announces the completion, and the terminal one.
     fn kinds(&self) -> (&'static str, &'static str) {
         if self.is_success {
             ("SuccessCriteriaMet", "Complete")
@@ -43,12 +43,12 @@ impl Verdict {
     }
 }
 
-/// Returns true if a Job has ended.
+/// Returns true if a Job has finished.
 pub(crate) fn is_finished(job: &Value) -> bool {
     job.is_condition_true("Complete") || job.is_condition_true("Failed")
 }
 
-/// Returns the terminal result of a Job, once it is known.
+/// Returns the terminal result of a Job, if it is known.
 pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
     let job = run.job;
     for (kind, is_success) in [("SuccessCriteriaMet", true), ("FailureTarget", false)] {
@@ -70,7 +70,7 @@ pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
     })
 }
 
-/// Returns the first outcome that is reached: reason, message, and true for success.
+/// Returns the first outcome that applies: reason, message, and true for success.
 fn reached(world: &World<'_>, run: &Run<'_>) -> Option<(&'static str, String, bool)> {
     let job = run.job;
     let verdict = |reason, message: &str, is_success| Some((reason, message.to_owned(), is_success));
@@ -118,7 +118,7 @@ fn reached(world: &World<'_>, run: &Run<'_>) -> Option<(&'static str, String, bo
     None
 }
 
-/// The reason of an earlier condition, for the condition that repeats it.
+/// Returns the reason of an earlier condition as a static string.
 fn reason(told: &str) -> &'static str {
     const REASONS: [&str; 6] = [
         "BackoffLimitExceeded",
@@ -154,7 +154,7 @@ fn is_satisfied(run: &Run<'_>) -> bool {
     }
 }
 
-/// Returns the time of the active deadline of a Job.
+/// Returns the time at which a Job exceeds its active deadline.
 fn ends_at(job: &Value) -> Option<Timestamp> {
     let seconds = job
         .int("/spec/activeDeadlineSeconds")
@@ -163,14 +163,14 @@ fn ends_at(job: &Value) -> Option<Timestamp> {
     start.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Returns the time of the next reconciliation because of the deadline.
+/// Returns the time until the active deadline is exceeded.
 pub(super) fn deadline(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     let end = ends_at(run.job).filter(|end| *end > world.now)?;
     Some(until(world.now, end))
 }
 
-/// Returns the current status. Completion takes two status updates: the first records the terminal condition, the second
-/// sets it to True.
+/// Returns the current status. Completion takes two status updates: the first adds a condition that announces it, the
+/// second sets the terminal condition.
 pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Option<Action> {
     let job = run.job;
     let mut status = job.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -197,7 +197,7 @@ pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>
     })
 }
 
-/// Sets the counts of the active pods, and the start time.
+/// Sets the counts of active pods, and the start time.
 pub(super) fn count_live(status: &mut Value, run: &Run<'_>, world: &World<'_>) {
     if status.text("/startTime").is_empty() && !run.job.flag("/spec/suspend") {
         set(status, &["startTime"], now(world));

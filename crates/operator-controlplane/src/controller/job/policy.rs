@@ -26,7 +26,7 @@ const COUNTED: Judgement = Judgement {
     fails_job: None,
 };
 
-/// Returns the effect of the first rule of the policy that matches the pod; without one the failure counts.
+/// Returns the effect of the first rule of the policy that matches the pod. If no rule matches, the failure counts.
 pub(super) fn judge(job: &Value, pod: &Value) -> Judgement {
     let rules = job.items("/spec/podFailurePolicy/rules").iter().enumerate();
     let mut matches = rules.filter_map(|(at, rule)| Some((at, rule.text("/action"), evidence(rule, pod)?)));
@@ -79,7 +79,7 @@ fn exit<'p>(rule: &Value, pod: &'p Value) -> Option<(&'p str, i64)> {
         .find(|(_, code)| *code != 0 && codes.contains(code) == is_among)
 }
 
-/// Returns the reason why the succeeded indexes are sufficient.
+/// Returns the reason why the succeeded indexes satisfy the success policy.
 pub(super) fn success(job: &Value, completed: &Indexes) -> Option<String> {
     if completed.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Jobs step by step; the tests play the pods.
+//! Tests of Jobs step by step; they simulate the pods.
 
 use serde_json::json;
 
@@ -50,7 +50,7 @@ impl Stage {
             .collect()
     }
 
-    /// Ends every running pod.
+    /// Ends all running pods with a phase.
     fn end(&mut self, phase: &str) {
         let finished = time(self.scene.now);
         for mut pod in self.pods() {
@@ -104,7 +104,7 @@ impl Stage {
         }
     }
 
-    /// Deletes a pod as the server does: it remains while it has finalizers.
+    /// Deletes a pod as the API server does: it remains while it has finalizers.
     fn delete(&mut self, name: &str) {
         let mut pod = Value::clone(self.scene.objects.get(&POD, "a", name).unwrap());
         pod["metadata"]["deletionTimestamp"] = time(self.scene.now);

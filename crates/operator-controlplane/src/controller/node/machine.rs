@@ -1,4 +1,4 @@
-//! The Node objects, and the addresses of nodes and pods.
+//! Node objects, and the addresses of nodes and pods.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(crate) fn pod_address(index: usize, number: u32) -> String {
     format!("10.{}.{high}.{low}", 128 + index % 128)
 }
 
-/// Creates the Node and its Lease, then reports it as ready. An existing Node is taken over.
+/// Creates the Node and its Lease, and reports the Node as ready. An existing Node is reused.
 pub(super) fn register(world: &World<'_>, name: &str, index: usize) -> Vec<Action> {
     let Some(node) = world.objects.get(&NODE, "", name) else {
         return vec![

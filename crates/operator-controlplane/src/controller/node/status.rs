@@ -1,11 +1,11 @@
-//! The status of a simulated pod in each phase.
+//! The status of a pod on a simulated node in each phase.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::object::{Object, time};
 
-/// The containers are being created.
+/// Returns the status of a pod whose containers are being created.
 pub(super) fn creating(pod: &Value, host: &str, now: Timestamp) -> Value {
     let mut status = base(pod, host, now);
     status.insert("phase".to_owned(), "Pending".into());
@@ -27,7 +27,7 @@ pub(super) fn creating(pod: &Value, host: &str, now: Timestamp) -> Value {
     })
 }
 
-/// Everything runs.
+/// Returns the status of a pod whose containers all run.
 pub(super) fn running(pod: &Value, host: &str, address: &str, now: Timestamp) -> Value {
     let mut status = base(pod, host, now);
     let is_on_host = pod.flag("/spec/hostNetwork");
@@ -57,14 +57,14 @@ pub(super) fn running(pod: &Value, host: &str, address: &str, now: Timestamp) ->
 pub(crate) struct ContainerView {
     pub(crate) status: Value,
     pub(crate) is_ready: bool,
-    /// True if it has started.
+    /// True if the container has started.
     pub(crate) has_run: bool,
-    /// The exit code, if it has terminated finally.
+    /// The exit code, if the container has terminated and will not be restarted.
     pub(crate) exit_code: Option<i64>,
 }
 
 impl ContainerView {
-    /// Returns a simulated container in a pod with local processes.
+    /// Returns the view of a simulated container in a pod with local processes.
     pub(crate) fn simulated(pod: &Value, container: &Value, now: Timestamp) -> Self {
         let mut statuses = pod.items("/status/containerStatuses").iter();
         let known = statuses.find(|status| status.text("/name") == container.text("/name"));

@@ -1,4 +1,4 @@
-//! The identity of a pod of a StatefulSet: its ordinal, its name, and the claims that belong to it.
+//! The identity of a StatefulSet's pod: its ordinal, its name, and its claims.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::owner::controller_reference;
 use crate::plan::{Action, Note, World, create, patch_metadata};
 use crate::pod;
 
-/// Returns the ordinal in a pod's name, if the name belongs to this set.
+/// Returns the ordinal in a pod's name if the pod belongs to this set.
 pub(super) fn ordinal(owner: &Value, pod: &Value) -> Option<i64> {
     let digits = pod.name().strip_prefix(owner.name())?.strip_prefix('-')?;
     let is_plain =
@@ -18,7 +18,7 @@ pub(super) fn ordinal(owner: &Value, pod: &Value) -> Option<i64> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
-/// Returns the pod of an ordinal, to be created.
+/// Creates the pod of an ordinal.
 pub(super) fn pod(owner: &Value, revision: &Value, ordinal: i64) -> Action {
     let name = format!("{}-{ordinal}", owner.name());
     let template = history::template(revision);
@@ -69,7 +69,7 @@ fn volumes(owner: &Value, pod: &Value, ordinal: i64) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the missing claims of an ordinal, to be created.
+/// Creates the missing claims of an ordinal.
 pub(super) fn claims(world: &World<'_>, owner: &Value, ordinal: i64) -> Vec<Action> {
     let templates = owner.items("/spec/volumeClaimTemplates").iter();
     templates
@@ -113,7 +113,7 @@ fn claim(owner: &Value, template: &Value, name: &str, ordinal: i64) -> Action {
     create(&PERSISTENT_VOLUME_CLAIM, made, Some(note.or("FailedCreate")))
 }
 
-/// Sets the owner references of the claims of a pod, if they are to be deleted with it.
+/// Sets the owner references of a pod's claims that must be deleted with the pod.
 pub(super) fn hand_over(world: &World<'_>, owner: &Value, pod: &Value) -> Vec<Action> {
     if owner.text("/spec/persistentVolumeClaimRetentionPolicy/whenScaled") != "Delete" {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! StatefulSets step by step; the tests play the pods.
+//! Tests of StatefulSets step by step; they simulate the pods.
 
 use super::*;
 use crate::kind::{CONTROLLER_REVISION, Kind, PERSISTENT_VOLUME_CLAIM};

@@ -1,4 +1,4 @@
-//! The binding of claims and volumes.
+//! Binds claims to volumes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// Returns the claim of a volume, if it is still the same object.
+/// Returns the claim of a volume if it still has the recorded uid.
 pub(super) fn claim_of<'a>(world: &World<'a>, volume: &Value) -> Option<&'a Arc<Value>> {
     let reference = volume.pointer("/spec/claimRef")?;
     let (namespace, name) = (reference.text("/namespace"), reference.text("/name"));
@@ -23,7 +23,7 @@ pub(super) fn claim_of<'a>(world: &World<'a>, volume: &Value) -> Option<&'a Arc<
     Some(claim).filter(|claim| uid.is_empty() || claim.uid() == uid)
 }
 
-/// Returns the next write that leads to a claim being bound.
+/// Returns the next write that binds a claim.
 pub(super) fn bind(world: &World<'_>, claim: &Value) -> Vec<Action> {
     if let Some(volume) = matching(world, claim) {
         return tie(claim, volume);
@@ -48,7 +48,7 @@ pub(super) fn bind(world: &World<'_>, claim: &Value) -> Vec<Action> {
     vec![create(&PERSISTENT_VOLUME, volume(claim, class), None)]
 }
 
-/// Returns the class of a claim; the default one if the field is absent. The value `""` means no class.
+/// Returns the class of a claim, or the default class if the field is absent. The value `""` means no class.
 fn class<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     match claim.pointer("/spec/storageClassName") {
         Some(name) => world.objects.get(&STORAGE_CLASS, "", name.as_str()?),
@@ -59,7 +59,7 @@ fn class<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     }
 }
 
-/// The smallest volume that a claim may have: one that is reserved for it, or a free one.
+/// Returns the smallest volume that a claim can be bound to: one that is reserved for it, or a free one.
 fn matching<'a>(world: &World<'a>, claim: &Value) -> Option<&'a Arc<Value>> {
     let volumes = world
         .objects
@@ -101,7 +101,7 @@ fn size(object: &Value, pointer: &str) -> Quantity {
     quantity.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Binds a volume and a claim: the volume first, so that no other claim takes it.
+/// Binds a volume to a claim. The volume is written first, so that no other claim is bound to it.
 fn tie(claim: &Value, volume: &Value) -> Vec<Action> {
     let reference = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.namespace(), "name": claim.name(),
@@ -128,7 +128,7 @@ fn tie(claim: &Value, volume: &Value) -> Vec<Action> {
     vec![update(&PERSISTENT_VOLUME_CLAIM, tied, None)]
 }
 
-/// Returns a volume made for a claim.
+/// Returns a new volume for a claim.
 fn volume(claim: &Value, class: &Value) -> Value {
     let policy = match class.text("/reclaimPolicy") {
         "" => "Delete",
@@ -155,7 +155,7 @@ fn volume(claim: &Value, class: &Value) -> Value {
     })
 }
 
-/// A bound claim: the volume grows if the claim requests more, and the status of the claim follows.
+/// Updates a bound claim: the volume grows if the claim requests more, and the status of the claim reports the size.
 pub(super) fn bound(claim: &Value, volume: &Value) -> Plan {
     let wanted = claim.pointer("/spec/resources/requests/storage");
     if size(volume, "/spec/capacity/storage") < size(claim, "/spec/resources/requests/storage") {

@@ -1,4 +1,4 @@
-//! Claims and volumes step by step.
+//! Tests of claims and volumes step by step.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn claim(spec: &Value) -> Value {
     claim
 }
 
-/// Applies the plans of the claim and of every volume until nothing is left.
+/// Applies the plans of the claims and volumes until there are no more actions.
 fn settle(scene: &mut Scene) {
     for _ in 0..20 {
         let volumes: Vec<String> = scene

@@ -33,7 +33,7 @@ pub(super) fn has_conflict(member: &Member<'_>) -> bool {
     })
 }
 
-/// Returns the missing, outdated and surplus APIServices.
+/// Writes missing and outdated APIServices, and deletes surplus ones.
 pub(super) fn actions(member: &Member<'_>) -> Vec<Action> {
     let csv = member.csv;
     let mut actions = Vec::new();
@@ -82,8 +82,8 @@ pub(super) fn actions(member: &Member<'_>) -> Vec<Action> {
     actions
 }
 
-/// Returns true if the servers of all owned APIs have endpoints. Simulated pods do not answer the discovery request that decides
-/// the condition `Available`.
+/// Returns true if the servers of all owned APIs have endpoints. Simulated pods do not answer the discovery request
+/// that determines the condition `Available`.
 pub(super) fn are_available(member: &Member<'_>) -> bool {
     owned(member.csv).iter().all(|described| {
         let known = member.objects().get(&API_SERVICE, "", &name_of(described));

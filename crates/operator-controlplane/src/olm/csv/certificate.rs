@@ -6,7 +6,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// The validity of a certificate.
+/// The validity period of a certificate.
 pub(super) const VALID: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
 
 /// A certificate with its key and the authority that signed it, in PEM.
@@ -17,7 +17,7 @@ pub(crate) struct Pair {
     pub(crate) key: String,
 }
 
-/// Makes an authority and a certificate for names.
+/// Creates an authority, and a certificate for host names.
 pub(in crate::olm) fn generate(names: &[String], now: Timestamp) -> Option<Pair> {
     make(names, now)
         .inspect_err(|error| tracing::warn!(%error, "cannot create a certificate"))

@@ -1,4 +1,4 @@
-//! The checks of the OperatorGroup, the first step of every phase.
+//! Checks the OperatorGroup, the first step of every phase.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::olm::kinds::OPERATOR_GROUP;
 use crate::olm::operator_group::{apis, targets};
 use crate::olm::originals;
 
-/// The outcome of the checks.
+/// The result of the checks.
 pub(super) enum Check<'a> {
     /// The group has no status yet.
     Wait,
@@ -52,7 +52,7 @@ pub(super) fn check<'a>(objects: &'a Objects, csv: &'a Arc<Value>) -> Check<'a> 
     Check::Member(group, targets)
 }
 
-/// Returns the install modes against the target namespaces.
+/// Checks the install modes against the target namespaces; returns the phase of a failure.
 pub(super) fn modes(csv: &Value, targets: &[String]) -> Option<Phase> {
     let modes = csv.items("/spec/installModes");
     let mut names = BTreeSet::new();
@@ -96,7 +96,7 @@ pub(super) fn modes(csv: &Value, targets: &[String]) -> Option<Phase> {
     }
 }
 
-/// Groups whose targets overlap must not provide the same APIs.
+/// Returns the failure of a group that provides the same APIs as another group with overlapping targets.
 fn conflict(objects: &Objects, csv: &Arc<Value>, group: &Value, targets: &[String]) -> Option<Phase> {
     let own = apis(&[csv]);
     if group.flag("/spec/staticProvidedAPIs") {

@@ -21,12 +21,12 @@ pub(in crate::olm) enum Health {
     Waiting(String),
     /// An owned API is not available yet.
     ApisMissing,
-    /// A part differs from its desired state; it is installed again.
+    /// A part differs from its desired state, and is installed again.
     Changed(String),
     Failed(String),
 }
 
-/// The remaining writes of an installation: webhooks with their certificates, then Deployments.
+/// Returns the remaining writes of an installation: webhooks with their certificates, then Deployments.
 pub(super) fn actions(
     member: &Member<'_>,
     certificates: &mut Certificates<'_>,
@@ -81,7 +81,7 @@ fn is_owner(member: &Member<'_>, object: &Value) -> bool {
         .any(|uid| uid == member.csv.uid())
 }
 
-/// Deployments of this ClusterServiceVersion that it no longer lists.
+/// Returns the Deployments of this ClusterServiceVersion that it no longer lists.
 fn orphans<'a>(member: &'a Member<'_>) -> impl Iterator<Item = &'a Arc<Value>> {
     let csv = member.csv;
     let listed: Vec<&str> = csv
@@ -97,7 +97,7 @@ fn orphans<'a>(member: &'a Member<'_>) -> impl Iterator<Item = &'a Arc<Value>> {
         .filter(move |known| !listed.contains(&known.name()))
 }
 
-/// The desired Deployments.
+/// Returns the desired Deployments.
 fn deployments(member: &Member<'_>) -> Vec<Value> {
     let csv = member.csv;
     let config = config(member);
@@ -180,7 +180,7 @@ pub(super) fn merge_named(object: &mut Value, field: &str, entries: &[Value]) {
     }
 }
 
-/// `spec.config` of the Subscription of this ClusterServiceVersion.
+/// Returns `spec.config` of the Subscription of this ClusterServiceVersion.
 fn config<'a>(member: &Member<'a>) -> Option<&'a Value> {
     let csv = member.csv;
     let mut subscriptions = member.world.objects.list(&SUBSCRIPTION, csv.namespace());
@@ -194,7 +194,7 @@ fn config<'a>(member: &Member<'a>) -> Option<&'a Value> {
     own?.pointer("/spec/config")
 }
 
-/// Changes a Deployment as the settings of a user say.
+/// Applies the settings of a user to a Deployment.
 pub(in crate::olm) fn configure(spec: &mut Value, config: &Value) {
     containers(spec, |container| {
         merge_named(container, "env", config.items("/env"));
@@ -239,12 +239,12 @@ pub(in crate::olm) fn configure(spec: &mut Value, config: &Value) {
     }
 }
 
-/// Returns true if a live Deployment has the hash and the essential fields of the wanted one.
+/// Returns true if a live Deployment has the hash and the essential fields of the desired one.
 fn is_same(live: &Value, wanted: &Value) -> bool {
     live.label(HASH) == wanted.label(HASH) && edited(live, wanted).is_none()
 }
 
-/// The first essential field that was edited.
+/// Returns the first essential field that was edited.
 fn edited(live: &Value, wanted: &Value) -> Option<&'static str> {
     if wanted
         .int("/spec/replicas")
@@ -316,7 +316,7 @@ pub(super) fn health(member: &Member<'_>) -> Health {
     }
 }
 
-/// The reason why a Deployment is not ready.
+/// Returns the reason why a Deployment is not ready.
 pub(in crate::olm) fn rollout(live: &Value) -> Option<Health> {
     let name = live.name();
     let waiting = |reason: String| {

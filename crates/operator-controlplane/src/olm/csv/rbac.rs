@@ -1,4 +1,4 @@
-//! Roles in target namespaces, roles of the owned definitions, and cleanup after a deleted ClusterServiceVersion.
+//! Roles in target namespaces, roles for the owned CRDs, and the cleanup after a ClusterServiceVersion was deleted.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ use crate::olm::operator_group::aggregation;
 use crate::olm::{COPIED_FROM, is_owned, owner_labels};
 use crate::plan::{Action, create, delete};
 
-/// Returns the missing and the surplus roles and bindings.
+/// Writes the missing roles and bindings, and deletes surplus ones.
 pub(super) fn actions(member: &Member<'_>) -> Vec<Action> {
     let mut actions = permissions(member);
     actions.extend(definitions(member));
     actions
 }
 
-/// Copies the roles of the operator's namespace to its targets; for all namespaces they become ClusterRoles.
+/// Copies the roles of the operator's namespace to its target namespaces. For all namespaces, they become ClusterRoles.
 fn permissions(member: &Member<'_>) -> Vec<Action> {
     let (objects, csv) = (member.objects(), member.csv);
     let own = |kind: &Kind| {
@@ -77,7 +77,7 @@ fn copied(role: &Value, csv: &Value, namespace: Option<&str>) -> Value {
     copy
 }
 
-/// Returns the roles by which users work with the objects of the owned definitions.
+/// Writes the roles for users of the owned CRDs.
 fn definitions(member: &Member<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     let owned = member.csv.items("/spec/customresourcedefinitions/owned");
@@ -134,7 +134,7 @@ fn definitions(member: &Member<'_>) -> Vec<Action> {
     actions
 }
 
-/// Deletes objects that owner references do not reach: cluster-scoped objects, and roles in other namespaces.
+/// Deletes objects without owner references: cluster-scoped objects, and roles in other namespaces.
 pub(super) fn abandoned(objects: &Objects, key: &Key) -> Vec<Action> {
     let kinds = [
         &*CLUSTER_ROLE_BINDING,

@@ -1,4 +1,4 @@
-//! Requirements: definitions, service accounts with their permissions, native APIs, and the version of the cluster.
+//! Requirements: CRDs, service accounts with their permissions, native APIs, and the version of the cluster.
 
 use operator_olm::catalog::version::Version;
 use serde_json::{Value, json};

@@ -21,7 +21,7 @@ use crate::plan::{Action, create, delete, update};
 
 const GENERATE_NAME: &str = "olm.webhook-description-generate-name";
 const HASH: &str = "olm.webhook-description-hash";
-/// The annotation of a Secret with the time from which its certificate is renewed.
+/// The annotation of a Secret with the time after which its certificate is renewed.
 const ROTATE: &str = "olm.certificate-rotate-at";
 /// The time before its expiry at which a certificate is renewed.
 const RENEWAL: SignedDuration = SignedDuration::from_hours(24);
@@ -52,7 +52,7 @@ pub(in crate::olm) fn served(csv: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Returns the first fault of the descriptions.
+/// Returns the first error of the descriptions.
 pub(super) fn fault(csv: &Value) -> Option<&'static str> {
     let mut names = BTreeSet::new();
     if !descriptions(csv)
@@ -93,7 +93,7 @@ pub(super) fn fault(csv: &Value) -> Option<&'static str> {
     None
 }
 
-/// Mounts the certificate into the containers of a Deployment that serves webhooks.
+/// Mounts the certificate in the containers of a Deployment that serves webhooks.
 pub(in crate::olm) fn mount(csv: &Value, deployment: &str, spec: &mut Value) {
     if !served(csv).contains(deployment) {
         return;
@@ -129,7 +129,7 @@ pub(in crate::olm) fn mount(csv: &Value, deployment: &str, spec: &mut Value) {
     }
 }
 
-/// Returns the missing Services, Secrets, roles and bindings of the Deployments that serve webhooks.
+/// Creates the missing Services, Secrets, roles and bindings of the Deployments that serve webhooks.
 pub(super) fn services(
     member: &Member<'_>,
     certificates: &mut Certificates<'_>,
@@ -184,7 +184,7 @@ pub(super) fn services(
     Ok(actions)
 }
 
-/// Makes a certificate for a Service; returns the Secret without its name.
+/// Creates a certificate for a Service; returns the Secret without its name.
 pub(in crate::olm) fn certificate(
     service: &str,
     namespace: &str,
@@ -207,7 +207,7 @@ pub(in crate::olm) fn certificate(
     }))
 }
 
-/// Creates an object, or takes over one with the same name.
+/// Creates an object, or takes over an existing object with the same name.
 fn ensure(member: &Member<'_>, kind: &Kind, name: &str, wanted: Value, fields: &[&str]) -> Option<Action> {
     let Some(known) = member.objects().get(kind, member.csv.namespace(), name) else {
         return Some(create(kind, wanted, None));
@@ -280,12 +280,12 @@ fn account<'a>(csv: &'a Value, deployment: &str) -> &'a str {
     if account.is_empty() { "default" } else { account }
 }
 
-/// Returns the time from which the certificate in a Secret is renewed.
+/// Returns the time after which the certificate in a Secret is renewed.
 pub(in crate::olm) fn rotation(secret: &Value) -> Option<Timestamp> {
     secret.annotation(ROTATE)?.parse().ok()
 }
 
-/// Returns the times at which the certificates were made and will be renewed.
+/// Returns the times at which the certificates were created and will be renewed.
 pub(super) fn times(member: &Member<'_>) -> Option<(Value, Value)> {
     let csv = member.csv;
     let first = served(csv).into_iter().next()?;
@@ -297,7 +297,7 @@ pub(super) fn times(member: &Member<'_>) -> Option<(Value, Value)> {
     Some((time(made), time(rotate)))
 }
 
-/// Returns true if a certificate ends soon.
+/// Returns true if a certificate expires soon.
 pub(super) fn is_certificate_due(member: &Member<'_>) -> bool {
     secrets(member).any(|secret| rotation(secret).is_some_and(|rotate| member.world.now >= rotate))
 }
@@ -307,7 +307,7 @@ fn secrets<'a>(member: &'a Member<'_>) -> impl Iterator<Item = &'a std::sync::Ar
     names.filter_map(|name| member.objects().get(&SECRET, member.csv.namespace(), &name))
 }
 
-/// Deletes the certificates that expire soon; the installation creates new ones.
+/// Deletes the certificates that expire soon. The installation creates new ones.
 pub(super) fn expired(member: &Member<'_>) -> Vec<Action> {
     secrets(member)
         .filter(|secret| rotation(secret).is_some_and(|rotate| member.world.now >= rotate))
@@ -315,7 +315,7 @@ pub(super) fn expired(member: &Member<'_>) -> Vec<Action> {
         .collect()
 }
 
-/// Returns the missing or outdated webhook configurations and conversions.
+/// Writes missing or outdated webhook configurations and conversions.
 pub(super) fn configurations(member: &Member<'_>) -> Result<Vec<Action>, String> {
     let csv = member.csv;
     let mut actions = Vec::new();
@@ -364,7 +364,7 @@ pub(super) fn configurations(member: &Member<'_>) -> Result<Vec<Action>, String>
     Ok(actions)
 }
 
-/// Placeholder for missing Services and Secrets: the installation has to run again.
+/// Returns the action for missing Services and Secrets: the installation has to run again.
 fn services_missing(member: &Member<'_>) -> Vec<Action> {
     let note = crate::plan::Note::normal(
         "operator-lifecycle-manager",
@@ -401,7 +401,7 @@ pub(in crate::olm) fn path(description: &Value) -> &str {
     }
 }
 
-/// Returns the entry of a webhook in its configuration, without its namespaces.
+/// Returns the entry of a webhook in its configuration, without the namespace selector.
 pub(in crate::olm) fn entry(description: &Value, client: Value) -> Value {
     let mut webhook = Map::new();
     webhook.insert("name".to_owned(), description.text("/generateName").into());
@@ -436,7 +436,7 @@ fn configuration(member: &Member<'_>, description: &Value, authority: &str) -> V
     json!({"metadata": {"generateName": format!("{generate}-"), "labels": labels}, "webhooks": webhooks})
 }
 
-/// Returns the namespaces of a webhook; `None` for all.
+/// Returns the namespace selector of a webhook; `None` for all namespaces.
 fn namespaces(member: &Member<'_>) -> Option<Value> {
     if member.is_global() {
         return None;
@@ -449,7 +449,7 @@ fn namespaces(member: &Member<'_>) -> Option<Value> {
     Some(json!({"matchLabels": {label: ""}}))
 }
 
-/// Sets the conversion of the definitions that a description names.
+/// Sets the conversion of the CRDs in a webhook description.
 fn conversions(member: &Member<'_>, description: &Value, authority: &str) -> Result<Vec<Action>, String> {
     let csv = member.csv;
     let global_only = csv

@@ -16,7 +16,7 @@ use crate::olm::install_plan::merged;
 use crate::olm::kinds::SECRET;
 use crate::plan::{Action, delete_with};
 
-/// Returns the reason why an object of a bundle cannot be written, before anything is.
+/// Returns the reason why an object of a bundle cannot be written; checked before the first write.
 pub(super) fn refusal(
     objects: &Objects,
     extension: &Value,
@@ -41,7 +41,7 @@ pub(super) fn refusal(
     })
 }
 
-/// Returns the writes that are missing.
+/// Returns the missing writes.
 pub(super) fn actions(
     objects: &Objects,
     extension: &Value,
@@ -84,8 +84,8 @@ fn managed(object: &Value, extension: &Value, number: &str) -> Value {
     object
 }
 
-/// Returns the live object with the content of the wanted one, if that changes it. In the same revision, fields that
-/// the bundle does not set are kept; a new revision replaces all of them except for allocated ones of a Service.
+/// Returns the live object with the desired content, or `None` if they do not differ. Within a revision, fields
+/// that the bundle does not set are kept; a new revision replaces all fields, except allocated ones of a Service.
 fn changed(known: &Value, wanted: &Value, keeps: bool, number: &str) -> Option<Value> {
     if keeps || known.annotation(REVISION) == Some(number) {
         return merged(known, wanted);

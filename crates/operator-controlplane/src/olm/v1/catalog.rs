@@ -1,4 +1,4 @@
-//! ClusterCatalog: the content that it offers, or the reason for its absence.
+//! ClusterCatalog: reports the content that it serves, or the reason why it serves nothing.
 
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn plan(world: &World<'_>, key: &Key, catalogs: &Catalogs, base: &str) -> Plan {
     }
 }
 
-/// Returns true if a catalog is offered to extensions.
+/// Returns true if extensions can use a catalog.
 pub(super) fn is_available(catalog: &Value) -> bool {
     catalog.text("/spec/availabilityMode") != "Unavailable" && !catalog.is_terminating()
 }

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::object::Object;
 use crate::olm::set_condition;
 
-/// Why an extension does not progress.
+/// The reason why an extension does not progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// It is tried again.
+    /// The operation is retried.
     Retrying(String),
-    /// Only a change of the specification helps.
+    /// Only a change of the specification can resolve it.
     Invalid(String),
 }
 

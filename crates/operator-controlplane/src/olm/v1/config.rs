@@ -1,11 +1,11 @@
-//! The settings of a ClusterExtension: the watched namespace, and the changes of the Deployments.
+//! The settings of a ClusterExtension ([`Config`]): the watched namespace, and the changes of the Deployments.
 
 use apimachinery::go::quote;
 use serde_json::Value;
 
 use crate::object::Object;
 
-/// The fields of `deploymentConfig`, which are those of `spec.config` of a Subscription without its selector.
+/// The fields of `deploymentConfig`: those of a Subscription's `spec.config`, except the selector.
 const DEPLOYMENT_FIELDS: [&str; 9] = [
     "nodeSelector",
     "tolerations",
@@ -18,18 +18,18 @@ const DEPLOYMENT_FIELDS: [&str; 9] = [
     "annotations",
 ];
 
-/// The valid settings of an extension.
+/// The validated settings of an extension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Config {
-    /// The watched namespaces; one empty string for all.
+    /// The watched namespaces; one empty string for all namespaces.
     pub(super) targets: Vec<String>,
     pub(super) deployment: Option<Value>,
 }
 
-/// Reads the settings for a bundle with some supported install modes.
+/// Parses the settings for a bundle with the given supported install modes.
 ///
 /// # Errors
-/// Returns the reason why the settings are not valid for the bundle.
+/// Returns the reason why the settings are invalid for the bundle.
 pub(super) fn read(extension: &Value, modes: &[&str]) -> Result<Config, String> {
     let invalid = |errors: &[String]| {
         let text = match errors {
@@ -95,7 +95,7 @@ pub(super) fn read(extension: &Value, modes: &[&str]) -> Result<Config, String> 
     })
 }
 
-/// Checks a watched namespace against the install modes.
+/// Checks a watched namespace against the install modes; returns the error.
 fn misplaced(watched: &str, namespace: &str, own: bool, single: bool) -> Option<String> {
     let (value, place) = (quote(watched), quote(namespace));
     match (own, single, watched == namespace) {

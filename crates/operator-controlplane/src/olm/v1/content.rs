@@ -1,5 +1,5 @@
-//! The content of ClusterCatalogs over HTTP, on the loopback interface: `/catalogs/NAME/api/v1/all`, and `metas` for a
-//! part of it.
+//! Serves the content of ClusterCatalogs over HTTP on the loopback interface: `/catalogs/NAME/api/v1/all`, and `metas`
+//! for a part of it.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -20,10 +20,10 @@ use crate::olm::kinds::CLUSTER_CATALOG;
 
 use super::catalog::is_available;
 
-/// The most connections at one time.
+/// The maximum number of concurrent connections.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Opens the socket of the server. Without one, catalogs have no address.
+/// Opens the socket of the server. If this fails, catalogs have no address.
 pub(crate) fn listen() -> Option<(TcpListener, SocketAddr)> {
     let open = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -60,7 +60,7 @@ pub(crate) async fn serve(listener: TcpListener, cache: Arc<Cache>, catalogs: Ca
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(stream), service);
-            // Clients may end the connection.
+            // Clients may close the connection.
             let _ = connection.await;
             drop(permit);
         });
@@ -100,7 +100,7 @@ fn answer<B>(request: &Request<B>, cache: &Cache, catalogs: &Catalogs) -> Respon
     response
 }
 
-/// The documents that a client asks for; empty fields match all.
+/// The documents that a client requests. Empty fields match everything.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Filter {
     schema: String,
@@ -125,7 +125,7 @@ impl Filter {
 
     fn matches(&self, document: &Value) -> bool {
         let schema = document.text("/schema");
-        // A package belongs to itself.
+        // The package of an `olm.package` document is its name.
         let package = match schema {
             "olm.package" => document.text("/name"),
             _ => document.text("/package"),
@@ -135,7 +135,7 @@ impl Filter {
     }
 }
 
-/// Returns the documents of a catalog, one in a line.
+/// Returns the documents of a catalog, one on each line.
 pub(super) fn lines(loaded: &Loaded, filter: &Filter) -> String {
     let documents = loaded.catalog.documents();
     let found = documents.iter().filter(|document| filter.matches(document));

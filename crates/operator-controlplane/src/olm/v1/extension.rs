@@ -1,4 +1,4 @@
-//! ClusterExtension: resolves its bundle, writes the objects, waits until they are ready, and removes surplus ones.
+//! ClusterExtension: resolves its bundle, writes the objects, waits until they are ready, and deletes surplus ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::olm::names::hash;
 use crate::plan::{Action, Plan, World, create, delete, until, update, update_status};
 use crate::selector::selects;
 
-/// The time after which an obstacle is looked at again.
+/// The delay before an obstacle is checked again.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Returns the controller.
@@ -99,7 +99,7 @@ struct Work<'a> {
     world: &'a World<'a>,
     extension: &'a Value,
     revisions: Vec<Revision<'a>>,
-    /// The last revision that was rolled out.
+    /// The last revision that was rolled out successfully.
     installed: Option<Revision<'a>>,
     status: Value,
     now: Value,
@@ -123,7 +123,7 @@ impl<'a> Work<'a> {
         match self.roll_out(&bundle, certificates) {
             Ok(actions) => actions,
             Err(obstacle) => {
-                // No event says that an object of another owner is gone.
+                // No event reports that an object of another owner was deleted.
                 self.after = matches!(obstacle, Obstacle::Retrying(_)).then_some(RETRY);
                 self.blocked_by(&bundle, obstacle);
                 Vec::new()
@@ -143,7 +143,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Returns the catalogs that the extension selects and that can be read.
+    /// Returns the readable catalogs that the extension selects.
     fn offers(&self, catalogs: &Catalogs) -> Vec<Offer> {
         let selector = self.extension.pointer("/spec/source/catalog/selector");
         let all = self.world.objects.list(&CLUSTER_CATALOG, "");
@@ -176,7 +176,7 @@ impl<'a> Work<'a> {
         );
     }
 
-    /// An installed bundle stays if its catalogs are gone.
+    /// Handles a failed resolution: an installed bundle is kept if its catalogs were deleted.
     fn unresolved(
         &mut self,
         installed: Option<&Installed>,
@@ -202,7 +202,7 @@ impl<'a> Work<'a> {
         self.installed_condition("Failed");
     }
 
-    /// Reports an obstacle to the installation of a bundle.
+    /// Reports that an obstacle prevents the installation of a bundle.
     fn blocked_by(&mut self, bundle: &Bundle, obstacle: Obstacle) {
         let (version, _) = version_of(bundle);
         let (name, version) = (quote(&bundle.name), quote(&version));
@@ -214,7 +214,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Reports the installed bundle; without one, a reason for its absence.
+    /// Reports the installed bundle, or the reason why nothing is installed.
     fn installed_condition(&mut self, reason: &str) {
         let Some(installed) = self.installed.clone() else {
             if let Value::Object(fields) = &mut self.status {
@@ -335,7 +335,8 @@ impl<'a> Work<'a> {
         Ok(Vec::new())
     }
 
-    /// Returns writes. If the server rejected one of them before, the status says so; the engine tries them again later.
+    /// Returns writes. If the server rejected one of them before, the status reports that; the engine retries them
+    /// later.
     fn attempt(&mut self, bundle: &Bundle, actions: Vec<Action>) -> Vec<Action> {
         if let Some(failure) = self.world.failure {
             self.blocked_by(bundle, Obstacle::Retrying(failure.message.clone()));
@@ -397,7 +398,7 @@ impl<'a> Work<'a> {
         {
             active.push(json!({"name": installed.name()}));
         }
-        // Conditions that are the same keep their times.
+        // Unchanged conditions keep their times.
         let known = self.status.items("/activeRevisions").iter();
         let known = known
             .into_iter()
@@ -430,7 +431,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Collects the certificate authorities of webhooks; returns the missing or outdated certificates.
+    /// Collects the certificate authorities of webhooks; creates missing and outdated certificates.
     fn certificates(
         &self,
         csv: &Value,
@@ -475,7 +476,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Returns true if two lists of conditions differ at most in their times.
+/// Returns true if two lists of conditions are equal except for their times.
 fn same(left: &[Value], right: &[Value]) -> bool {
     let fields = ["type", "status", "reason", "message", "observedGeneration"];
     left.len() == right.len()
@@ -485,7 +486,7 @@ fn same(left: &[Value], right: &[Value]) -> bool {
             .all(|(left, right)| fields.iter().all(|field| left.get(field) == right.get(field)))
 }
 
-/// Checks that OLM v1 accepts a bundle.
+/// Checks that OLM v1 supports a bundle.
 ///
 /// # Errors
 /// Returns the reasons why it does not.

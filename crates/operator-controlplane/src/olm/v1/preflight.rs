@@ -1,4 +1,4 @@
-//! The safety check before a definition is updated: existing objects and clients must keep working.
+//! The safety check before a CRD is updated: existing objects and clients must continue to work.
 
 use apimachinery::go::quote;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use structural_schema::crd::diff::{Severity, diff_schemas};
 
 use crate::object::Object;
 
-/// Returns the reason why an update of a definition is refused.
+/// Returns the reason why an update of a CRD is rejected.
 pub(super) fn refusal(old: &Value, new: &Value) -> Option<String> {
     let name = new.name();
     let failures = failures(old, new);
@@ -53,7 +53,7 @@ fn failures(old: &Value, new: &Value) -> Vec<String> {
         let Some((before, after)) = schemas else {
             continue;
         };
-        // OLM refuses new defaults too, which the API server can handle.
+        // Unlike the API server, OLM also rejects new defaults.
         let is_refused = |severity: Severity, what: &str| {
             severity == Severity::Breaking || what.starts_with("default added")
         };

@@ -91,7 +91,7 @@ fn permissions(input: &Input<'_>) -> Vec<Rendered> {
         .collect();
     for permission in local {
         if is_global(input) {
-            // An operator for all namespaces has to find them.
+            // An operator for all namespaces must be able to list namespaces.
             let mut rules = permission.items("/rules").to_vec();
             rules.push(
                 json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}),
@@ -109,7 +109,7 @@ fn permissions(input: &Input<'_>) -> Vec<Rendered> {
     objects
 }
 
-/// Returns a role with its binding, in a namespace or for all.
+/// Returns a role and its binding, in a namespace or cluster-wide.
 fn pair(input: &Input<'_>, permission: &Value, rules: &[Value], namespace: Option<&str>) -> [Rendered; 2] {
     let account = match permission.text("/serviceAccountName") {
         "" => "default",
@@ -136,7 +136,7 @@ fn pair(input: &Input<'_>, permission: &Value, rules: &[Value], namespace: Optio
     ]
 }
 
-/// Returns a definition, with the conversion that a webhook of the bundle serves.
+/// Returns a CRD with the conversion that a webhook of the bundle serves.
 fn converted(input: &Input<'_>, definition: &Value) -> Rendered {
     let mut definition = definition.clone();
     unset(&mut definition, &["status"]);

@@ -1,4 +1,4 @@
-//! Selects the bundle of a ClusterExtension, as a pure function of catalogs.
+//! Selects the bundle of a ClusterExtension from catalogs, as a pure function.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::object::Object;
 use crate::olm::catalog::Loaded;
 use crate::olm::properties::is_requirement;
 
-/// The wishes of a ClusterExtension.
+/// The requirements of a ClusterExtension.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) package: String,
-    /// A range of versions; empty for all.
+    /// The version range; empty for all versions.
     pub(super) version: String,
-    /// Empty for all.
+    /// The channels; empty for all channels.
     pub(super) channels: Vec<String>,
-    /// The bundle that is installed.
+    /// The installed bundle.
     pub(super) installed: Option<Installed>,
-    /// True if every version may follow the installed one.
+    /// True if any version may follow the installed one.
     pub(super) self_certified: bool,
 }
 
@@ -41,14 +41,15 @@ pub(super) struct Offer {
     pub(super) loaded: Arc<Loaded>,
 }
 
-/// The outcome of a resolution.
+/// The result of a resolution.
 pub(super) struct Resolution {
     pub(super) bundle: Result<Bundle, String>,
     /// The deprecations of the package; `None` if they are not known.
     pub(super) deprecations: Option<Vec<Deprecation>>,
 }
 
-/// A version with its release. The release of a registry+v1 bundle is the property's or the build metadata of the version.
+/// A version and its release. The release of a registry+v1 bundle is that of the property, or the build metadata of the
+/// version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Release(Version, Vec<Identifier>);
 
@@ -65,7 +66,7 @@ impl Release {
     }
 }
 
-/// Returns the version and the release of a bundle as texts.
+/// Returns the version and the release of a bundle as strings.
 pub(super) fn version_of(bundle: &Bundle) -> (String, String) {
     let mut properties = bundle.properties.iter();
     let package = properties.find(|property| property.kind == "olm.package");
@@ -82,7 +83,7 @@ fn release_of(bundle: &Bundle) -> Option<Release> {
     Release::of(&version, &release)
 }
 
-/// A bundle of a catalog that meets the wishes.
+/// A bundle of a catalog that meets the requirements.
 struct Found<'a> {
     offer: &'a Offer,
     bundle: &'a Bundle,
@@ -100,7 +101,7 @@ pub(super) fn resolve(wanted: &Wanted, offers: &[Offer]) -> Resolution {
     let of = |offer: &Offer| deprecations(&offer.loaded.catalog, &wanted.package);
     let unknown = |error: String| Resolution {
         bundle: Err(error),
-        // If several catalogs have the package, none of them is known to be right.
+        // If several catalogs have the package, the right one is unknown.
         deprecations: match selling.as_slice() {
             [offer] => Some(of(offer)).filter(|found| !found.is_empty()),
             _ => None,
@@ -143,7 +144,7 @@ pub(super) fn resolve(wanted: &Wanted, offers: &[Offer]) -> Resolution {
     }
 }
 
-/// Returns the best bundle of a catalog: one that is not deprecated, then the highest version.
+/// Returns the best bundle of a catalog: bundles that are not deprecated come first, then higher versions.
 fn best<'a>(wanted: &Wanted, range: Option<&Constraint>, offer: &'a Offer) -> Option<Found<'a>> {
     let catalog = &offer.loaded.catalog;
     let entries: Vec<&Entry> = catalog

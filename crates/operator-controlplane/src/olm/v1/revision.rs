@@ -1,4 +1,4 @@
-//! The revisions of a ClusterExtension: a Secret records each version that was rolled out.
+//! The revisions of a ClusterExtension: one Secret for each version that was rolled out ([`Revision`]).
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Revision<'_> {
         self.text(SUCCEEDED) == "true"
     }
 
-    /// Returns true if the revision has some content.
+    /// Returns true if the content of the revision has this hash.
     pub(super) fn has(&self, hash: &str) -> bool {
         self.text(HASH) == hash
     }
@@ -70,7 +70,7 @@ impl Revision<'_> {
     }
 }
 
-/// Returns the revisions of an extension, the oldest one first.
+/// Returns the revisions of an extension, oldest first.
 pub(super) fn list<'a>(objects: &'a Objects, extension: &Value) -> Vec<Revision<'a>> {
     let secrets = objects.list(&SECRET, NAMESPACE);
     let of_extension = secrets.filter(|secret| secret.text("/type") == TYPE && is_owned(secret, extension));

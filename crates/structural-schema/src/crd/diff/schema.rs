@@ -24,7 +24,7 @@ pub(super) fn diff(old: Side<'_>, new: Side<'_>) -> Vec<Change> {
     differ.changes.0
 }
 
-/// Returns true if values of one schema have fields that the other prunes.
+/// Returns true if values of one schema have fields that the other schema prunes.
 pub(super) fn loses_fields(from: &Node, to: &Node) -> bool {
     if to.preserves_unknown_fields() {
         return false;
@@ -65,7 +65,8 @@ impl Differ {
         }
     }
 
-    /// `judged`: true if a rule or a combination of schemas around the value validates it as a whole.
+    /// Compares two schemas. `judged` is true if a rule or a combination of schemas around the value validates it as a
+    /// whole.
     fn node(&mut self, old: Side<'_>, new: Side<'_>, path: &Path, judged: bool) {
         if old.1 == new.1 {
             return;
@@ -115,7 +116,7 @@ impl Differ {
         }
         let what = changed("format", &old.format, &new.format);
         let (before, after) = (old.checked_format(), new.checked_format());
-        // With other types, the validator derives the type from the format.
+        // For other types, the validator derives the type from the format.
         let is_plain = matches!(old.kind.as_str(), "string" | "integer" | "number");
         let looser = match (before, after) {
             (before, after) if before == after => true,
@@ -246,7 +247,7 @@ impl Differ {
         }
     }
 
-    /// `allOf`, `anyOf`, `oneOf` and `not` are compared as they are written.
+    /// Compares `allOf`, `anyOf`, `oneOf` and `not` as they are written.
     fn combinations(&mut self, old: &Value, new: &Value, path: &Path) {
         for name in ["allOf", "anyOf", "oneOf", "not"] {
             let get = |value: &Value| value.get(name).filter(|found| is_significant(found)).cloned();
@@ -388,7 +389,7 @@ impl Differ {
         }
     }
 
-    /// A default makes objects larger, which may exceed limits or violate rules around it.
+    /// Reports an added default. It makes objects larger, which may exceed limits or violate enclosing rules.
     fn default_added(&mut self, parent: &Node, path: &Path, judged: bool, what: &str, why: &'static str) {
         if judged || parent.max_properties.is_some() {
             let why =
@@ -474,10 +475,10 @@ fn is_significant(value: &Value) -> bool {
     }
 }
 
-/// Returns true if every value that the new limit rejects was rejected by the old one; `sign` is 1 for a minimum and -1
-/// for a maximum.
+/// Returns true if the old limit rejected every value that the new limit rejects; `sign` is 1 for a minimum and -1 for
+/// a maximum.
 ///
-/// The server truncates limits of integers, so both the limits and their truncated values are compared.
+/// The server truncates limits of integers, so the limits and their truncated values are compared.
 fn is_looser(before: Bound, after: Bound, sign: f64) -> bool {
     let beyond = |a: f64, b: f64| (b - a) * sign > 0.0 || !after.exclusive && a == b || before == after;
     let same_exclusive = before.exclusive == after.exclusive;
@@ -486,7 +487,8 @@ fn is_looser(before: Bound, after: Bound, sign: f64) -> bool {
     value && (beyond(a, b) || same_exclusive && a == b)
 }
 
-/// A limit of an integer that is not an integer of the format is reported with every value.
+/// Returns true if a limit of an integer can be represented in the integer's format. Other limits are reported with
+/// every value.
 fn is_whole(bound: Bound, node: &Node) -> bool {
     let range = match node.checked_format() {
         "int32" => f64::from(i32::MIN)..=f64::from(i32::MAX),

@@ -2,7 +2,7 @@
 
 use apimachinery::field::Error;
 
-/// A part of the error's path or text, and the hint. The first match is used.
+/// A part of the error's path or text, and its hint. The first match is used.
 const FIXES: &[(&str, &str)] = &[
     (
         "must not be empty for specified",

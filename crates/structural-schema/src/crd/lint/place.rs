@@ -1,10 +1,10 @@
-//! Translates paths of the server's internal form to paths of the written definition.
+//! Translates paths of the server's internal form to paths of the CRD as written.
 
 use apimachinery::field::Path;
 
-/// Prefixes of the internal form, and their equivalent in `apiextensions.k8s.io/v1`.
+/// Prefixes of the internal form, and their equivalents in `apiextensions.k8s.io/v1`.
 ///
-/// The server reports shared parts of all versions once, above the versions; the first version has them.
+/// The server reports the shared parts of all versions once, above the versions. They are mapped to the first version.
 const PREFIXES: &[(&str, &str)] = &[
     ("spec.validation", "spec.versions[0].schema"),
     ("spec.subresources", "spec.versions[0].subresources"),

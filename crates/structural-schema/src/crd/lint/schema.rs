@@ -1,4 +1,4 @@
-//! Findings about schemas that the server accepts but that do not work as intended.
+//! Finds problems of schemas that the server accepts but that do not work as intended.
 
 use apimachinery::field::Path;
 use apimachinery::go;
@@ -177,7 +177,7 @@ fn limits(schema: &Node, path: &Path, linter: &mut Linter) {
     }
 }
 
-/// Defaults that derive macros generate from Rust defaults: the server writes them into every object.
+/// Reports defaults that derive macros generate from Rust defaults, and that the server writes into every object.
 fn defaults(schema: &Node, path: &Path, linter: &mut Linter) {
     let empty = match &schema.default {
         Some(Value::Array(items)) if items.is_empty() => "an empty list",

@@ -1,11 +1,11 @@
-//! The parts of a JSON Web Token.
+//! The parts of a JSON Web Token: [`Token`], [`Claims`], [`Signature`].
 
 use apimachinery::go::{json_kind, quote};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64_URL;
 use serde_json::Value;
 
-/// A token that was split and whose payload was decoded, but not verified.
+/// A token with a decoded payload that is not verified yet.
 pub(super) struct Token<'t> {
     message: &'t str,
     header: &'t str,
@@ -27,14 +27,14 @@ pub(super) struct Signature {
 }
 
 impl<'t> Token<'t> {
-    /// Returns `None` for a text that is not a token with a JSON payload.
+    /// Parses a token; returns `None` for a text that is not a token with a JSON payload.
     pub(super) fn parse(text: &'t str) -> Option<Self> {
         let (message, signature) = text.rsplit_once('.')?;
         let (header, payload) = message.split_once('.')?;
         if payload.contains('.') {
             return None;
         }
-        // Nesting is limited by the decoder.
+        // The decoder limits the nesting.
         let payload: Value = serde_json::from_slice(&BASE64_URL.decode(payload).ok()?).ok()?;
         payload.is_object().then_some(Self {
             message,
@@ -60,7 +60,7 @@ impl<'t> Token<'t> {
     /// Returns the registered claims.
     ///
     /// # Errors
-    /// A claim has another type.
+    /// Returns an error if a claim has a wrong type.
     pub(super) fn claims(&self) -> Result<Claims, String> {
         let unread = |why: String| format!("failed to unmarshal claims: {why}");
         let misfit = |claim: &str, value: &Value, wanted: &str| {
@@ -102,7 +102,7 @@ impl<'t> Token<'t> {
     /// Returns the header and the signature.
     ///
     /// # Errors
-    /// They cannot be decoded.
+    /// Returns an error if they cannot be decoded.
     pub(super) fn signature(&self) -> Result<Signature, String> {
         let malformed = |why: &dyn std::fmt::Display| format!("malformed jwt: {why}");
         let header = BASE64_URL
@@ -122,12 +122,12 @@ impl Signature {
         self.text("alg")
     }
 
-    /// Returns the id of the key; empty if the header has none.
+    /// Returns the key ID; empty if the header has none.
     pub(super) fn key_id(&self) -> &str {
         self.text("kid")
     }
 
-    /// Returns true if the header demands extensions that are not known.
+    /// Returns true if the header requires extensions, which are not supported.
     pub(super) fn has_extensions(&self) -> bool {
         self.header.get("crit").is_some()
     }
@@ -137,7 +137,7 @@ impl Signature {
     }
 }
 
-/// Returns an error as Go's decoder prints it.
+/// Formats an error as Go's decoder does.
 fn illegal(text: &str, error: &base64::DecodeError) -> String {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
@@ -147,7 +147,7 @@ fn illegal(text: &str, error: &base64::DecodeError) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
-/// Returns the seconds of a time, which may be a number or a text with one.
+/// Returns a time in seconds, which may be a number or a string with a number.
 fn seconds(value: &Value) -> Result<i64, String> {
     let text = match value {
         Value::Number(number) => number.to_string(),

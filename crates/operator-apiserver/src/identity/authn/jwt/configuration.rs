@@ -1,4 +1,4 @@
-//! The file of `--authentication-config`, and the flags `--oidc-*`, which mean the same.
+//! The file of `--authentication-config`, and the equivalent flags `--oidc-*`.
 
 use apimachinery::object;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::validation;
 use crate::identity::strict::{self, Kind, Shape, Struct};
 
-/// The algorithms of an issuer in a file.
+/// The accepted algorithms of an issuer that is configured in a file.
 const ALGORITHMS: [&str; 9] = [
     "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
 ];
@@ -25,19 +25,20 @@ pub struct OidcOptions {
     pub issuer_url: String,
     /// The audience that tokens must have.
     pub client_id: String,
-    /// The authorities of the issuer's certificate, in PEM; those of the system if it is not set.
+    /// The certificate authorities of the issuer, in PEM. Default: those of the system.
     pub certificate_authority: String,
-    /// The claim with the user name; `None` is `sub`.
+    /// The claim with the user name. Default: `sub`.
     pub username_claim: Option<String>,
-    /// The prefix of user names; `-` means no prefix. If it is not set, the issuer's URL and `#`, but for the claim `email`.
+    /// The prefix of user names; `-` means no prefix. Default: the URL of the issuer and `#`; no prefix for the claim
+    /// `email`.
     pub username_prefix: String,
     /// The claim with the groups.
     pub groups_claim: String,
     /// The prefix of groups.
     pub groups_prefix: String,
-    /// Claims that must have a value.
+    /// Claims that must have exactly these values.
     pub required_claims: Vec<(String, String)>,
-    /// The accepted algorithms; `RS256` if there are none.
+    /// The accepted algorithms. Default: `RS256`.
     pub signing_algorithms: Vec<String>,
 }
 
@@ -148,11 +149,11 @@ pub(super) fn texts(value: &Value, field: &str) -> Vec<String> {
 }
 
 impl AuthenticationConfiguration {
-    /// Reads and validates a file. Tokens of `service_account_issuers` are those of service accounts, so that the file
-    /// may not contain these issuers. `path` is the name of the file in errors.
+    /// Parses and validates a file. Its issuers must not be among `service_account_issuers`, whose tokens belong to
+    /// service accounts. `path` is the name of the file in errors.
     ///
     /// # Errors
-    /// Returns an error with the text of kube-apiserver if the configuration is not valid.
+    /// Returns an error with the text of kube-apiserver if the configuration is invalid.
     pub fn parse(text: &str, path: &str, service_account_issuers: &[String]) -> Result<Self, String> {
         let read = if text.trim().is_empty() {
             Err("empty config data".to_owned())
@@ -169,10 +170,10 @@ impl AuthenticationConfiguration {
         )
     }
 
-    /// Returns the configuration that the flags `--oidc-*` mean.
+    /// Returns the configuration that is equivalent to the flags `--oidc-*`.
     ///
     /// # Errors
-    /// Returns an error with the text of kube-apiserver if the flags are not valid.
+    /// Returns an error with the text of kube-apiserver if the flags are invalid.
     pub fn of_flags(options: &OidcOptions, service_account_issuers: &[String]) -> Result<Self, String> {
         if options.issuer_url.is_empty() || options.client_id.is_empty() {
             return Err(
@@ -237,12 +238,12 @@ impl AuthenticationConfiguration {
         &self.algorithms
     }
 
-    /// Returns true if the file decides about anonymous requests, which excludes `--anonymous-auth`.
+    /// Returns true if the file configures anonymous requests, which excludes `--anonymous-auth`.
     pub fn has_anonymous(&self) -> bool {
         self.config.get("anonymous").is_some_and(|value| !value.is_null())
     }
 
-    /// Returns the paths of anonymous requests: `None` for all, an empty list for no request.
+    /// Returns the allowed paths of anonymous requests: `None` for all paths, an empty list for no paths.
     pub(crate) fn anonymous_paths(&self) -> Option<Vec<String>> {
         let anonymous = self.config.get("anonymous")?;
         if anonymous.get("enabled") != Some(&Value::Bool(true)) {

@@ -1,4 +1,4 @@
-//! The public keys of an issuer, and the signatures that they verify.
+//! The public keys of an issuer, and the verification of signatures.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64_URL;
@@ -29,14 +29,14 @@ enum Material {
     },
     /// The uncompressed point of a key on the curve P-256.
     P256(Vec<u8>),
-    /// The same on the curve P-384.
+    /// The uncompressed point of a key on the curve P-384.
     P384(Vec<u8>),
 }
 
-/// Reads a JSON Web Key Set. Keys of other types are omitted.
+/// Parses a JSON Web Key Set. Keys of unsupported types are omitted.
 ///
 /// # Errors
-/// It is not a set.
+/// Returns an error if the value is not a key set.
 pub(super) fn read(set: &Value) -> Result<Vec<Key>, String> {
     let keys = set.get("keys").and_then(Value::as_array);
     let keys = keys.ok_or("failed to decode keys: it has no list of keys")?;
@@ -115,7 +115,7 @@ fn rsa(algorithm: &str) -> Option<&'static RsaParameters> {
     })
 }
 
-/// Returns true if one of the keys made the signature. A header without an id may mean any of them.
+/// Returns true if one of the keys made the signature. If the header has no key ID, all keys are tried.
 pub(super) fn verify(keys: &[Key], message: &str, signature: &Signature) -> bool {
     let id = signature.key_id();
     !signature.has_extensions()

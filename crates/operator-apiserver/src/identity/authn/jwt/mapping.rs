@@ -1,4 +1,4 @@
-//! From the claims of a token to a user: claims, CEL expressions, and the rules that both must satisfy.
+//! Maps the claims of a token to a user: claims, CEL expressions, and the rules for both ([`Rules`]).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use super::configuration::{list, text};
 /// The rules and mappings of one issuer.
 #[derive(Debug)]
 pub(super) struct Rules {
-    /// Claims that must have a value.
+    /// Claims that must have exactly these values.
     required: Vec<(String, String)>,
     claims: Vec<Rule>,
     username: Mapping,
@@ -27,7 +27,7 @@ pub(super) struct Rules {
     users: Vec<Rule>,
 }
 
-/// An expression that must be true, and the message if it is not.
+/// An expression that must be true, and the error message.
 #[derive(Debug)]
 struct Rule {
     program: Program,
@@ -41,7 +41,7 @@ enum Mapping {
 }
 
 impl Rules {
-    /// Reads a validated `jwt` entry.
+    /// Parses a validated `jwt` entry.
     pub(super) fn read(config: &Value) -> Self {
         let mapping = |field: &str| {
             let mapping = object::get(config, &["claimMappings", field])?;
@@ -99,7 +99,7 @@ impl Rules {
     /// Returns the user that the claims of a verified token describe.
     ///
     /// # Errors
-    /// A claim is missing, or a rule is not satisfied.
+    /// Returns an error if a claim is missing or a rule is violated.
     pub(super) fn user(&self, claims: &Value) -> Result<User, String> {
         let variables = PolicyVariables::default();
         let mut scope = Scope::new(&variables);
@@ -271,7 +271,7 @@ fn expression_text(program: &Program, scope: &Scope<'_>, what: &str) -> Result<S
     }
 }
 
-/// Returns the texts of a value, without empty ones.
+/// Returns the non-empty strings of a value.
 fn strings(value: &Value) -> Result<Vec<String>, String> {
     let all: Option<Vec<&str>> = match value {
         Value::Null => Some(Vec::new()),
@@ -303,7 +303,7 @@ fn string(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The variable `claims`.
+/// Returns the environment with the variable `claims`.
 pub(super) fn claims_environment() -> &'static Environment {
     static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         let claims = Type::map(Type::String, Type::Dyn);
@@ -312,7 +312,7 @@ pub(super) fn claims_environment() -> &'static Environment {
     &ENVIRONMENT
 }
 
-/// The variable `user`.
+/// Returns the environment with the variable `user`.
 pub(super) fn user_environment() -> &'static Environment {
     static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         let text = || Type::String;

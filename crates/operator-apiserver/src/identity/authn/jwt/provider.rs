@@ -1,4 +1,5 @@
-//! The discovery document and the keys of an issuer, fetched when a token of the issuer is first seen.
+//! The discovery document and the keys of an issuer ([`Provider`]). They are fetched when a token of the issuer is
+//! first received.
 //!
 //! Only requests with a token of the issuer wait for it.
 
@@ -19,9 +20,9 @@ use crate::webhook_client::{HttpsClient, Services};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of a document.
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
-/// The time after a failed attempt in which tokens are rejected at once.
+/// The time after a failed attempt during which tokens are rejected at once.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The minimum time between two fetches of the keys, which every token with an invalid signature causes.
+/// The minimum time between two fetches of the keys. Every token with an invalid signature causes a fetch.
 const REFRESH_AFTER: Duration = Duration::from_millis(200);
 
 const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
@@ -31,7 +32,7 @@ const NOT_READY: &str = "authenticator not initialized";
 #[derive(Debug)]
 pub(super) struct Provider {
     client: HttpsClient,
-    /// The URL of the discovery document, if it is not that of the issuer.
+    /// The URL of the discovery document, if it differs from the issuer's.
     discovery: String,
     state: Mutex<State>,
 }
@@ -47,7 +48,7 @@ struct State {
 }
 
 impl Provider {
-    /// Reads the `issuer` of a `jwt` entry.
+    /// Parses the `issuer` of a `jwt` entry.
     pub(super) fn new(issuer: &Value) -> Result<Self, String> {
         let authority = object::text(issuer, &["certificateAuthority"]);
         Ok(Self {
@@ -60,7 +61,7 @@ impl Provider {
     /// Waits until the discovery document is known.
     ///
     /// # Errors
-    /// It cannot be fetched, or is of another issuer.
+    /// Returns an error if the document cannot be fetched, or is for another issuer.
     pub(super) async fn ready(&self, services: &Services, issuer: &str) -> Result<(), String> {
         let mut state = self.state.lock().await;
         if state.keys_url.is_some() {
@@ -107,10 +108,10 @@ impl Provider {
         serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))
     }
 
-    /// Verifies the signature of a message. The keys are fetched again if none of them verifies it.
+    /// Verifies the signature of a message. If no key verifies it, the keys are fetched again.
     ///
     /// # Errors
-    /// No key verifies it, or the keys cannot be fetched.
+    /// Returns an error if no key verifies the signature, or the keys cannot be fetched.
     pub(super) async fn verify(
         &self,
         services: &Services,
@@ -126,7 +127,7 @@ impl Provider {
             return Ok(());
         }
         let mut state = self.state.lock().await;
-        // Another request may have fetched them meanwhile.
+        // Another request may have fetched the keys in the meantime.
         if state.fetched == fetched {
             if fetched.is_some_and(|fetched| fetched.elapsed() < REFRESH_AFTER) {
                 return Err(INVALID.to_owned());

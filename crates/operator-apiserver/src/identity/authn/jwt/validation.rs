@@ -40,7 +40,7 @@ pub(super) fn validate(config: &Value) -> Vec<Error> {
     errors
 }
 
-/// Returns an error for each issuer whose tokens are those of service accounts.
+/// Returns an error for each issuer that is also an issuer of service account tokens.
 pub(super) fn overlap(configuration: &AuthenticationConfiguration, disallowed: &[String]) -> Vec<Error> {
     let urls = configuration
         .issuers()
@@ -160,7 +160,7 @@ fn validate_audiences(errors: &mut Vec<Error>, path: &Path, issuer: &Value) {
     }
 }
 
-/// Compiles an expression whose result may have any type, or a boolean.
+/// Compiles an expression with a boolean result, or a result of any type.
 fn compile(
     errors: &mut Vec<Error>,
     path: Path,
@@ -177,7 +177,7 @@ fn compile(
     false
 }
 
-/// Returns true if a rule uses `claims.email_verified`.
+/// Validates the claim rules; returns true if a rule uses `claims.email_verified`.
 fn validate_claim_rules(errors: &mut Vec<Error>, path: &Path, jwt: &Value) -> bool {
     let (mut claims, mut expressions) = (BTreeSet::new(), BTreeSet::new());
     let mut verifies_email = false;
@@ -241,7 +241,7 @@ fn validate_mappings(errors: &mut Vec<Error>, path: &Path, jwt: &Value, verifies
     }
 }
 
-/// Returns true for a valid expression.
+/// Validates a mapping; returns true if its expression is valid.
 fn validate_mapping(
     errors: &mut Vec<Error>,
     path: &Path,
@@ -310,7 +310,7 @@ fn validate_extra(errors: &mut Vec<Error>, path: &Path, extra: &[Value]) {
     }
 }
 
-/// A key must be a path that begins with a domain.
+/// Validates a key, which must be a path that starts with a domain.
 fn validate_key(errors: &mut Vec<Error>, path: &Path, key: &str) {
     if key.is_empty() {
         errors.push(Error::required(path.clone(), ""));
