@@ -238,11 +238,11 @@ impl Tokens {
         issuer.set_audiences(self.further_issuers.clone(), self.audiences.clone());
         if let Some(pem) = &self.signing_key {
             let set = issuer.set_signing_key(pem);
-            set.map_err(refuse("key that signs service account tokens"))?;
+            set.map_err(refuse("service account signing key"))?;
         }
         for pem in &self.keys {
             let added = issuer.add_keys(pem);
-            added.map_err(refuse("key that checks service account tokens"))?;
+            added.map_err(refuse("service account verification key"))?;
         }
         issuer.keep_key(keyring)?;
         Ok(issuer)
