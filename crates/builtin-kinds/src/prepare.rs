@@ -118,7 +118,7 @@ fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
     }
 }
 
-/// Replaces the empty lists at a path; `*` in the path stands for the items of a list.
+/// Replaces the empty lists at a path; `*` in the path matches the items of a list.
 fn forget_empty_list(value: &mut Value, path: &[&str]) {
     match path {
         ["*", rest @ ..] => {

@@ -187,7 +187,7 @@ impl Client {
         let patch = match patch {
             Patch::Merge(patch) => registry::patch::Patch::Merge(patch),
             Patch::Json(Value::Array(operations)) => registry::patch::Patch::Json(operations),
-            Patch::Json(_) => return Err(status::bad_request("a JSON patch is a list")),
+            Patch::Json(_) => return Err(status::bad_request("a JSON patch must be a list")),
             Patch::Strategic(patch) => registry::patch::Patch::Strategic(patch),
             Patch::Apply {
                 config,

@@ -7,7 +7,7 @@ const GATES: &str = include_str!("feature-gates-1.36.txt");
 
 /// The state of the feature gates.
 ///
-/// Those that change an answer of this server are `APIResponseCompression`,
+/// Those that change a response of this server are `APIResponseCompression`,
 /// `AuthorizePodWebsocketUpgradeCreatePermission`, `ComponentFlagz`, `ComponentStatusz`, `StorageVersionHash`,
 /// `TokenRequestServiceAccountUIDValidation` and `WatchList`. All others are accepted without effect.
 ///

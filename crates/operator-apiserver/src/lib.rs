@@ -1,6 +1,6 @@
 //! An embedded Kubernetes API server in pure Rust.
 //!
-//! An [`ApiServer`] is one isolated server. It answers as kube-apiserver 1.36 does, and is reached in three ways: as
+//! An [`ApiServer`] is one isolated server. It behaves like kube-apiserver 1.36, and is reached in three ways: as
 //! a [`tower::Service`] (`kube::Client::new(api_server, "default")`), over HTTPS on a [`Listener`], and through the
 //! in-process [`client::Client`] that controllers in the same process use.
 //!

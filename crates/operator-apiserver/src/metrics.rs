@@ -65,7 +65,7 @@ impl<T> Family<T> {
     }
 }
 
-/// The answered requests that have the same labels and status code.
+/// The completed requests that have the same labels and status code.
 #[derive(Clone, Debug)]
 struct Answered {
     durations: Histogram,
@@ -132,7 +132,7 @@ pub(crate) struct Step<'a> {
     pub(crate) operation: &'static str,
     pub(crate) mutates: bool,
     pub(crate) rejected: bool,
-    /// The code of the webhook's answer, or of the rejection.
+    /// The code of the webhook's response, or of the rejection.
     pub(crate) code: u16,
     pub(crate) time: Duration,
 }
@@ -145,7 +145,7 @@ impl Metrics {
         InFlight(count)
     }
 
-    /// Counts an answered request; the sizes of streams are not counted.
+    /// Counts a completed request; the sizes of streams are not counted.
     pub(crate) fn finished(&self, labels: RequestLabels, code: u16, started: Instant, size: Option<usize>) {
         let elapsed = started.elapsed().as_secs_f64();
         let key = (labels, code);

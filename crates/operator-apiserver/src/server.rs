@@ -48,7 +48,7 @@ const HISTORY: Horizon = Horizon {
 
 /// One API server, isolated from all others. Clones are handles of the same server.
 ///
-/// As a [`tower::Service`], it answers requests in-process, as the administrator.
+/// As a [`tower::Service`], it handles requests in-process, as the administrator.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     handler: Arc<Handler>,
@@ -196,7 +196,7 @@ impl ApiServer {
         Snapshot(self.handler.registry.store.freeze())
     }
 
-    /// Ends all watches. Requests are still answered; the objects are dropped with the last handle of the server.
+    /// Ends all watches. Requests are still handled; the objects are dropped with the last handle of the server.
     pub fn shutdown(&self) {
         self.handler.registry.stop.cancel();
     }
@@ -238,11 +238,11 @@ impl Tokens {
         issuer.set_audiences(self.further_issuers.clone(), self.audiences.clone());
         if let Some(pem) = &self.signing_key {
             let set = issuer.set_signing_key(pem);
-            set.map_err(refuse("key that signs service account tokens"))?;
+            set.map_err(refuse("service account signing key"))?;
         }
         for pem in &self.keys {
             let added = issuer.add_keys(pem);
-            added.map_err(refuse("key that checks service account tokens"))?;
+            added.map_err(refuse("service account verification key"))?;
         }
         issuer.keep_key(keyring)?;
         Ok(issuer)
@@ -441,7 +441,7 @@ impl Builder {
         self
     }
 
-    /// Sets whether HTTPS requests without credentials are answered, as `system:anonymous`: `--anonymous-auth` of
+    /// Sets if HTTPS requests without credentials are accepted, as `system:anonymous`: `--anonymous-auth` of
     /// kube-apiserver. Default: true. With [`Authorization::AlwaysAllow`] they are always rejected.
     #[must_use]
     pub fn anonymous_auth(mut self, allowed: bool) -> Self {

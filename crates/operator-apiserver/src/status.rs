@@ -1,4 +1,4 @@
-//! `metav1.Status`: every answer of the server that is not an object ([`Status`]).
+//! `metav1.Status`: every response of the server that is not an object ([`Status`]).
 //!
 //! The texts follow `k8s.io/apimachinery/pkg/api/errors`.
 

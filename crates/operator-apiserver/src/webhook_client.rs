@@ -102,7 +102,7 @@ impl Services {
     }
 }
 
-/// The reason why a call returned no answer.
+/// The reason why a call returned no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     /// The configuration of the webhook is invalid.

@@ -519,7 +519,9 @@ async fn given_keys_sign_and_check() {
         .build()
         .unwrap_err();
     assert!(
-        refused.to_string().starts_with("cannot use the key that checks"),
+        refused
+            .to_string()
+            .starts_with("cannot use the service account verification key"),
         "{refused}"
     );
 }

@@ -141,7 +141,7 @@ impl<S: ApiService> Session<S> {
 
     async fn send(&self, method: &str, step: &Step) -> Value {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(method, step)).await;
-        answer.unwrap_or_else(|_| json!({"error": "no whole answer within the time limit"}))
+        answer.unwrap_or_else(|_| json!({"error": "no complete response within the time limit"}))
     }
 
     async fn exchange(&self, method: &str, step: &Step) -> Value {

@@ -49,10 +49,7 @@ where
         .filter(|scenario| with_controllers || !scenario.needs.iter().any(|need| need == "controllers"))
         .collect();
     if scenarios.is_empty() {
-        return Err(format!(
-            "there are no scenarios in {}",
-            folder.join(category).display()
-        ));
+        return Err(format!("no scenarios in {}", folder.join(category).display()));
     }
     let runs = scenarios.iter().map(|scenario| {
         let server = server();
@@ -102,15 +99,12 @@ fn verdict(category: &str, known: &BTreeMap<String, String>, outcome: Outcome) -
         if !known.contains_key(name) {
             complaints.push(format!("{category}/{name} differs:\n  {}", first_lines(lines)));
         } else if is_shown {
-            println!(
-                "{category}/{name} differs, as is known:\n  {}",
-                lines.join("\n  ")
-            );
+            println!("{category}/{name} differs as listed:\n  {}", lines.join("\n  "));
         }
     }
     for name in known.keys().filter(|name| !outcome.differing.contains_key(*name)) {
         complaints.push(format!(
-            "{category}/{name} is listed as different, but behaves as recorded: take it off the list"
+            "{category}/{name} is listed as different, but behaves as recorded: remove it from the list"
         ));
     }
     if complaints.is_empty() {

@@ -116,7 +116,11 @@ impl Runner {
                 return self.refused(key, refusal).await;
             }
         }
-        tracing::debug!(controller = self.controller.name, ?key, "plan does not settle");
+        tracing::debug!(
+            controller = self.controller.name,
+            ?key,
+            "the plan of a key does not settle"
+        );
         self.queue.retry(key.clone());
     }
 

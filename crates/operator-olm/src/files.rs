@@ -26,13 +26,13 @@ pub enum ReadError {
         source: std::io::Error,
     },
     /// A symbolic link leads out of the directory or to a directory.
-    #[error("{0} is a symbolic link to something that is not a file of this directory")]
+    #[error("{0} is a symbolic link that does not lead to a file in this directory")]
     Link(PathBuf),
     /// The entry is a device, socket or pipe.
     #[error("{0} is neither a file nor a directory")]
     Special(PathBuf),
     /// A limit is exceeded.
-    #[error("{path} has too much content: more than {limit}")]
+    #[error("{path} exceeds the limit of {limit}")]
     TooLarge {
         /// The directory.
         path: PathBuf,

@@ -99,7 +99,7 @@ pub const OPTIONAL: &[Optional] = &[
     Optional {
         name: "categories",
         suite: SUITE,
-        description: "the categories are standard ones, or those of the file that OPERATOR_BUNDLE_CATEGORIES names",
+        description: "the categories are standard categories, or those of the file in OPERATOR_BUNDLE_CATEGORIES",
         run: categories::validate,
     },
     Optional {
@@ -129,7 +129,7 @@ pub const OPTIONAL: &[Optional] = &[
     Optional {
         name: "strict",
         suite: None,
-        description: "mistakes that the other validators accept: install modes that are given twice, channels, labels",
+        description: "mistakes that the other validators accept: duplicate install modes, channels, labels",
         run: strict::validate,
     },
 ];

@@ -94,7 +94,10 @@ fn keywords_that_restrict() {
         (
             json!({"enum": ["a", "b"]}),
             json!({"enum": ["b", "c"]}),
-            &["breaking : enum lost \"a\"", "safe : enum gained \"c\""],
+            &[
+                "breaking : enum values removed: \"a\"",
+                "safe : enum values added: \"c\"",
+            ],
         ),
         (
             json!({"format": "uri"}),

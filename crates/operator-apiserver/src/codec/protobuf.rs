@@ -45,7 +45,7 @@ pub(crate) enum Error {
     Depth,
     #[error("no kind \"{kind}\" is registered for version \"{api_version}\" in protobuf")]
     UnknownKind { api_version: String, kind: String },
-    #[error("the field {field} holds no valid JSON: {reason}")]
+    #[error("invalid JSON in field {field}: {reason}")]
     Json { field: String, reason: String },
 }
 

@@ -1,6 +1,6 @@
 //! The audit log: writes an event for each stage of a request to a file and to a webhook, as the audit policy demands.
 //!
-//! A full disk or a webhook that does not answer does not delay a request, unless the mode of the backend is blocking:
+//! A full disk or a webhook that does not respond does not delay a request, unless the mode of the backend is blocking:
 //! events are dropped and logged.
 
 mod limits;
@@ -59,7 +59,7 @@ pub enum AuditMode {
     /// In the background. A log file is written at once in this mode, too.
     #[default]
     Batch,
-    /// Before the request is handled, and before it is answered.
+    /// Before the request is handled, and before the response.
     Blocking,
     /// Like `Blocking`; in addition, a request is rejected if its first event cannot be stored.
     BlockingStrict,

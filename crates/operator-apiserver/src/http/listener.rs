@@ -259,7 +259,7 @@ async fn publish_authorities(handler: &Arc<Handler>, options: &ListenOptions, ce
         }
     };
     if let Err(error) = published {
-        tracing::warn!(%error, "the authorities of clients could not be published");
+        tracing::warn!(%error, "cannot publish the client authorities");
     }
 }
 
@@ -275,7 +275,7 @@ async fn accept(socket: TcpListener, shared: Shared, tasks: TaskTracker) {
             }
             Err(error) => {
                 // The usual cause is too many open files: a pause lets some of them close.
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }

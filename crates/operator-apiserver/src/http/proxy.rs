@@ -63,7 +63,7 @@ pub(crate) async fn serve(
         .origin
         .uri
         .parse()
-        .map_err(|_| status::bad_request("the path cannot be forwarded"))?;
+        .map_err(|_| status::bad_request("invalid path: it cannot be forwarded"))?;
     *request.headers_mut() = headers(call, user, &endpoint.host);
     let response = sender
         .send_request(request)

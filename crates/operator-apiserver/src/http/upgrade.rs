@@ -43,7 +43,7 @@ pub(crate) fn start(
             },
         };
         if let Err(error) = done {
-            tracing::debug!(%error, "an upgraded connection ended with an error");
+            tracing::debug!(%error, "upgraded connection failed");
         }
     });
     Response::from_parts(parts, full(Bytes::new()))

@@ -60,7 +60,7 @@ impl Keyring {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Error {
-    Error::DataDirectory(format!("cannot keep {}: {error}", path.display()))
+    Error::DataDirectory(format!("cannot store {}: {error}", path.display()))
 }
 
 fn write(directory: &Path, path: &Path, text: &str) -> io::Result<()> {

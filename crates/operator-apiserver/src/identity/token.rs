@@ -53,9 +53,9 @@ pub(crate) struct Issuer {
 /// An error of signing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
-    #[error("the system provides no random numbers for a key")]
+    #[error("cannot generate a key: the system provides no random numbers")]
     Randomness,
-    #[error("a new key cannot be used: {0}")]
+    #[error("cannot use the generated key: {0}")]
     Key(#[from] KeyError),
     #[error(transparent)]
     Keyring(#[from] Error),
@@ -223,7 +223,7 @@ impl Issuer {
         }
         let made = self.keyring.keep(KEY_FILE, || {
             let der = rsa::make().map_err(|_| Error::ServiceAccountKey {
-                which: "key that signs service account tokens",
+                which: "service account signing key",
                 problem: SigningError::Randomness.to_string(),
             })?;
             Ok(pem(&der))

@@ -40,7 +40,7 @@ const COUNTED: &[&str] = &[
 
 type Series<T> = BTreeMap<Labels, T>;
 
-/// Returns the counts, durations and sizes of answered requests, each by the labels of its metric.
+/// Returns the counts, durations and sizes of completed requests, each by the labels of its metric.
 fn by_metric(
     requests: &HashMap<(RequestLabels, u16), Answered>,
 ) -> (Series<u64>, Series<Histogram>, Series<Histogram>) {

@@ -272,7 +272,7 @@ fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
         .store
         .create(&definition.table, &definition.storage, &name, service);
     if let Err(error) = created {
-        tracing::error!(name, ?error, "an APIService could not be stored");
+        tracing::error!(name, ?error, "cannot store an APIService");
     }
 }
 

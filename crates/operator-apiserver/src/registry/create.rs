@@ -162,7 +162,7 @@ impl Registry {
                     return Err(Refused::Other(status::not_persisted(&error)));
                 }
                 Err(Rejected::Gone | Rejected::Moved) => {
-                    return Err(Refused::Other(status::internal("the store refused a create")));
+                    return Err(Refused::Other(status::internal("the store rejected a create")));
                 }
             }
         }

@@ -86,7 +86,7 @@ pub(super) fn update(registry: &Registry, service: (&str, &str), before: &[&str]
             .store
             .create(&definition.table, &definition.storage, address, object);
         if let Err(error) = created {
-            tracing::error!(address, ?error, "an IPAddress could not be stored");
+            tracing::error!(address, ?error, "cannot store an IPAddress");
         }
     }
     for address in before.iter().filter(|address| !current.contains(address)) {

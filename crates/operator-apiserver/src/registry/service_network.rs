@@ -25,7 +25,7 @@ pub struct ServiceNetwork {
 #[non_exhaustive]
 pub enum NetworkError {
     /// Not a range of addresses.
-    #[error("it is not a range of addresses like 10.0.0.0/24")]
+    #[error("it must be a range of addresses such as 10.0.0.0/24")]
     Form,
     /// Too few addresses.
     #[error("the service cluster IP range must be at least 8 IP addresses")]

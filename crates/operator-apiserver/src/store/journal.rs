@@ -41,7 +41,7 @@ pub(crate) enum Error {
     #[error("{} is not a {what} of this version", .file.display())]
     Foreign { file: PathBuf, what: &'static str },
     /// A record is too long: it could not be read again.
-    #[error("a record of {length} bytes is longer than the {RECORD_LENGTH_MAX} that the journal accepts")]
+    #[error("a record of {length} bytes exceeds the journal's limit of {RECORD_LENGTH_MAX} bytes")]
     TooLong { length: usize },
     /// A record is complete but unknown to this version.
     #[error("record {record} of {} cannot be read: {reason}", .directory.display())]

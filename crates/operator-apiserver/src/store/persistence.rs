@@ -70,7 +70,7 @@ impl Store {
             tracing::warn!(
                 bytes = recovered.cut_off,
                 directory = %directory.display(),
-                "the journal ended in an unfinished record, which was moved to a file named log-*.unfinished"
+                "the journal ended with an incomplete record, which was moved to a file named log-*.unfinished"
             );
         }
         let store = Self::new(horizon);
@@ -141,7 +141,7 @@ impl State {
             })
         });
         if let Err(error) = journal.compact(std::iter::once(mark).chain(objects)) {
-            tracing::error!(%error, "the journal could not be compacted");
+            tracing::error!(%error, "cannot compact the journal");
         }
     }
 }

@@ -125,7 +125,7 @@ impl Catalog {
             }
         }
         if catalog.kinds.is_empty() {
-            return Err(Error::Data("no kind is left to make requests for".to_owned()));
+            return Err(Error::Data("no kinds to send requests for".to_owned()));
         }
         Ok(catalog)
     }

@@ -261,7 +261,7 @@ impl Pod {
                 _ = stopping.changed() => {}
                 _ = renewal.tick() => {
                     if let Err(why) = sandbox.write_credentials(&self.processes, &pod).await {
-                        tracing::warn!(pod = pod.name(), why, "the token of a pod was not renewed");
+                        tracing::warn!(pod = pod.name(), why, "cannot renew the token of a pod");
                     }
                 }
             }
@@ -351,7 +351,7 @@ impl Pod {
             .patch(&POD.gvr, latest.namespace(), latest.name(), Some("status"), patch)
             .await;
         if let Err(status) = written {
-            tracing::debug!(pod = latest.name(), %status, "the status of a pod was not written");
+            tracing::debug!(pod = latest.name(), %status, "cannot write the status of a pod");
         }
     }
 
@@ -367,7 +367,7 @@ impl Pod {
             .delete(&POD.gvr, pod.namespace(), pod.name(), options)
             .await;
         if let Err(status) = deleted {
-            tracing::debug!(pod = pod.name(), %status, "a pod was not removed");
+            tracing::debug!(pod = pod.name(), %status, "cannot remove a pod");
         }
         self.client.remove_logs(pod.uid());
     }

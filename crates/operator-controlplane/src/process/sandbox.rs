@@ -61,7 +61,7 @@ impl Sandbox {
         };
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&sandbox.directory);
-        made.map_err(|error| format!("cannot make {}: {error}", sandbox.directory.display()))?;
+        made.map_err(|error| format!("cannot create {}: {error}", sandbox.directory.display()))?;
         Ok(sandbox)
     }
 

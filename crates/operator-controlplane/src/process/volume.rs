@@ -71,7 +71,7 @@ impl Mount<'_> {
             [] => data.keys().map(|key| (key.as_str(), key.as_str())).collect(),
             items => items.to_vec(),
         };
-        make(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        make(&directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
         for (key, file) in files {
             let path = directory.join(file);
             let is_inside = Path::new(file)

@@ -35,7 +35,7 @@ fn check_install_modes(bundle: &Bundle, findings: &mut Findings) {
             let detail = format!("unknown install mode {name:?}: use one of {}", MODES.join(", "));
             findings.failed(Level::Error, bundle, detail, &pointer);
         } else if !seen.insert(name) {
-            let detail = format!("install mode {name} is given twice: OLM refuses the bundle");
+            let detail = format!("duplicate install mode {name}: OLM rejects the bundle");
             findings.failed(Level::Error, bundle, detail, &pointer);
         }
     }
@@ -62,7 +62,7 @@ fn check_labels(bundle: &Bundle, findings: &mut Findings) {
     }
     let channels = annotations.channels();
     if channels.iter().any(|channel| channel.trim() != *channel) {
-        let detail = "a channel name begins or ends with a blank, which becomes a part of the name";
+        let detail = "a channel name starts or ends with a space, which becomes a part of the name";
         add(Level::Error, "channels.v1", detail.to_owned());
     }
     let default = annotations.default_channel();
@@ -108,7 +108,7 @@ fn check_webhooks(bundle: &Bundle, findings: &mut Findings) {
         if name.is_empty() || !names.insert(name) {
             fail(
                 "generateName",
-                format!("the webhook needs a generateName of its own, not {name:?}"),
+                format!("the webhook needs a unique generateName, not {name:?}"),
             );
         }
         let side_effects = text(webhook, "/sideEffects");

@@ -132,7 +132,7 @@ impl Linter {
                 "kind-case",
                 &path.child("kind"),
                 format!("the kind {kind} is not in CamelCase"),
-                "begin with a capital letter and join words without dashes",
+                "start with a capital letter and join words without dashes",
             );
         }
         let plural = text_at(crd, "/spec/names/plural");
@@ -141,7 +141,7 @@ impl Linter {
                 "plural-is-singular",
                 &path.child("plural"),
                 format!("plural and singular are both {plural}"),
-                "name the plural, so that lists and objects are told apart",
+                "use a plural that differs from the singular",
             );
         }
         let short = crd.pointer("/spec/names/shortNames").and_then(Value::as_array);
@@ -151,7 +151,7 @@ impl Linter {
                 self.warn(
                     "short-name-taken",
                     &path.child("shortNames").index(index),
-                    format!("{name} is the short name of a kind of Kubernetes, which kubectl prefers"),
+                    format!("{name} is the short name of a built-in kind, which kubectl prefers"),
                     "choose another short name",
                 );
             }
@@ -182,7 +182,7 @@ impl Linter {
                 "version-name",
                 &path.child("name"),
                 format!(
-                    "{name} is not a version of the form v1, v1beta1 or v1alpha1, and sorts after all that are"
+                    "{name} does not have the form v1, v1beta1 or v1alpha1, and sorts after all versions that do"
                 ),
                 "rename the version",
             );
@@ -192,7 +192,7 @@ impl Linter {
                 "deprecated-storage",
                 &path.child("deprecated"),
                 format!("{name} is deprecated, but objects are stored in it"),
-                "store objects in a version that stays",
+                "store objects in a version that is not deprecated",
             );
         }
         let source = version.pointer("/schema/openAPIV3Schema");
@@ -224,7 +224,7 @@ impl Linter {
                 Severity::Error,
                 "status-required",
                 &schema_path.child("required"),
-                "status is required, but a new object has none: the server drops it, so that nothing can be created",
+                "status is required, but the server drops it from new objects, so that no object can be created",
                 "make status optional",
             );
         }
@@ -352,7 +352,7 @@ impl Linter {
                     "lossy-conversion",
                     &Path::new("spec").child("versions").index(index),
                     "the version has fields that the storage version does not have: without a conversion webhook they are lost when they are written",
-                    "add the fields to the storage version, or convert by a webhook",
+                    "add the fields to the storage version, or use a conversion webhook",
                 );
             }
         }
@@ -366,14 +366,14 @@ impl Linter {
                 "too-large",
                 &path,
                 format!("the definition has {size} bytes; a server with default limits rejects more than {REQUEST_MAX}"),
-                "cut descriptions, and do not embed whole pod templates",
+                "shorten descriptions, and do not embed whole pod templates",
             );
         } else if size > ANNOTATIONS_MAX {
             self.warn(
                 "too-large-for-apply",
                 &path,
-                format!("the definition has {size} bytes; `kubectl apply` cannot keep more than {ANNOTATIONS_MAX} in its annotation"),
-                "apply with `kubectl apply --server-side`, or cut descriptions",
+                format!("the definition has {size} bytes; `kubectl apply` cannot store more than {ANNOTATIONS_MAX} in its annotation"),
+                "apply with `kubectl apply --server-side`, or shorten descriptions",
             );
         }
     }

@@ -177,7 +177,7 @@ async fn deliver(
                 tracing::error!(code, "the audit webhook rejected events");
                 return false;
             }
-            Ok((code, _)) => format!("it answered with the code {code}"),
+            Ok((code, _)) => format!("it responded with the status code {code}"),
             Err(error) => error.to_string(),
         };
         if attempt == TRIES {

@@ -54,7 +54,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
         result = handshake => match result {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a TLS handshake failed");
+                tracing::debug!(%error, "TLS handshake failed");
                 return;
             }
             Err(_) => return,
@@ -74,7 +74,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
         converse(connection.with_upgrades(), &activity, &shared).await
     };
     if let Err(error) = result {
-        tracing::debug!(%error, "a connection ended with an error");
+        tracing::debug!(%error, "connection failed");
     }
 }
 

@@ -36,7 +36,7 @@ impl Descriptions {
     fn get(&self, key: &str) -> Option<&str> {
         let texts = self.texts.get_or_init(|| {
             read(self.compressed).unwrap_or_else(|error| {
-                tracing::error!(%error, "the table of descriptions cannot be read");
+                tracing::error!(%error, "cannot read the table of descriptions");
                 HashMap::new()
             })
         });

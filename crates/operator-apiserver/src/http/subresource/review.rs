@@ -1,4 +1,4 @@
-//! Reviews: kinds whose objects are answered when they are created, but never stored.
+//! Reviews: kinds whose objects are evaluated when they are created, but never stored.
 
 use apimachinery::object;
 use apimachinery::selector::{FieldSelector, LabelSelector};
@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
 
-/// Returns the status of a review before it is answered, as admission receives it.
+/// Returns the status of a review before its evaluation, as admission receives it.
 fn unanswered(resource: &str) -> Value {
     match resource {
         "selfsubjectreviews" => json!({"userInfo": {}}),
@@ -73,7 +73,7 @@ fn unanswered(resource: &str) -> Value {
     }
 }
 
-/// Keeps the status that the client gave to a TokenReview in fields that the answer does not set.
+/// Keeps the status that the client gave to a TokenReview in fields that the review does not set.
 fn keep_status(review: &mut Value) {
     if !review["status"].is_object() {
         review["status"] = json!({});

@@ -167,6 +167,6 @@ pub(crate) fn check_media(call: &Call, definition: &Definition) -> Result<(), St
 pub(crate) fn parse_configuration(call: &Call) -> Result<(Value, bool), Status> {
     match parse_apply(call)?.patch {
         Patch::Apply { config, force } => Ok((config, force)),
-        _ => Err(status::internal("an apply is an apply")),
+        _ => Err(status::internal("expected an apply patch")),
     }
 }

@@ -49,7 +49,7 @@ impl DecisionMemo {
         }
         if decisions.known.len() + decisions.missing.len() >= DECISIONS_MAX {
             return Some(Decision {
-                error: "too many checks of permissions in one request".to_owned(),
+                error: "too many permission checks in one request".to_owned(),
                 ..Decision::default()
             });
         }

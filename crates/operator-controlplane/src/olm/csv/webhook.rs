@@ -195,7 +195,7 @@ pub(in crate::olm) fn certificate(
         format!("{service}.{namespace}"),
         format!("{service}.{namespace}.svc"),
     ];
-    let pair = certificates(&names, now).ok_or_else(|| "no certificate could be made".to_owned())?;
+    let pair = certificates(&names, now).ok_or_else(|| "cannot create a certificate".to_owned())?;
     let rotate = now.checked_add(VALID - RENEWAL).unwrap_or(now);
     Ok(json!({
         "metadata": {"annotations": {ROTATE: time(rotate)}},

@@ -32,7 +32,7 @@ pub(crate) fn listen() -> Option<(TcpListener, SocketAddr)> {
         Ok::<_, std::io::Error>((listener, address))
     };
     open()
-        .inspect_err(|error| tracing::warn!(%error, "the content of catalogs is not served"))
+        .inspect_err(|error| tracing::warn!(%error, "cannot serve the content of catalogs"))
         .ok()
 }
 

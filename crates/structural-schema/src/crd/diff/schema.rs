@@ -148,12 +148,16 @@ impl Differ {
             (false, false) => {
                 let (removed, added) = (without(old, new), without(new, old));
                 if !removed.is_empty() {
-                    self.limit(path, format!("enum lost {}", removed.join(", ")), false);
+                    self.limit(
+                        path,
+                        format!("enum values removed: {}", removed.join(", ")),
+                        false,
+                    );
                 }
                 if !added.is_empty() {
                     let why =
                         "all values that were allowed are still allowed; clients must handle the new ones";
-                    self.safe(path, format!("enum gained {}", added.join(", ")), why);
+                    self.safe(path, format!("enum values added: {}", added.join(", ")), why);
                 }
             }
         }

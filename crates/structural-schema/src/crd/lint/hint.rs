@@ -11,23 +11,23 @@ const FIXES: &[(&str, &str)] = &[
     ("must not be empty at the root", "set `type: object`"),
     (
         "$ref",
-        "write the schema out; a recursive type needs `x-kubernetes-preserve-unknown-fields: true` where it repeats",
+        "write out the schema; a recursive type needs `x-kubernetes-preserve-unknown-fields: true` where it recurs",
     ),
     (
         "items must be a schema object and not an array",
-        "use a list of one type, or a struct in place of a tuple",
+        "use a list of one type, or a struct instead of a tuple",
     ),
     (
         "uniqueItems cannot be set",
-        "use `x-kubernetes-list-type: set` (in Rust: a Vec with that extension in place of a HashSet)",
+        "use `x-kubernetes-list-type: set` (in Rust: a Vec with that extension instead of a HashSet)",
     ),
     (
         "additionalProperties and properties are mutual exclusive",
-        "put the map into a field of its own (in Rust: no `#[serde(flatten)]` of a map beside other fields)",
+        "move the map to a separate field (in Rust: do not use `#[serde(flatten)]` for a map beside other fields)",
     ),
     (
         "must not be used at the root",
-        "put the map into a field of `spec`",
+        "move the map to a field of `spec`",
     ),
     (
         "to be structural",
@@ -63,15 +63,15 @@ const FIXES: &[(&str, &str)] = &[
     ),
     (
         "must not have unknown fields",
-        "add the fields to the schema, or take them out of the default",
+        "add the fields to the schema, or remove them from the default",
     ),
     (
         "exceeds budget",
-        "bound what the rule looks at: `maxItems`, `maxLength`, `maxProperties`",
+        "limit the values that the rule reads: `maxItems`, `maxLength`, `maxProperties`",
     ),
     (
         "contributed to estimated rule cost total",
-        "bound what the rule looks at, or drop the rule",
+        "limit the values that the rule reads, or remove the rule",
     ),
     (
         "must have a default or be a required property",
@@ -79,7 +79,7 @@ const FIXES: &[(&str, &str)] = &[
     ),
     (
         "protected groups must have approval annotation",
-        "use a group of your own; `k8s.io` and `kubernetes.io` belong to Kubernetes",
+        "use another group; `k8s.io` and `kubernetes.io` belong to Kubernetes",
     ),
     (
         "must be a valid regular expression",
@@ -99,7 +99,7 @@ const FIXES: &[(&str, &str)] = &[
     ),
     (
         "must be a simple json path starting with .",
-        "begin the path with a dot",
+        "start the path with a dot",
     ),
     ("does not refer to a valid field", "name a field of the schema"),
     (

@@ -29,7 +29,7 @@ fn root_fields(root: &Node, path: &Path, linter: &mut Linter) {
         linter.warn(
             "generated-description",
             &path.child("description"),
-            "the description says nothing about the kind",
+            "the description does not describe the kind",
             "describe the kind; with kube: `#[kube(doc = \"...\")]`",
         );
     }
@@ -37,8 +37,8 @@ fn root_fields(root: &Node, path: &Path, linter: &mut Linter) {
         linter.warn(
             "nothing-pruned",
             &path.child("x-kubernetes-preserve-unknown-fields"),
-            "unknown fields of the whole object are kept: misspelt fields go unnoticed",
-            "preserve unknown fields only where they are wanted",
+            "unknown fields of the whole object are kept: misspelled fields are not reported",
+            "preserve unknown fields only where they are needed",
         );
     }
 }
@@ -62,7 +62,7 @@ fn node(schema: &Node, path: &Path, linter: &mut Linter) {
             linter.warn(
                 "rule-without-message",
                 &path.child("x-kubernetes-validations").index(index),
-                "the rule has no message: users read its source",
+                "the rule has no message: users see the expression instead",
                 "add a `message` that says what is allowed",
             );
         }
@@ -91,7 +91,7 @@ fn format(schema: &Node, path: &Path, linter: &mut Linter) {
             "floating-point",
             &path,
             "floating-point numbers are not the same in all clients",
-            "use an integer of a smaller unit, or a quantity as text",
+            "use an integer of a smaller unit, or a quantity string",
         );
     }
     if format.is_empty() || crate::format::is_recognized(&schema.kind, format) {
@@ -128,7 +128,7 @@ fn required(schema: &Node, path: &Path, linter: &mut Linter) {
                 "required-unknown",
                 &path.child("required").index(index),
                 format!("{name} is required, but the schema has no such field: it is pruned, and every object is rejected"),
-                "add the field to `properties`, or take it out of `required`",
+                "add the field to `properties`, or remove it from `required`",
             );
         }
     }
@@ -188,7 +188,7 @@ fn defaults(schema: &Node, path: &Path, linter: &mut Linter) {
         "empty-default",
         &path.child("default"),
         format!("the default is {empty}, which the server writes into every object"),
-        "leave the default out (in Rust: an Option, or `#[schemars(default)]` off)",
+        "omit the default (in Rust: use an Option, or disable `#[schemars(default)]`)",
     );
 }
 
@@ -207,7 +207,7 @@ fn list(schema: &Node, path: &Path, linter: &mut Linter) {
             "atomic-list",
             path,
             "the items have names, but the list is replaced as a whole by server-side apply",
-            "set `x-kubernetes-list-type: map` with `x-kubernetes-list-map-keys: [name]`, or `x-kubernetes-list-type: atomic` if that is meant",
+            "set `x-kubernetes-list-type: map` with `x-kubernetes-list-map-keys: [name]`, or `x-kubernetes-list-type: atomic` if that is intended",
         );
     }
 }

@@ -103,7 +103,7 @@ impl Provider {
     async fn fetch(&self, services: &Services, url: &str) -> Result<Value, String> {
         let (code, body) = self.client.get(services, url, TIMEOUT).await?;
         if code != 200 {
-            return Err(format!("{url} answered with the status {code}"));
+            return Err(format!("{url} responded with the status code {code}"));
         }
         serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))
     }
