@@ -216,6 +216,25 @@ fn a_default_that_something_around_may_refuse() {
     );
 }
 
+/// The API server checks no defaults below `additionalProperties`.
+#[test]
+fn a_default_that_violates_its_own_schema() {
+    let object = |more: Value| {
+        let mut property = json!({"type": "integer"});
+        property
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let inner = json!({"type": "object", "properties": {"b": property}});
+        json!({"type": "object", "additionalProperties": inner})
+    };
+    check_schema(
+        object(json!({})),
+        object(json!({"default": "x"})),
+        &["breaking [*].b: default added: \"x\""],
+    );
+}
+
 #[test]
 fn names_versions_and_subresources() {
     let old = crd(&json!({"type": "object"}));

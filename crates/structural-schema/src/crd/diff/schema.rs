@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Change, Changes, changed};
 use crate::node::{AdditionalProperties, Bound, Node};
+use crate::validate::validate;
 
 /// A schema, and the JSON that it was parsed from.
 type Side<'n> = (&'n Node, &'n Value);
@@ -359,6 +360,7 @@ impl Differ {
             self.breaking(path, "field added where unknown fields were kept", why);
         } else if property.default.is_some() {
             self.default_added(
+                property,
                 parent,
                 path,
                 judged,
@@ -379,7 +381,7 @@ impl Differ {
             (None, Some(default)) => {
                 let what = format!("default added: {}", go::json(default));
                 let why = "objects without the field get the default, also when they are read";
-                self.default_added(parent, path, judged, &what, why);
+                self.default_added(new, parent, path, judged, &what, why);
             }
             (Some(_), None) => {
                 let why = "objects without the field no longer get a default";
@@ -393,9 +395,21 @@ impl Differ {
         }
     }
 
-    /// Reports an added default. It makes objects larger, which may exceed limits or violate enclosing rules.
-    fn default_added(&mut self, parent: &Node, path: &Path, judged: bool, what: &str, why: &'static str) {
-        if judged || parent.max_properties.is_some() {
+    /// Reports the added default of `node`. It makes objects larger, which may exceed limits or violate enclosing rules. The API
+    /// server does not check defaults below `additionalProperties`, so that a default can violate its own schema.
+    fn default_added(
+        &mut self,
+        node: &Node,
+        parent: &Node,
+        path: &Path,
+        judged: bool,
+        what: &str,
+        why: &'static str,
+    ) {
+        let is_valid = |default: &Value| validate(default, None, node, path).is_empty();
+        if !node.default.as_ref().is_none_or(is_valid) {
+            self.breaking(path, what, "the default violates the schema of the field");
+        } else if judged || parent.max_properties.is_some() {
             let why =
                 "rules, combinations or maxProperties around the field may reject objects with the default";
             self.breaking(path, what, why);
