@@ -136,10 +136,12 @@ pub struct Bundle {
     pub csv: Value,
     /// The CustomResourceDefinitions as decoded by their Go structs, with the indexes of their manifests.
     pub crds: Vec<(usize, Value)>,
-    /// `metadata/dependencies.yaml` if it can be read.
+    /// The file with `dependencies`, `metadata/dependencies.yaml` by convention.
     pub dependencies: Option<Manifest>,
-    /// `metadata/properties.yaml` if it can be read.
+    /// The file with `properties`, `metadata/properties.yaml` by convention.
     pub properties: Option<Manifest>,
+    /// The files for dependencies and properties that have none, with the reasons.
+    pub ignored: Vec<(Manifest, String)>,
     /// The size of the manifests.
     pub size: Size,
 }
@@ -181,13 +183,13 @@ impl Bundle {
         self.csv_annotations()?.get(name)?.as_str()
     }
 
-    /// Returns the `dependencies` of `metadata/dependencies.yaml`.
+    /// Returns the dependencies.
     pub fn dependencies(&self) -> &[Value] {
         let file = self.dependencies.as_ref();
         file.map_or(&[], |file| list(file.value(), "/dependencies"))
     }
 
-    /// Returns the `properties` of `metadata/properties.yaml`.
+    /// Returns the properties.
     pub fn properties(&self) -> &[Value] {
         let file = self.properties.as_ref();
         file.map_or(&[], |file| list(file.value(), "/properties"))

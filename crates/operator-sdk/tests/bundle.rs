@@ -451,3 +451,52 @@ fn a_pulled_image_has_the_files_that_were_pushed() {
     let errors = String::from_utf8(run(&["bundle", "pull", &missing, "other"]).stderr).unwrap();
     assert!(errors.contains("manifest unknown"), "{errors}");
 }
+
+#[test]
+fn the_platforms_of_images_are_read_from_their_registries() {
+    let dir = bundle();
+    let registry = Registry::start();
+    let image = format!("{}/team/op:v1", registry.host);
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    dir.write("docker/config.json", &credentials);
+    let run = |arguments: &[&str]| {
+        sdk()
+            .args(arguments)
+            .env("DOCKER_CONFIG", dir.path.join("docker"))
+            .current_dir(&dir.path)
+            .output()
+            .unwrap()
+    };
+    // An image of linux/amd64, and one that no registry has.
+    let push = ["bundle", "push", &image, "bundle"];
+    succeeded(&push, run(&push));
+    dir.replace(CSV, "registry.example.com/memcached-operator:v0.0.1", &image);
+    let missing = image.replace(":v1", ":v2");
+    dir.replace(CSV, "images.example.com/memcached:1.6", &missing);
+    let validate = [
+        "bundle",
+        "validate",
+        "bundle",
+        "--select-optional",
+        "name=multiarch",
+    ];
+    let found = succeeded(&validate, run(&validate));
+    let warning = format!("unable to inspect the image ({missing}) : the registry");
+    assert!(found.contains(&warning), "{found}");
+
+    dir.replace(
+        CSV,
+        "\nmetadata:\n",
+        "\nmetadata:\n  labels: {operatorframework.io/arch.arm64: supported}\n",
+    );
+    let output = run(&validate);
+    assert_eq!(output.status.code(), Some(1));
+    let found = String::from_utf8(output.stdout).unwrap();
+    let error = format!("(SO.architecture): (linux.arm64) was not found for the image(s) [{image}]");
+    assert!(found.contains(&error), "{found}");
+    let none = [&validate[..], &["--optional-values", "container-tools=none"]].concat();
+    assert_eq!(printed(&dir, &none), (0, String::new()));
+    let unknown = [&validate[..], &["--optional-values", "container-tools=buildah"]].concat();
+    let errors = dir.fails(&unknown);
+    assert!(errors.contains("it must be docker, podman or none"), "{errors}");
+}

@@ -3,7 +3,7 @@
 use apimachinery::yaml::Document;
 use serde_json::Value;
 
-use super::{Annotations, Bundle, LoadError, Size, decode, document, shape, text};
+use super::{Annotations, Bundle, LoadError, Size, decode, document, list, shape, text};
 use crate::document::Manifest;
 use crate::files::Files;
 
@@ -90,8 +90,9 @@ pub(super) fn bundle(files: &Files, annotations: Annotations, dir: String) -> Re
     match (bundle, csv) {
         (Some(loaded), Some((csv_index, csv))) if errors.is_empty() => Ok(Bundle {
             root: files.root().to_owned(),
-            dependencies: metadata_file(files, "metadata/dependencies.yaml"),
-            properties: metadata_file(files, "metadata/properties.yaml"),
+            dependencies: metadata_file(files, &annotations.path, "/dependencies"),
+            properties: metadata_file(files, &annotations.path, "/properties"),
+            ignored: ignored(files, &annotations.path),
             annotations,
             manifests_dir: dir,
             manifests: loaded.manifests,
@@ -257,11 +258,40 @@ fn add(loaded: &mut Directory, name: &str, path: String, document: Document) -> 
     Ok(())
 }
 
-/// Reads a file of the metadata directory that may be missing; one that cannot be read is ignored.
-fn metadata_file(files: &Files, path: &str) -> Option<Manifest> {
-    let document = document::first(files.content(path)?).ok().flatten()?;
-    Some(Manifest {
-        path: path.to_owned(),
-        document,
+/// Returns the files for dependencies and properties that have none, with the reasons.
+fn ignored(files: &Files, annotations: &str) -> Vec<(Manifest, String)> {
+    let (directory, _) = annotations.rsplit_once('/').unwrap_or_default();
+    let mut ignored = Vec::new();
+    for list_name in ["dependencies", "properties"] {
+        let path = format!("{directory}/{list_name}.yaml");
+        let Some(content) = files.content(path.trim_start_matches('/')) else {
+            continue;
+        };
+        let (document, reason) = match document::first(content) {
+            Err(reason) => (Document::default(), reason),
+            Ok(None) => continue,
+            Ok(Some(document)) if list(&document.value, &format!("/{list_name}")).is_empty() => {
+                let reason = format!("it has no list `{list_name}`");
+                (document, reason)
+            }
+            Ok(Some(_)) => continue,
+        };
+        ignored.push((Manifest { path, document }, reason));
+    }
+    ignored
+}
+
+/// Returns the first file of the directory of the labels that has items in a list. Files that cannot be read are ignored.
+fn metadata_file(files: &Files, annotations: &str, items: &str) -> Option<Manifest> {
+    let (directory, _) = annotations.rsplit_once('/').unwrap_or_default();
+    files.list(directory).find_map(|(name, content)| {
+        let document = document::first(content?).ok().flatten()?;
+        let path = if directory.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{directory}/{name}")
+        };
+        (path != annotations && !list(&document.value, items).is_empty())
+            .then_some(Manifest { path, document })
     })
 }
