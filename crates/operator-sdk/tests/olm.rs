@@ -283,6 +283,14 @@ fn the_installation_of_olm_is_shown_and_removed() {
     assert!(table.starts_with("NAME "), "{table}");
     assert!(table.contains("packageserver"), "{table}");
     assert!(!table.contains("not found"), "{table}");
+    // Nothing is downloaded.
+    let again = scene.fails(&["olm", "install", "--releases", "http://127.0.0.1:1"]);
+    assert!(
+        again.contains(
+            "detected existing OLM resources: OLM must be completely uninstalled before installation"
+        ),
+        "{again}"
+    );
     let version = scene.fails(&["olm", "status", "--version", "0.1.0"]);
     assert!(
         version.contains("mismatched installed version \"0.46.0\" vs. supplied version \"0.1.0\""),
@@ -455,6 +463,47 @@ clustercatalog \"memcached-operator-catalog\" deleted (dry run)
 }
 
 #[test]
+fn olm_v1_upgrades_a_bundle_or_keeps_the_installed_one() {
+    let scene = Scene::new();
+    let upgrade = ["run", "bundle-upgrade", "bundle", "--olm-version", "v1"];
+    let missing = scene.fails(&upgrade);
+    assert!(
+        missing.contains("clusterextension for package \"memcached-operator\" not found"),
+        "{missing}"
+    );
+    scene.ok(&["run", "bundle", "bundle", "--olm-version", "v1"]);
+    let again = scene.fails(&upgrade);
+    assert!(again.contains("already exists in the catalog"), "{again}");
+    let installed = || {
+        let path = "jsonpath={.status.install.bundle.name}";
+        scene.kubectl(&["get", EXTENSION, "-o", path])
+    };
+
+    // OLM v1 refuses bundles with API services; the catalog is as before.
+    let good = scene.dir.read(CSV);
+    let services = "  apiservicedefinitions:\n    owned:\n    - {name: s, group: s.example.com, version: v1, kind: S, deploymentName: d}\n";
+    let bad = good.replace("  apiservicedefinitions: {}\n", services);
+    scene.dir.write(CSV, &bad.replace("0.0.1", "0.0.2"));
+    let refused = scene.fails(&[&upgrade[..], &["--timeout", "5s"]].concat());
+    assert!(
+        refused.contains("apiServiceDefintions are not supported"),
+        "{refused}"
+    );
+    assert_eq!(installed(), "memcached-operator.v0.0.1");
+
+    scene.dir.write(CSV, &good.replace("0.0.1", "0.0.2"));
+    assert_eq!(
+        scene.ok(&upgrade),
+        "Successfully upgraded to \"memcached-operator.v0.0.2\"\n"
+    );
+    assert_eq!(installed(), "memcached-operator.v0.0.2");
+    let v0 = scene.fails(&["run", "bundle-upgrade", "bundle"]);
+    assert!(v0.contains("--olm-version v1"), "{v0}");
+    scene.ok(&["cleanup", "memcached-operator"]);
+    scene.until_nothing_is_left();
+}
+
+#[test]
 fn a_bundle_that_olm_v1_refuses_leaves_nothing() {
     let scene = Scene::new();
     scene.dir.replace(
@@ -542,4 +591,71 @@ fn olm_v1_gets_pushed_images_from_a_registry() {
     assert!(files.contains(&format!("{repository}@sha256:")));
     drop(stored);
     scene.until_nothing_is_left();
+
+    // The installed operator of a cluster that pulls the catalog, whose next version goes to the registry too.
+    let image = format!("{repository}:memcached-operator.v0.0.1-catalog");
+    let objects = format!(
+        "apiVersion: olm.operatorframework.io/v1
+kind: ClusterCatalog
+metadata: {{name: memcached-operator-catalog}}
+spec: {{source: {{type: Image, image: {{ref: '{image}'}}}}}}
+---
+apiVersion: olm.operatorframework.io/v1
+kind: ClusterExtension
+metadata: {{name: memcached-operator}}
+spec:
+  namespace: default
+  source:
+    sourceType: Catalog
+    catalog:
+      packageName: memcached-operator
+      channels: [operator-sdk-run-bundle]
+      selector: {{matchLabels: {{olm.operatorframework.io/metadata.name: memcached-operator-catalog}}}}
+"
+    );
+    scene.dir.write("installed.yaml", &objects);
+    scene.kubectl(&["apply", "-f", "installed.yaml"]);
+    scene
+        .dir
+        .replace(CSV, "memcached-operator.v0.0.1", "memcached-operator.v0.0.2");
+    scene.dir.replace(CSV, "version: 0.0.1", "version: 0.0.2");
+    let upgrade = ["run", "bundle-upgrade", "bundle", "--olm-version", "v1"];
+    let needs = scene.fails(&upgrade);
+    assert!(
+        needs.contains("pulls the bundle and its catalog from a registry"),
+        "{needs}"
+    );
+    let output = sdk()
+        .args(upgrade)
+        .args(["--timeout", "3s", "--push-to", &repository])
+        .env("KUBECONFIG", scene.dir.path.join("kubeconfig"))
+        .env("DOCKER_CONFIG", scene.dir.path.join("docker"))
+        .current_dir(&scene.dir.path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("condition Serving of the ClusterCatalog"),
+        "{errors}"
+    );
+    let catalog = catalog_of(&registry, "memcached-operator.v0.0.2-catalog");
+    assert!(
+        catalog.contains("\"replaces\": \"memcached-operator.v0.0.1\""),
+        "{catalog}"
+    );
+    let kept = "jsonpath={.spec.source.image.ref}";
+    assert_eq!(
+        scene.kubectl(&["get", "clustercatalog/memcached-operator-catalog", "-o", kept]),
+        image
+    );
+}
+
+/// Returns the unpacked layer of an image in a registry.
+fn catalog_of(registry: &Registry, tag: &str) -> String {
+    let stored = registry.stored.lock().unwrap();
+    let manifest: Value = serde_json::from_slice(&stored.manifests[tag]).unwrap();
+    let layer = &stored.blobs[manifest["layers"][0]["digest"].as_str().unwrap()];
+    let mut files = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(layer.as_ref()), &mut files).unwrap();
+    files
 }

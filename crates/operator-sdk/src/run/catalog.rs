@@ -69,6 +69,10 @@ impl Hinted for CatalogError {
         };
         Some(hint.to_owned())
     }
+
+    fn is_tree(&self) -> bool {
+        matches!(self, Self::Invalid(_) | Self::Graph(_) | Self::NotServed(_))
+    }
 }
 
 /// `operator-sdk catalog`.

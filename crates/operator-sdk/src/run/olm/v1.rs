@@ -1,20 +1,20 @@
 //! OLM v1: `run bundle --olm-version v1` and the cleanup of what it created.
 
-use operator_olm::catalog::Catalog;
+mod push;
+mod upgrade;
+
 use serde_json::{Value, json};
 
+use self::push::{Target, push_bundle, push_catalog, tag};
 use super::install::{CHANNEL, Source};
 use super::mode::InstallMode;
 use super::session::{DEFINITION, DEPLOYMENT, POD, Resource, Session, cluster};
 use super::{OlmError, ROOT_V1, parts_of, registry};
 use crate::args::{CleanupArgs, RunBundleArgs};
 use crate::failure::Failure;
-use crate::oci::Image;
-use crate::oci::reference::Reference;
 use crate::process::objects::text;
-use crate::process::registry::Repository;
-use crate::report::Report;
-use crate::run::bundle::{bundle_image, is_image};
+
+pub(super) use upgrade::{enter_namespace, upgrade};
 
 const CATALOG: Resource = cluster(ROOT_V1, "clustercatalogs", "clustercatalog");
 const EXTENSION: Resource = cluster(ROOT_V1, "clusterextensions", "clusterextension");
@@ -24,8 +24,6 @@ const NAME: &str = "olm.operatorframework.io/metadata.name";
 /// The labels of the objects of an extension.
 const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
 const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
-/// The label of a catalog image with the directory of its content.
-const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 /// The registry in the names of images that no registry has.
 const NO_REGISTRY: &str = "operator-sdk.invalid";
 
@@ -52,7 +50,18 @@ pub(super) async fn install(
     report.progress(&format!("Creating a File-Based Catalog of the bundle {csv:?}"));
     let name = format!("{package}-catalog");
     let (catalog, image) = match (&args.push_to, is_embedded) {
-        (Some(repository), _) => push(source, repository, args, report).await?,
+        (Some(repository), _) => {
+            let target = Target {
+                repository,
+                bundle: &args.bundle,
+                insecure: args.insecure,
+                report,
+            };
+            let mut catalog = source.catalog();
+            catalog.bundles = vec![push_bundle(&target, source).await?];
+            let image = push_catalog(&target, &catalog, &csv).await?;
+            (catalog, image)
+        }
         (None, true) => (source.catalog(), format!("{NO_REGISTRY}/{name}:{}", tag(&csv))),
         (None, false) => return Err(OlmError::NeedsRegistry.into()),
     };
@@ -70,7 +79,7 @@ pub(super) async fn install(
         }
     }
     report.progress(&format!("Created ClusterCatalog: {name}"));
-    served(session, &name).await?;
+    served(session, &name, "").await?;
     let mut spec = json!({
         "namespace": session.namespace,
         "source": {"sourceType": "Catalog", "catalog": {
@@ -106,56 +115,6 @@ fn settings(mode: &InstallMode, namespace: &str) -> Result<Option<Value>, OlmErr
     }
 }
 
-fn tag(csv: &str) -> String {
-    csv.replace('+', "-")
-}
-
-/// Pushes the image of the bundle and that of its catalog; returns the catalog and the name of its image.
-async fn push(
-    source: &Source,
-    repository: &str,
-    args: &RunBundleArgs,
-    report: &Report,
-) -> Result<(Catalog, String), Failure> {
-    let tag = tag(&source.rendered.name);
-    let bundle = if is_image(&args.bundle) && !std::path::Path::new(&args.bundle).is_dir() {
-        args.bundle.clone()
-    } else {
-        let image = bundle_image(&source.loaded, &args.bundle)?;
-        upload(&format!("{repository}:{tag}"), &image, args.insecure, report).await?
-    };
-    let mut catalog = source.catalog();
-    for rendered in &mut catalog.bundles {
-        rendered.image.clone_from(&bundle);
-        rendered
-            .properties
-            .retain(|property| property.kind != "olm.bundle.object");
-    }
-    let path = format!("configs/{}/catalog.json", source.rendered.package);
-    let content = catalog.to_json();
-    let labels = [(CONFIGS.to_owned(), "/configs".to_owned())];
-    let image = Image::of_files([(path.as_str(), content.as_bytes())], None, &labels);
-    let image = image.map_err(|source| crate::run::build::ImageError::File {
-        path: path.clone().into(),
-        source,
-    })?;
-    let name = upload(
-        &format!("{repository}:{tag}-catalog"),
-        &image,
-        args.insecure,
-        report,
-    )
-    .await?;
-    Ok((catalog, name))
-}
-
-async fn upload(name: &str, image: &Image, insecure: bool, report: &Report) -> Result<String, Failure> {
-    let reference = Reference::parse(name)?;
-    report.progress(&format!("Pushing {name}"));
-    Repository::open(&reference, insecure)?.push(image).await?;
-    Ok(format!("{}@{}", reference.name, image.manifest.digest))
-}
-
 /// Returns true if the extensions of the cluster need a service account, as those of early releases of OLM v1 do.
 async fn needs_account(session: &Session<'_>) -> Result<bool, Failure> {
     let definition = session
@@ -182,8 +141,8 @@ fn condition<'a>(object: &'a Value, kind: &str) -> (&'a str, &'a str, &'a str) {
     }
 }
 
-/// Waits until a catalog is served.
-async fn served(session: &Session<'_>, name: &str) -> Result<(), Failure> {
+/// Waits until a catalog is served whose resolved image is not `before`.
+async fn served(session: &Session<'_>, name: &str, before: &str) -> Result<(), Failure> {
     let report = session.report;
     let goal = format!("condition Serving of the ClusterCatalog {name:?}");
     let mut told = String::new();
@@ -202,7 +161,11 @@ async fn served(session: &Session<'_>, name: &str) -> Result<(), Failure> {
                     message: message.to_owned(),
                     causes: String::new(),
                 })),
-                _ => (condition(catalog, "Serving").0 == "True").then_some(Ok(())),
+                _ => {
+                    let is_new =
+                        before.is_empty() || text(catalog, "/status/resolvedSource/image/ref") != before;
+                    (is_new && condition(catalog, "Serving").0 == "True").then_some(Ok(()))
+                }
             }
         })
         .await;
