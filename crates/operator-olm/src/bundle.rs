@@ -221,8 +221,9 @@ pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 pub fn load(files: &Files) -> Result<Bundle, LoadError> {
     let annotations = load::annotations(files)?;
     let manifests_dir = files::clean(annotations.label("manifests.v1").unwrap_or("manifests"));
-    media_type(files, &manifests_dir)?;
-    load::bundle(files, annotations, manifests_dir)
+    let csvs = load::csvs(files, &manifests_dir);
+    media_type_with(files, &manifests_dir, &csvs)?;
+    load::bundle(files, annotations, manifests_dir, csvs)
 }
 
 /// Determines the media type of a manifests directory by its content.
@@ -230,7 +231,19 @@ pub fn load(files: &Files) -> Result<Bundle, LoadError> {
 /// # Errors
 /// The directory has no files.
 pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
-    let mut manifests = files.list(dir).filter_map(|(_, content)| content).peekable();
+    media_type_with(files, dir, &load::csvs(files, dir))
+}
+
+/// Determines the media type, with the known ClusterServiceVersions by path.
+fn media_type_with(
+    files: &Files,
+    dir: &str,
+    csvs: &BTreeMap<String, Document>,
+) -> Result<MediaType, LoadError> {
+    let mut manifests = files
+        .list(dir)
+        .filter(|(_, content)| content.is_some())
+        .peekable();
     if manifests.peek().is_none() {
         let shown = files.shown(dir);
         return Err(LoadError::new(format!(
@@ -245,13 +258,11 @@ pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
     if files.content(&chart).is_some() {
         return Ok(MediaType::Helm);
     }
-    let is_csv = |content: &[u8]| {
-        let document = document::first(content).ok().flatten();
-        document.is_some_and(|document| text(&document.value, "/kind") == "ClusterServiceVersion")
-    };
-    Ok(if manifests.any(is_csv) {
-        MediaType::RegistryV1
-    } else {
-        MediaType::Plain
-    })
+    Ok(
+        if manifests.any(|(name, _)| csvs.contains_key(&files::join(dir, name))) {
+            MediaType::RegistryV1
+        } else {
+            MediaType::Plain
+        },
+    )
 }
