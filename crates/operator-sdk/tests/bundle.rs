@@ -100,7 +100,7 @@ fn the_scorecard_runs_the_tests_that_are_selected() {
     assert_eq!(json["items"].as_array().unwrap().len(), 1);
 }
 
-/// A configuration with a built-in test, two tests in parallel, and one after them.
+/// A configuration with a built-in test, two tests in parallel, and two after them.
 const CUSTOM: &str = "\
 apiVersion: scorecard.operatorframework.io/v1alpha3
 kind: Configuration
@@ -111,6 +111,10 @@ stages:
   - {image: example.com/tests:v1, entrypoint: [custom, lists-files], labels: {suite: custom, test: lists-files-test}}
   - {image: example.com/tests:v1, entrypoint: [custom, fails], labels: {suite: custom, test: fails-test}}
 - tests:
+  - image: example.com/tests:v1
+    entrypoint: [custom, writes]
+    labels: {suite: custom, test: writes-test}
+    storage: {spec: {mountPath: {path: /files}}}
   - {image: example.com/tests:v1, entrypoint: [custom, silent], labels: {suite: custom, test: silent-test}}
   - {image: example.com/tests:v1, entrypoint: [scorecard-test, basic-check-spec], labels: {suite: basic, test: basic-check-spec-test}}
 ";
@@ -123,6 +127,9 @@ lists-files)
   printf '{"results":[{"name":"lists-files","state":"pass","log":"%s in %s"}]}' "$names" "$SCORECARD_NAMESPACE" ;;
 fails)
   printf '{"results":[{"name":"one","state":"pass"},{"name":"two","state":"fail","errors":["no luck"],"suggestions":["try"]}]}' ;;
+writes)
+  mkdir "$SCORECARD_STORAGE/a" && echo kept > "$SCORECARD_STORAGE/a/report.txt"
+  printf '{"results":[{"name":"writes","state":"pass"}]}' ;;
 silent)
   echo "nothing to see"; exit 3 ;;
 esac
@@ -169,9 +176,11 @@ fn tests_with_an_image_run_as_pods() {
         (&result(1, 1)["state"], &result(1, 1)["errors"][0]),
         (&"fail".into(), &"no luck".into())
     );
-    assert_eq!(result(2, 0)["state"], "error");
-    assert_eq!(result(2, 0)["log"], "nothing to see\n");
-    assert_eq!(result(3, 0)["state"], "pass");
+    assert_eq!(result(2, 0)["state"], "pass");
+    assert_eq!(dir.read("test-output/custom/writes-test/a/report.txt"), "kept\n");
+    assert_eq!(result(3, 0)["state"], "error");
+    assert_eq!(result(3, 0)["log"], "nothing to see\n");
+    assert_eq!(result(4, 0)["state"], "pass");
 
     let wrong = dir.fails(&["scorecard", "bundle", "--embedded", "--test-program", "tests.sh"]);
     assert!(wrong.contains("it must be IMAGE=PATH"), "{wrong}");
