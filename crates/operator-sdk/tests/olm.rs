@@ -173,14 +173,60 @@ fn a_catalog_of_a_directory_installs_an_operator() {
     );
 }
 
+#[test]
+fn a_bundle_in_an_image_is_unpacked_by_a_job() {
+    let dir = Dir::named("olm-unpack");
+    write_bundle(&dir, "bundle");
+    let registry = Registry::anonymous();
+    let image = format!("{}/team/op:v1", registry.host);
+    dir.ok(&["bundle", "push", &image, "bundle"]);
+    let csv = "memcached-operator.v0.0.1";
+    let package = serde_json::json!({"packageName": "memcached-operator", "version": "0.0.1"});
+    let documents = [
+        serde_json::json!({"schema": "olm.package", "name": "memcached-operator", "defaultChannel": "alpha"}),
+        serde_json::json!({
+            "schema": "olm.channel", "name": "alpha", "package": "memcached-operator", "entries": [{"name": csv}],
+        }),
+        serde_json::json!({
+            "schema": "olm.bundle", "name": csv, "package": "memcached-operator", "image": image,
+            "properties": [{"type": "olm.package", "value": package}],
+        }),
+    ];
+    dir.write(
+        "catalog/catalog.json",
+        &documents.map(|document| document.to_string()).join("\n"),
+    );
+    let _cluster = cluster(&dir.path, &["--olm", "--catalog", "catalog"]);
+    dir.write("subscribed.yaml", SUBSCRIBED);
+    in_cluster(&dir.path, &["apply", "-f", "subscribed.yaml"]);
+    let csv = format!("csv/{csv}");
+    in_cluster(&dir.path, &["wait", "--for=create", "--timeout=180s", &csv]);
+    let phase = "--for=jsonpath={.status.phase}=Succeeded";
+    in_cluster(&dir.path, &["wait", phase, "--timeout=180s", &csv]);
+    let read = |kind: &str, namespace: &str, path: &str| {
+        let path = format!("jsonpath={{.items[0].{path}}}");
+        in_cluster(&dir.path, &["get", kind, "-n", namespace, "-o", &path])
+    };
+    assert_eq!(
+        read("installplans", "default", "status.bundleLookups[0].path"),
+        image
+    );
+    assert_eq!(read("jobs", "olm", "status.succeeded"), "1");
+    let conditions = read("subscriptions", "default", "status.conditions[*].type");
+    assert!(!conditions.contains("BundleUnpack"), "{conditions}");
+}
+
 const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
 const CRD: &str = "memcacheds.cache.example.com";
 
 #[test]
 fn a_bundle_directory_is_run_upgraded_and_cleaned_up() {
     let scene = Scene::new();
+    let output = scene.run(&["run", "bundle", "bundle"]);
+    let told = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(told.contains("which other clusters cannot read"), "{told}");
     assert_eq!(
-        scene.ok(&["run", "bundle", "bundle"]),
+        succeeded(&["run", "bundle"], output),
         "OLM has successfully installed \"memcached-operator.v0.0.1\"\n"
     );
     let phase = |name: &str| {
@@ -207,7 +253,18 @@ fn a_bundle_directory_is_run_upgraded_and_cleaned_up() {
         planned.contains(&format!("customresourcedefinition \"{CRD}\" deleted (dry run)\n")),
         "{planned}"
     );
-    let deleted = scene.ok(&["cleanup", package]);
+    scene.dir.write(
+        "memcached.yaml",
+        "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: m, namespace: default}\nspec: {size: 1}\n",
+    );
+    scene.kubectl(&["apply", "-f", "memcached.yaml"]);
+    let output = scene.run(&["cleanup", package]);
+    let told = String::from_utf8(output.stderr.clone()).unwrap();
+    let announced = format!(
+        "Deleting:\n  subscription \"memcached-operator-v0-0-1-sub\"\n  customresourcedefinition \"{CRD}\" with 1 object\n"
+    );
+    assert!(told.starts_with(&announced), "{told}");
+    let deleted = succeeded(&["cleanup", package], output);
     let expected = "\
 subscription \"memcached-operator-v0-0-1-sub\" deleted
 customresourcedefinition \"memcacheds.cache.example.com\" deleted

@@ -272,10 +272,10 @@ fn the_walkthrough_of_1_15() {
         return Ok(Action::done());
     }
 "#;
-    walk.write(
-        CONTROLLER,
-        &text.replacen(reconciled, &format!("{finalizer}{reconciled}"), 1),
-    );
+    // The permission for the finalizer, as the guide writes it.
+    let marker = "//+kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;create;update;patch;delete\n";
+    let text = text.replacen(reconciled, &format!("{finalizer}{reconciled}"), 1);
+    walk.write(CONTROLLER, &format!("{text}\n{marker}"));
 
     for line in ["init --help", "create --help", "create api --help"] {
         assert!(

@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod content;
+mod extract;
 mod install;
 mod local;
 mod manage;
@@ -30,6 +31,7 @@ use crate::process::objects::text;
 use crate::process::signal::{Ends, INTERRUPTED};
 
 pub(crate) use cleanup::cleanup;
+pub(crate) use extract::extract;
 pub(crate) use install::{Source, run_bundle};
 pub(crate) use local::{LocalOperator, start};
 pub(crate) use manage::manage;
@@ -98,6 +100,8 @@ pub(crate) enum OlmError {
     KeepsNothing,
     #[error("subscription for package {0:?} not found")]
     NoSubscription(String),
+    #[error("configmap {name:?} does not exist in namespace {namespace:?}")]
+    NoConfigMap { name: String, namespace: String },
     #[error("clusterextension for package {0:?} not found")]
     NoExtension(String),
     #[error("catalog source {0:?} was not created by `run bundle`")]
@@ -142,6 +146,7 @@ impl Hinted for OlmError {
                     "name a repository that you can push to and that the cluster can pull from with `--push-to`"
                 }
                 Self::KeepsNothing => "omit `--delete-all=false`, or add `--delete-crds`",
+                Self::NoConfigMap { .. } => "create it first: the command only fills it",
                 Self::NoExtension(_) => "install the operator with `operator-sdk run bundle --olm-version v1` first",
                 Self::NoSubscription(_) => {
                     "install the operator with `operator-sdk run bundle` first; an operator of OLM v1 needs `--olm-version v1`"

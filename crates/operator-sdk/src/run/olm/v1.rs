@@ -267,6 +267,16 @@ pub(super) async fn clean(
         .iter()
         .filter(|definition| is_of(definition, name))
         .collect();
+    if !args.dry_run {
+        report.progress("Deleting:");
+        report.progress(&format!("  {} {name:?}", EXTENSION.word));
+        for definition in &own {
+            let count = objects_of(session, definition).await?.len();
+            let name = text(definition, "/metadata/name");
+            let objects = if count == 1 { "object" } else { "objects" };
+            report.progress(&format!("  {} {name:?} with {count} {objects}", DEFINITION.word));
+        }
+    }
     // The operator still runs, so that it completes the finalizers of the objects.
     for definition in &own {
         objects(session, args, definition).await?;
@@ -305,28 +315,31 @@ pub(super) async fn clean(
     Ok(())
 }
 
+/// Returns the path of the API of a definition, if it is served.
+fn root_of(definition: &Value) -> Option<String> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let mut versions = versions.into_iter().flatten();
+    let version = versions.find(|version| version["served"] == true)?;
+    let group = text(definition, "/spec/group");
+    Some(format!("/apis/{group}/{}", text(version, "/name")))
+}
+
+/// Returns all objects of a definition.
+pub(super) async fn objects_of(session: &Session<'_>, definition: &Value) -> Result<Vec<Value>, Failure> {
+    let Some(root) = root_of(definition) else {
+        return Ok(Vec::new());
+    };
+    let plural = text(definition, "/spec/names/plural");
+    let list = session.api.get(&format!("{root}/{plural}")).await?;
+    let list = list.unwrap_or_default();
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
 /// Deletes all objects of a definition, and waits until they are gone.
 async fn objects(session: &Session<'_>, args: &CleanupArgs, definition: &Value) -> Result<(), Failure> {
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    let served = versions
-        .into_iter()
-        .flatten()
-        .find(|version| version["served"] == true);
-    let Some(version) = served else {
-        return Ok(());
-    };
-    let root = format!(
-        "/apis/{}/{}",
-        text(definition, "/spec/group"),
-        text(version, "/name")
-    );
+    let items = objects_of(session, definition).await?;
+    let root = root_of(definition).unwrap_or_default();
     let plural = text(definition, "/spec/names/plural");
-    let list = session
-        .api
-        .get(&format!("{root}/{plural}"))
-        .await?
-        .unwrap_or_default();
-    let items = list["items"].as_array().cloned().unwrap_or_default();
     let mut deleted = Vec::new();
     for object in &items {
         let name = text(object, "/metadata/name");
