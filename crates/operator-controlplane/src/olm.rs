@@ -5,7 +5,8 @@
 //!
 //! * `catalog_source` reports the connection of a CatalogSource, `packages` lists its packages as PackageManifests
 //! * `operator_group` computes target namespaces and the APIs that a group provides
-//! * `subscription` resolves the Subscriptions of a namespace and creates InstallPlans; `install_plan` executes them
+//! * `subscription` resolves the Subscriptions of a namespace and creates InstallPlans; `install_plan` executes them, and
+//!   `unpack` gets the objects of bundles in images
 //! * `csv` moves a ClusterServiceVersion through its phases and installs it; `copies` copies it to target namespaces
 //! * `operator_condition` maintains the OperatorCondition of each ClusterServiceVersion
 //! * `bootstrap` installs the definitions and the objects of an OLM installation
@@ -29,6 +30,7 @@ mod steps;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod v1;
 
 use std::sync::Arc;
@@ -43,6 +45,7 @@ use crate::objects::Objects;
 
 pub use bootstrap::VERSION;
 pub use definitions::definitions;
+pub use unpack::IMAGE as UNPACK_IMAGE;
 
 /// The namespace of OLM itself; its catalogs serve all namespaces.
 pub(crate) const NAMESPACE: &str = "olm";

@@ -136,11 +136,13 @@ pub struct Bundle {
     pub csv: Value,
     /// The CustomResourceDefinitions as decoded by their Go structs, with the indexes of their manifests.
     pub crds: Vec<(usize, Value)>,
-    /// The content of `metadata/dependencies.yaml`, if it can be read.
+    /// The file with `dependencies`, `metadata/dependencies.yaml` by convention.
     pub dependencies: Option<Manifest>,
-    /// The content of `metadata/properties.yaml`, if it can be read.
+    /// The file with `properties`, `metadata/properties.yaml` by convention.
     pub properties: Option<Manifest>,
-    /// The total size of the manifests.
+    /// The files for dependencies and properties that have none, with the reasons.
+    pub ignored: Vec<(Manifest, String)>,
+    /// The size of the manifests.
     pub size: Size,
 }
 
@@ -181,13 +183,13 @@ impl Bundle {
         self.csv_annotations()?.get(name)?.as_str()
     }
 
-    /// Returns the `dependencies` of `metadata/dependencies.yaml`.
+    /// Returns the dependencies.
     pub fn dependencies(&self) -> &[Value] {
         let file = self.dependencies.as_ref();
         file.map_or(&[], |file| list(file.value(), "/dependencies"))
     }
 
-    /// Returns the `properties` of `metadata/properties.yaml`.
+    /// Returns the properties.
     pub fn properties(&self) -> &[Value] {
         let file = self.properties.as_ref();
         file.map_or(&[], |file| list(file.value(), "/properties"))
@@ -219,8 +221,9 @@ pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 pub fn load(files: &Files) -> Result<Bundle, LoadError> {
     let annotations = load::annotations(files)?;
     let manifests_dir = files::clean(annotations.label("manifests.v1").unwrap_or("manifests"));
-    media_type(files, &manifests_dir)?;
-    load::bundle(files, annotations, manifests_dir)
+    let csvs = load::csvs(files, &manifests_dir);
+    media_type_with(files, &manifests_dir, &csvs)?;
+    load::bundle(files, annotations, manifests_dir, csvs)
 }
 
 /// Determines the media type of a manifests directory from its content.
@@ -228,7 +231,19 @@ pub fn load(files: &Files) -> Result<Bundle, LoadError> {
 /// # Errors
 /// Returns an error if the directory has no files. The directory has no files.
 pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
-    let mut manifests = files.list(dir).filter_map(|(_, content)| content).peekable();
+    media_type_with(files, dir, &load::csvs(files, dir))
+}
+
+/// Determines the media type, with the known ClusterServiceVersions by path.
+fn media_type_with(
+    files: &Files,
+    dir: &str,
+    csvs: &BTreeMap<String, Document>,
+) -> Result<MediaType, LoadError> {
+    let mut manifests = files
+        .list(dir)
+        .filter(|(_, content)| content.is_some())
+        .peekable();
     if manifests.peek().is_none() {
         let shown = files.shown(dir);
         return Err(LoadError::new(format!(
@@ -243,13 +258,11 @@ pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
     if files.content(&chart).is_some() {
         return Ok(MediaType::Helm);
     }
-    let is_csv = |content: &[u8]| {
-        let document = document::first(content).ok().flatten();
-        document.is_some_and(|document| text(&document.value, "/kind") == "ClusterServiceVersion")
-    };
-    Ok(if manifests.any(is_csv) {
-        MediaType::RegistryV1
-    } else {
-        MediaType::Plain
-    })
+    Ok(
+        if manifests.any(|(name, _)| csvs.contains_key(&files::join(dir, name))) {
+            MediaType::RegistryV1
+        } else {
+            MediaType::Plain
+        },
+    )
 }

@@ -127,6 +127,15 @@ impl Files {
     }
 }
 
+/// Returns the path of an entry of a directory.
+pub(crate) fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{dir}/{name}")
+    }
+}
+
 /// Normalizes a relative path: removes empty parts, `.` and `..`. A `..` cannot leave the directory.
 pub fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();

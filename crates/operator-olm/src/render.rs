@@ -43,18 +43,22 @@ pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
     for kind in required(bundle).map_err(|error| get_properties(bundle, &error))? {
         properties.add("olm.gvk.required", kind.gvk());
     }
-    for dependency in bundle.dependencies() {
-        let value = dependency.get("value").cloned().unwrap_or_default();
-        match text(dependency, "/type") {
-            "olm.gvk" if value.is_object() => {
-                let part = |name: &str| text(&value, &format!("/{name}")).to_owned();
+    let written = bundle.dependencies().iter().map(|dependency| Property {
+        kind: text(dependency, "/type").to_owned(),
+        value: dependency.get("value").cloned().unwrap_or_default(),
+    });
+    let dependencies: Vec<Property> = written.collect();
+    // A dependency has the form of the property that provides it.
+    catalog::check_properties(&dependencies).map_err(|error| get_properties(bundle, &error))?;
+    for Property { kind, value } in dependencies {
+        let part = |name: &str| text(&value, &format!("/{name}")).to_owned();
+        match kind.as_str() {
+            "olm.gvk" => {
                 let value = json!({"group": part("group"), "kind": part("kind"), "version": part("version")});
                 properties.add("olm.gvk.required", value);
             }
-            "olm.gvk" => properties.add("olm.gvk.required", value),
             "olm.package" => {
-                let (package, range) = (text(&value, "/packageName"), text(&value, "/version"));
-                let value = json!({"packageName": package, "versionRange": range});
+                let value = json!({"packageName": part("packageName"), "versionRange": part("version")});
                 properties.add("olm.package.required", value);
             }
             other => properties.add(other, value),

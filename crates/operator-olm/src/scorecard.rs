@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::bundle::{Bundle, list, text};
 use crate::files::Files;
 use crate::finding::Level;
-use crate::validator::{self, Examples, examples};
+use crate::validator::{self, Examples, Options, Validator, examples};
 
 /// The state of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,8 +157,8 @@ fn bundle_validation(files: &Files, bundle: &Bundle, outcome: &mut Outcome) {
     if !format.is_empty() {
         outcome.fail(format!("Bundle validation errors: {}", format.join(",")));
     }
-    for name in ["bundle", "csv", "crd"] {
-        for finding in validator::validate_with(name, bundle) {
+    for validator in [Validator::Bundle, Validator::Csv, Validator::Crd] {
+        for finding in validator.run(bundle, &Options::default()) {
             match finding.level {
                 Level::Error => outcome.fail(finding.message()),
                 Level::Warning => outcome.suggestions.push(finding.message()),

@@ -1,6 +1,7 @@
 //! The validators of `operator-sdk bundle validate`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use crate::Manifest;
 use crate::bundle::Bundle;
@@ -16,7 +17,7 @@ mod csv;
 mod example;
 mod format;
 mod good_practices;
-pub mod multiarch;
+mod multiarch;
 mod object;
 mod object_metadata;
 mod olmv1;
@@ -29,6 +30,7 @@ pub(crate) use crd::converted as converted_crd;
 pub(crate) use csv::api_of;
 pub(crate) use example::{Examples, examples};
 pub use format::format;
+pub use multiarch::{Platform, images_of};
 pub(crate) use object_metadata::SUPPORTED;
 
 /// The options of validators.
@@ -38,6 +40,8 @@ pub struct Options {
     pub values: BTreeMap<String, String>,
     /// The categories that replace the standard ones. Default: `None`.
     pub categories: Option<Vec<String>>,
+    /// The platforms of the images that [`images_of`] returns, or the reason why an image cannot be inspected.
+    pub platforms: BTreeMap<String, Result<BTreeSet<Platform>, String>>,
     /// The content of the file in the value `index-path`, or the reason why it cannot be read.
     pub index: Option<Result<String, String>>,
 }
@@ -48,89 +52,198 @@ impl Options {
     }
 }
 
+/// A validator of bundles. Its text is its name in selectors and reports.
+///
+/// ```
+/// use operator_olm::validator::Validator;
+///
+/// assert_eq!("olmv1".parse(), Ok(Validator::OlmV1));
+/// let unknown = "olmv2".parse::<Validator>().unwrap_err();
+/// assert!(unknown.to_string().starts_with("unknown validator \"olmv2\": the validators are bundle, csv, "));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validator {
+    /// Owned definitions, the size, and the images of the bundle. It always runs.
+    Bundle,
+    /// The ClusterServiceVersion. It always runs.
+    Csv,
+    /// The CustomResourceDefinitions. It always runs.
+    Crd,
+    /// The other objects. It is part of no command of operator-sdk.
+    Object,
+    /// The deprecated criteria of OperatorHub.io.
+    OperatorHub,
+    /// The criteria of OperatorHub.io.
+    OperatorHubV2,
+    /// The capability level.
+    Capabilities,
+    /// The categories.
+    Categories,
+    /// The deprecated criteria of community operators.
+    Community,
+    /// APIs that Kubernetes removed.
+    AlphaDeprecatedApis,
+    /// Recommendations.
+    GoodPractices,
+    /// The platforms of the images.
+    Multiarch,
+    /// The requirements of OLM v1.
+    OlmV1,
+    /// Mistakes that the other validators accept.
+    Strict,
+}
+
+/// A text that is the name of no validator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown validator {0:?}: the validators are {names}", names = Validator::ALL.map(Validator::name).join(", "))]
+pub struct UnknownValidator(pub String);
+
+// === impl Validator ===
+
+impl Validator {
+    /// All validators.
+    pub const ALL: [Self; 14] = [
+        Self::Bundle,
+        Self::Csv,
+        Self::Crd,
+        Self::Object,
+        Self::OperatorHub,
+        Self::OperatorHubV2,
+        Self::Capabilities,
+        Self::Categories,
+        Self::Community,
+        Self::AlphaDeprecatedApis,
+        Self::GoodPractices,
+        Self::Multiarch,
+        Self::OlmV1,
+        Self::Strict,
+    ];
+
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bundle => "bundle",
+            Self::Csv => "csv",
+            Self::Crd => "crd",
+            Self::Object => "object",
+            Self::OperatorHub => "operatorhub",
+            Self::OperatorHubV2 => "operatorhubv2",
+            Self::Capabilities => "capabilities",
+            Self::Categories => "categories",
+            Self::Community => "community",
+            Self::AlphaDeprecatedApis => "alpha-deprecated-apis",
+            Self::GoodPractices => "good-practices",
+            Self::Multiarch => "multiarch",
+            Self::OlmV1 => "olmv1",
+            Self::Strict => "strict",
+        }
+    }
+
+    /// Runs the validator.
+    pub fn run(self, bundle: &Bundle, options: &Options) -> Vec<Finding> {
+        match self {
+            Self::Bundle => bundle::validate(bundle),
+            Self::Csv => csv::validate(bundle),
+            Self::Crd => crd::validate(bundle),
+            Self::Object => object::validate(bundle),
+            Self::OperatorHub => operatorhub::deprecated(bundle, options),
+            Self::OperatorHubV2 => operatorhub::validate(bundle, options),
+            Self::Capabilities => capabilities::validate(bundle, options),
+            Self::Categories => categories::validate(bundle, options),
+            Self::Community => community::validate(bundle, options),
+            Self::AlphaDeprecatedApis => removed_apis::validate(bundle, options),
+            Self::GoodPractices => good_practices::validate(bundle, options),
+            Self::Multiarch => multiarch::validate(bundle, options),
+            Self::OlmV1 => olmv1::validate(bundle, options),
+            Self::Strict => strict::validate(bundle, options),
+        }
+    }
+}
+
+impl FromStr for Validator {
+    type Err = UnknownValidator;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|validator| validator.name() == name);
+        found.ok_or_else(|| UnknownValidator(name.to_owned()))
+    }
+}
+
 /// An optional validator.
 #[derive(Debug)]
 pub struct Optional {
-    /// The name, which is also the label `name`.
-    pub name: &'static str,
+    /// The validator. Its name is also the label `name`.
+    pub validator: Validator,
     /// The value of the label `suite`.
     pub suite: Option<&'static str>,
     /// The description, which is one sentence.
     pub description: &'static str,
-    run: fn(&Bundle, &Options) -> Vec<Finding>,
 }
+
+// === impl Optional ===
 
 impl Optional {
     /// Returns the labels that selectors match.
     pub fn labels(&self) -> BTreeMap<&'static str, &'static str> {
-        let name = Some(("name", self.name));
+        let name = Some(("name", self.validator.name()));
         let suite = self.suite.map(|suite| ("suite", suite));
         name.into_iter().chain(suite).collect()
-    }
-
-    /// Runs the validator.
-    pub fn run(&self, bundle: &Bundle, options: &Options) -> Vec<Finding> {
-        (self.run)(bundle, options)
     }
 }
 
 const SUITE: Option<&str> = Some("operatorframework");
 
-/// The optional validators, in the order in which they run. `multiarch` is not included, because it inspects images.
+/// The optional validators, in the order in which they run.
 pub const OPTIONAL: &[Optional] = &[
     Optional {
-        name: "operatorhub",
+        validator: Validator::OperatorHub,
         suite: None,
         description: "(deprecated) OperatorHub.io metadata validation: operatorhubv2, capabilities and categories",
-        run: operatorhub::deprecated,
     },
     Optional {
-        name: "operatorhubv2",
+        validator: Validator::OperatorHubV2,
         suite: SUITE,
         description: "OperatorHub.io metadata validation",
-        run: operatorhub::validate,
     },
     Optional {
-        name: "capabilities",
+        validator: Validator::Capabilities,
         suite: SUITE,
         description: "the capability level is one of the standard levels",
-        run: capabilities::validate,
     },
     Optional {
-        name: "categories",
+        validator: Validator::Categories,
         suite: SUITE,
         description: "the categories are standard categories, or those of the file in OPERATOR_BUNDLE_CATEGORIES",
-        run: categories::validate,
     },
     Optional {
-        name: "community",
+        validator: Validator::Community,
         suite: None,
         description: "(deprecated, alpha) criteria of community operators; value index-path=FILE",
-        run: community::validate,
     },
     Optional {
-        name: "alpha-deprecated-apis",
+        validator: Validator::AlphaDeprecatedApis,
         suite: SUITE,
         description: "(alpha) APIs that Kubernetes removed; value k8s-version=VERSION",
-        run: removed_apis::validate,
     },
     Optional {
-        name: "good-practices",
+        validator: Validator::GoodPractices,
         suite: SUITE,
         description: "recommendations: resource requests, descriptions, names, permissions",
-        run: good_practices::validate,
     },
     Optional {
-        name: "olmv1",
+        validator: Validator::Multiarch,
+        suite: None,
+        description: "the images have the platforms that the labels declare; value container-tools=none reads no images",
+    },
+    Optional {
+        validator: Validator::OlmV1,
         suite: None,
         description: "OLM v1 accepts the bundle: no dependencies, no API services, valid webhooks and install modes",
-        run: olmv1::validate,
     },
     Optional {
-        name: "strict",
+        validator: Validator::Strict,
         suite: None,
         description: "mistakes that the other validators accept: duplicate install modes, channels, labels",
-        run: strict::validate,
     },
 ];
 
@@ -143,26 +256,6 @@ pub fn validate(bundle: &Bundle) -> Vec<Finding> {
         crd::validate(bundle),
     ];
     parts.into_iter().flat_map(warnings_first).collect()
-}
-
-/// Runs the validator of objects, which no command of operator-sdk runs.
-pub fn validate_objects(bundle: &Bundle) -> Vec<Finding> {
-    object::validate(bundle)
-}
-
-/// Runs one validator by its name: `bundle`, `csv`, `crd`, or an optional one with its default options. Returns no
-/// findings for an unknown validator.
-pub fn validate_with(name: &str, bundle: &Bundle) -> Vec<Finding> {
-    match name {
-        "bundle" => bundle::validate(bundle),
-        "csv" => csv::validate(bundle),
-        "crd" => crd::validate(bundle),
-        _ => OPTIONAL
-            .iter()
-            .find(|optional| optional.name == name)
-            .map(|optional| (optional.run)(bundle, &Options::default()))
-            .unwrap_or_default(),
-    }
 }
 
 /// Sorts the findings of a validator in the order of the command's output: warnings first.

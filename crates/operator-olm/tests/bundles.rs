@@ -10,7 +10,7 @@ use operator_olm::bundle::{self, Bundle};
 use operator_olm::files::Files;
 use operator_olm::finding::Finding;
 use operator_olm::scorecard;
-use operator_olm::validator::{self, Options};
+use operator_olm::validator::{self, Options, Validator};
 use serde_json::{Value, json};
 
 mod recording;
@@ -158,25 +158,16 @@ fn check_validators(case: &Value, bundle: &Bundle, problems: &mut Vec<String>) {
             .collect(),
         ..Options::default()
     };
-    let mut ours: BTreeMap<&str, Vec<Finding>> = ["bundle", "csv", "crd"]
-        .into_iter()
-        .map(|name| (name, validator::validate_with(name, bundle)))
+    // The others are not recorded.
+    let recorded = Validator::ALL.into_iter().filter(|validator| {
+        !matches!(
+            validator,
+            Validator::OperatorHub | Validator::OlmV1 | Validator::Strict
+        )
+    });
+    let ours: BTreeMap<&str, Vec<Finding>> = recorded
+        .map(|validator| (validator.name(), validator.run(bundle, &options)))
         .collect();
-    ours.insert("object", validator::validate_objects(bundle));
-    let recorded_names = [
-        "operatorhubv2",
-        "capabilities",
-        "categories",
-        "community",
-        "alpha-deprecated-apis",
-        "good-practices",
-    ];
-    for optional in validator::OPTIONAL
-        .iter()
-        .filter(|optional| recorded_names.contains(&optional.name))
-    {
-        ours.insert(optional.name, optional.run(bundle, &options));
-    }
     for (name, findings) in ours {
         if expected.get(format!("panic:{name}")).is_some() {
             // The Go program panics.

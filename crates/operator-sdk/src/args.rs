@@ -1,5 +1,6 @@
 //! Command-line arguments: one file per command, clap types only.
 
+mod alpha;
 mod build;
 mod bundle;
 mod catalog;
@@ -31,6 +32,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub(crate) use self::alpha::{AlphaBundleCommand, AlphaCommand, ExtractArgs};
 pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::bundle::{
     BundleBuildArgs, BundleCommand, BundleOutputArg, BundlePullArgs, BundlePushArgs, BundleValidateArgs,
@@ -170,6 +172,8 @@ pub(crate) enum Command {
     Docs(DocsArgs),
     Man(ManArgs),
     Version(VersionArgs),
+    #[command(subcommand, arg_required_else_help = true, hide = true)]
+    Alpha(AlphaCommand),
     // Commands of operator-sdk 0.x.
     #[command(hide = true)]
     New(Box<NewArgs>),

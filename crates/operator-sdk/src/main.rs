@@ -27,8 +27,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{
-    Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand,
-    VersionOutputArg,
+    AlphaBundleCommand, AlphaCommand, Cli, ClusterCommand, Command, CreateCommand, DeleteCommand,
+    EnvtestCommand, GenerateCommand, VersionOutputArg,
 };
 use crate::failure::Failure;
 use crate::process::signal;
@@ -139,6 +139,9 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Rbac(command) => return run::rbac::run(&command, report),
         Command::Chaos(command) => return Ok(run::chaos::run(&command, report)),
         Command::Bundle(command) => return run::bundle::run(&command, report),
+        Command::Alpha(AlphaCommand::Bundle(AlphaBundleCommand::Extract(args))) => {
+            return run::olm::extract(&args, report);
+        }
         Command::Cleanup(args) => return run::olm::cleanup(&args, report),
         Command::Olm(command) => return run::olm::manage(&command, report),
         Command::Scorecard(args) => return run::scorecard::run(&args, report),

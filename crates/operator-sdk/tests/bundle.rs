@@ -100,7 +100,7 @@ fn the_scorecard_runs_the_tests_that_are_selected() {
     assert_eq!(json["items"].as_array().unwrap().len(), 1);
 }
 
-/// A configuration with a built-in test, two tests in parallel, and one after them.
+/// A configuration with a built-in test, two tests in parallel, and two after them.
 const CUSTOM: &str = "\
 apiVersion: scorecard.operatorframework.io/v1alpha3
 kind: Configuration
@@ -111,6 +111,10 @@ stages:
   - {image: example.com/tests:v1, entrypoint: [custom, lists-files], labels: {suite: custom, test: lists-files-test}}
   - {image: example.com/tests:v1, entrypoint: [custom, fails], labels: {suite: custom, test: fails-test}}
 - tests:
+  - image: example.com/tests:v1
+    entrypoint: [custom, writes]
+    labels: {suite: custom, test: writes-test}
+    storage: {spec: {mountPath: {path: /files}}}
   - {image: example.com/tests:v1, entrypoint: [custom, silent], labels: {suite: custom, test: silent-test}}
   - {image: example.com/tests:v1, entrypoint: [scorecard-test, basic-check-spec], labels: {suite: basic, test: basic-check-spec-test}}
 ";
@@ -123,6 +127,9 @@ lists-files)
   printf '{"results":[{"name":"lists-files","state":"pass","log":"%s in %s"}]}' "$names" "$SCORECARD_NAMESPACE" ;;
 fails)
   printf '{"results":[{"name":"one","state":"pass"},{"name":"two","state":"fail","errors":["no luck"],"suggestions":["try"]}]}' ;;
+writes)
+  mkdir "$SCORECARD_STORAGE/a" && echo kept > "$SCORECARD_STORAGE/a/report.txt"
+  printf '{"results":[{"name":"writes","state":"pass"}]}' ;;
 silent)
   echo "nothing to see"; exit 3 ;;
 esac
@@ -169,9 +176,11 @@ fn tests_with_an_image_run_as_pods() {
         (&result(1, 1)["state"], &result(1, 1)["errors"][0]),
         (&"fail".into(), &"no luck".into())
     );
-    assert_eq!(result(2, 0)["state"], "error");
-    assert_eq!(result(2, 0)["log"], "nothing to see\n");
-    assert_eq!(result(3, 0)["state"], "pass");
+    assert_eq!(result(2, 0)["state"], "pass");
+    assert_eq!(dir.read("test-output/custom/writes-test/a/report.txt"), "kept\n");
+    assert_eq!(result(3, 0)["state"], "error");
+    assert_eq!(result(3, 0)["log"], "nothing to see\n");
+    assert_eq!(result(4, 0)["state"], "pass");
 
     let wrong = dir.fails(&["scorecard", "bundle", "--embedded", "--test-program", "tests.sh"]);
     assert!(wrong.contains("it must be IMAGE=PATH"), "{wrong}");
@@ -450,4 +459,53 @@ fn a_pulled_image_has_the_files_that_were_pushed() {
     let missing = image.replace(":v1", ":v2");
     let errors = String::from_utf8(run(&["bundle", "pull", &missing, "other"]).stderr).unwrap();
     assert!(errors.contains("manifest unknown"), "{errors}");
+}
+
+#[test]
+fn the_platforms_of_images_are_read_from_their_registries() {
+    let dir = bundle();
+    let registry = Registry::start();
+    let image = format!("{}/team/op:v1", registry.host);
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    dir.write("docker/config.json", &credentials);
+    let run = |arguments: &[&str]| {
+        sdk()
+            .args(arguments)
+            .env("DOCKER_CONFIG", dir.path.join("docker"))
+            .current_dir(&dir.path)
+            .output()
+            .unwrap()
+    };
+    // An image of linux/amd64, and one that no registry has.
+    let push = ["bundle", "push", &image, "bundle"];
+    succeeded(&push, run(&push));
+    dir.replace(CSV, "registry.example.com/memcached-operator:v0.0.1", &image);
+    let missing = image.replace(":v1", ":v2");
+    dir.replace(CSV, "images.example.com/memcached:1.6", &missing);
+    let validate = [
+        "bundle",
+        "validate",
+        "bundle",
+        "--select-optional",
+        "name=multiarch",
+    ];
+    let found = succeeded(&validate, run(&validate));
+    let warning = format!("unable to inspect the image ({missing}) : the registry");
+    assert!(found.contains(&warning), "{found}");
+
+    dir.replace(
+        CSV,
+        "\nmetadata:\n",
+        "\nmetadata:\n  labels: {operatorframework.io/arch.arm64: supported}\n",
+    );
+    let output = run(&validate);
+    assert_eq!(output.status.code(), Some(1));
+    let found = String::from_utf8(output.stdout).unwrap();
+    let error = format!("(SO.architecture): (linux.arm64) was not found for the image(s) [{image}]");
+    assert!(found.contains(&error), "{found}");
+    let none = [&validate[..], &["--optional-values", "container-tools=none"]].concat();
+    assert_eq!(printed(&dir, &none), (0, String::new()));
+    let unknown = [&validate[..], &["--optional-values", "container-tools=buildah"]].concat();
+    let errors = dir.fails(&unknown);
+    assert!(errors.contains("it must be docker, podman or none"), "{errors}");
 }

@@ -202,7 +202,12 @@ fn a_catalog_grows_by_bundles() {
     let output = run(&dir, &["catalog", "add", "catalog", "bundle"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(
-        errors.contains("multiple channel heads found in graph"),
+        errors.starts_with(
+            "error: the catalog is invalid with this bundle: invalid index:\n\
+             └── invalid package \"memcached-operator\":\n    \
+             └── invalid channel \"alpha\":\n        \
+             └── multiple channel heads found in graph: "
+        ),
         "{errors}"
     );
     assert_eq!(dir.read("catalog/catalog.yaml"), before);

@@ -173,14 +173,60 @@ fn a_catalog_of_a_directory_installs_an_operator() {
     );
 }
 
+#[test]
+fn a_bundle_in_an_image_is_unpacked_by_a_job() {
+    let dir = Dir::named("olm-unpack");
+    write_bundle(&dir, "bundle");
+    let registry = Registry::anonymous();
+    let image = format!("{}/team/op:v1", registry.host);
+    dir.ok(&["bundle", "push", &image, "bundle"]);
+    let csv = "memcached-operator.v0.0.1";
+    let package = serde_json::json!({"packageName": "memcached-operator", "version": "0.0.1"});
+    let documents = [
+        serde_json::json!({"schema": "olm.package", "name": "memcached-operator", "defaultChannel": "alpha"}),
+        serde_json::json!({
+            "schema": "olm.channel", "name": "alpha", "package": "memcached-operator", "entries": [{"name": csv}],
+        }),
+        serde_json::json!({
+            "schema": "olm.bundle", "name": csv, "package": "memcached-operator", "image": image,
+            "properties": [{"type": "olm.package", "value": package}],
+        }),
+    ];
+    dir.write(
+        "catalog/catalog.json",
+        &documents.map(|document| document.to_string()).join("\n"),
+    );
+    let _cluster = cluster(&dir.path, &["--olm", "--catalog", "catalog"]);
+    dir.write("subscribed.yaml", SUBSCRIBED);
+    in_cluster(&dir.path, &["apply", "-f", "subscribed.yaml"]);
+    let csv = format!("csv/{csv}");
+    in_cluster(&dir.path, &["wait", "--for=create", "--timeout=180s", &csv]);
+    let phase = "--for=jsonpath={.status.phase}=Succeeded";
+    in_cluster(&dir.path, &["wait", phase, "--timeout=180s", &csv]);
+    let read = |kind: &str, namespace: &str, path: &str| {
+        let path = format!("jsonpath={{.items[0].{path}}}");
+        in_cluster(&dir.path, &["get", kind, "-n", namespace, "-o", &path])
+    };
+    assert_eq!(
+        read("installplans", "default", "status.bundleLookups[0].path"),
+        image
+    );
+    assert_eq!(read("jobs", "olm", "status.succeeded"), "1");
+    let conditions = read("subscriptions", "default", "status.conditions[*].type");
+    assert!(!conditions.contains("BundleUnpack"), "{conditions}");
+}
+
 const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
 const CRD: &str = "memcacheds.cache.example.com";
 
 #[test]
 fn a_bundle_directory_is_run_upgraded_and_cleaned_up() {
     let scene = Scene::new();
+    let output = scene.run(&["run", "bundle", "bundle"]);
+    let told = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(told.contains("which other clusters cannot read"), "{told}");
     assert_eq!(
-        scene.ok(&["run", "bundle", "bundle"]),
+        succeeded(&["run", "bundle"], output),
         "OLM has successfully installed \"memcached-operator.v0.0.1\"\n"
     );
     let phase = |name: &str| {
@@ -207,7 +253,18 @@ fn a_bundle_directory_is_run_upgraded_and_cleaned_up() {
         planned.contains(&format!("customresourcedefinition \"{CRD}\" deleted (dry run)\n")),
         "{planned}"
     );
-    let deleted = scene.ok(&["cleanup", package]);
+    scene.dir.write(
+        "memcached.yaml",
+        "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: m, namespace: default}\nspec: {size: 1}\n",
+    );
+    scene.kubectl(&["apply", "-f", "memcached.yaml"]);
+    let output = scene.run(&["cleanup", package]);
+    let told = String::from_utf8(output.stderr.clone()).unwrap();
+    let announced = format!(
+        "Deleting:\n  subscription \"memcached-operator-v0-0-1-sub\"\n  customresourcedefinition \"{CRD}\" with 1 object\n"
+    );
+    assert!(told.starts_with(&announced), "{told}");
+    let deleted = succeeded(&["cleanup", package], output);
     let expected = "\
 subscription \"memcached-operator-v0-0-1-sub\" deleted
 customresourcedefinition \"memcacheds.cache.example.com\" deleted
@@ -283,6 +340,14 @@ fn the_installation_of_olm_is_shown_and_removed() {
     assert!(table.starts_with("NAME "), "{table}");
     assert!(table.contains("packageserver"), "{table}");
     assert!(!table.contains("not found"), "{table}");
+    // Nothing is downloaded.
+    let again = scene.fails(&["olm", "install", "--releases", "http://127.0.0.1:1"]);
+    assert!(
+        again.contains(
+            "detected existing OLM resources: OLM must be completely uninstalled before installation"
+        ),
+        "{again}"
+    );
     let version = scene.fails(&["olm", "status", "--version", "0.1.0"]);
     assert!(
         version.contains("mismatched installed version \"0.46.0\" vs. supplied version \"0.1.0\""),
@@ -455,6 +520,47 @@ clustercatalog \"memcached-operator-catalog\" deleted (dry run)
 }
 
 #[test]
+fn olm_v1_upgrades_a_bundle_or_keeps_the_installed_one() {
+    let scene = Scene::new();
+    let upgrade = ["run", "bundle-upgrade", "bundle", "--olm-version", "v1"];
+    let missing = scene.fails(&upgrade);
+    assert!(
+        missing.contains("clusterextension for package \"memcached-operator\" not found"),
+        "{missing}"
+    );
+    scene.ok(&["run", "bundle", "bundle", "--olm-version", "v1"]);
+    let again = scene.fails(&upgrade);
+    assert!(again.contains("already exists in the catalog"), "{again}");
+    let installed = || {
+        let path = "jsonpath={.status.install.bundle.name}";
+        scene.kubectl(&["get", EXTENSION, "-o", path])
+    };
+
+    // OLM v1 refuses bundles with API services; the catalog is as before.
+    let good = scene.dir.read(CSV);
+    let services = "  apiservicedefinitions:\n    owned:\n    - {name: s, group: s.example.com, version: v1, kind: S, deploymentName: d}\n";
+    let bad = good.replace("  apiservicedefinitions: {}\n", services);
+    scene.dir.write(CSV, &bad.replace("0.0.1", "0.0.2"));
+    let refused = scene.fails(&[&upgrade[..], &["--timeout", "5s"]].concat());
+    assert!(
+        refused.contains("apiServiceDefintions are not supported"),
+        "{refused}"
+    );
+    assert_eq!(installed(), "memcached-operator.v0.0.1");
+
+    scene.dir.write(CSV, &good.replace("0.0.1", "0.0.2"));
+    assert_eq!(
+        scene.ok(&upgrade),
+        "Successfully upgraded to \"memcached-operator.v0.0.2\"\n"
+    );
+    assert_eq!(installed(), "memcached-operator.v0.0.2");
+    let v0 = scene.fails(&["run", "bundle-upgrade", "bundle"]);
+    assert!(v0.contains("--olm-version v1"), "{v0}");
+    scene.ok(&["cleanup", "memcached-operator"]);
+    scene.until_nothing_is_left();
+}
+
+#[test]
 fn a_bundle_that_olm_v1_refuses_leaves_nothing() {
     let scene = Scene::new();
     scene.dir.replace(
@@ -542,4 +648,71 @@ fn olm_v1_gets_pushed_images_from_a_registry() {
     assert!(files.contains(&format!("{repository}@sha256:")));
     drop(stored);
     scene.until_nothing_is_left();
+
+    // The installed operator of a cluster that pulls the catalog, whose next version goes to the registry too.
+    let image = format!("{repository}:memcached-operator.v0.0.1-catalog");
+    let objects = format!(
+        "apiVersion: olm.operatorframework.io/v1
+kind: ClusterCatalog
+metadata: {{name: memcached-operator-catalog}}
+spec: {{source: {{type: Image, image: {{ref: '{image}'}}}}}}
+---
+apiVersion: olm.operatorframework.io/v1
+kind: ClusterExtension
+metadata: {{name: memcached-operator}}
+spec:
+  namespace: default
+  source:
+    sourceType: Catalog
+    catalog:
+      packageName: memcached-operator
+      channels: [operator-sdk-run-bundle]
+      selector: {{matchLabels: {{olm.operatorframework.io/metadata.name: memcached-operator-catalog}}}}
+"
+    );
+    scene.dir.write("installed.yaml", &objects);
+    scene.kubectl(&["apply", "-f", "installed.yaml"]);
+    scene
+        .dir
+        .replace(CSV, "memcached-operator.v0.0.1", "memcached-operator.v0.0.2");
+    scene.dir.replace(CSV, "version: 0.0.1", "version: 0.0.2");
+    let upgrade = ["run", "bundle-upgrade", "bundle", "--olm-version", "v1"];
+    let needs = scene.fails(&upgrade);
+    assert!(
+        needs.contains("pulls the bundle and its catalog from a registry"),
+        "{needs}"
+    );
+    let output = sdk()
+        .args(upgrade)
+        .args(["--timeout", "3s", "--push-to", &repository])
+        .env("KUBECONFIG", scene.dir.path.join("kubeconfig"))
+        .env("DOCKER_CONFIG", scene.dir.path.join("docker"))
+        .current_dir(&scene.dir.path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("condition Serving of the ClusterCatalog"),
+        "{errors}"
+    );
+    let catalog = catalog_of(&registry, "memcached-operator.v0.0.2-catalog");
+    assert!(
+        catalog.contains("\"replaces\": \"memcached-operator.v0.0.1\""),
+        "{catalog}"
+    );
+    let kept = "jsonpath={.spec.source.image.ref}";
+    assert_eq!(
+        scene.kubectl(&["get", "clustercatalog/memcached-operator-catalog", "-o", kept]),
+        image
+    );
+}
+
+/// Returns the unpacked layer of an image in a registry.
+fn catalog_of(registry: &Registry, tag: &str) -> String {
+    let stored = registry.stored.lock().unwrap();
+    let manifest: Value = serde_json::from_slice(&stored.manifests[tag]).unwrap();
+    let layer = &stored.blobs[manifest["layers"][0]["digest"].as_str().unwrap()];
+    let mut files = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(layer.as_ref()), &mut files).unwrap();
+    files
 }

@@ -9,10 +9,11 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use common::registry::{AUTH, Registry};
 use common::running::{self, PATIENCE, Running};
 use common::{CREATE_MEMCACHED, Dir, sample_dir, target_dir};
 
@@ -192,7 +193,8 @@ fn the_guides_of_0_8_0_10_and_0_19() {
             "operator-sdk run local --watch-namespace=default --operator-flags --health-probe-bind-address=0",
         ),
     ];
-    for (new, generate, local) in guides {
+    let last = guides.len() - 1;
+    for (index, (new, generate, local)) in guides.into_iter().enumerate() {
         walk.types_in(&walk.dir.path, new);
         walk.types("operator-sdk add api --api-version=cache.example.com/v1alpha1 --kind=Memcached");
         walk.writes_the_code_of_the_sample(&[TYPES]);
@@ -234,6 +236,14 @@ fn the_guides_of_0_8_0_10_and_0_19() {
         walk.the_operator_works();
         assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
         walk.types("operator-sdk uninstall");
+        // 3. With OLM, from version 0.19 on.
+        if index == last {
+            let olm = WithOlm::start(&walk);
+            olm.is_installed();
+            olm.ok("operator-sdk generate bundle --version 0.0.1");
+            olm.ok("operator-sdk bundle validate ./bundle");
+            olm.the_operator_works("./bundle");
+        }
         std::fs::remove_dir_all(&walk.root).unwrap();
     }
 }
@@ -262,10 +272,10 @@ fn the_walkthrough_of_1_15() {
         return Ok(Action::done());
     }
 "#;
-    walk.write(
-        CONTROLLER,
-        &text.replacen(reconciled, &format!("{finalizer}{reconciled}"), 1),
-    );
+    // The permission for the finalizer, as the guide writes it.
+    let marker = "//+kubebuilder:rbac:groups=cache.example.com,resources=memcacheds,verbs=get;list;watch;create;update;patch;delete\n";
+    let text = text.replacen(reconciled, &format!("{finalizer}{reconciled}"), 1);
+    walk.write(CONTROLLER, &format!("{text}\n{marker}"));
 
     for line in ["init --help", "create --help", "create api --help"] {
         assert!(
@@ -326,6 +336,91 @@ fn the_walkthrough_of_1_15() {
     assert_eq!(image, "registry.example.com/memcached-operator:v0.0.1");
     walk.types("make undeploy");
     walk.sees("kubectl get crds -o name", "");
+
+    // "Deploy using OLM": the bundle goes through a registry.
+    let olm = WithOlm::start(&walk);
+    olm.is_installed();
+    let image = format!("{}/team/op:v0.0.1", olm.registry.host);
+    olm.ok("make bundle IMG=registry.example.com/memcached-operator:v0.0.1");
+    olm.ok(&format!("make bundle-build bundle-push BUNDLE_IMG={image}"));
+    olm.the_operator_works(&image);
+}
+
+/// A cluster with Operator Lifecycle Manager beside that of the guide, and a registry.
+struct WithOlm<'w> {
+    walk: &'w Walk,
+    registry: Registry,
+    _cluster: Running,
+}
+
+impl<'w> WithOlm<'w> {
+    fn start(walk: &'w Walk) -> Self {
+        let registry = Registry::start();
+        let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+        walk.write("config.json", &credentials);
+        let mut up = walk.program("operator-sdk", &walk.root);
+        up.args(["cluster", "up", "--olm", "--kubeconfig", "olm.kubeconfig"]);
+        let mut cluster = Running::start(&mut up);
+        cluster.line_with("The control plane is ready");
+        Self {
+            walk,
+            registry,
+            _cluster: cluster,
+        }
+    }
+
+    fn output(&self, line: &str) -> Output {
+        let mut words = line.split_whitespace();
+        let root = &self.walk.root;
+        self.walk
+            .program(words.next().unwrap(), root)
+            .args(words)
+            .env("KUBECONFIG", root.join("olm.kubeconfig"))
+            .env("DOCKER_CONFIG", root)
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, line: &str) -> String {
+        common::succeeded(&[line], self.output(line))
+    }
+
+    /// `operator-sdk olm install`, without network access: the cluster has OLM.
+    #[track_caller]
+    fn is_installed(&self) {
+        let output = self.output("operator-sdk olm install --releases http://127.0.0.1:1");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains("detected existing OLM resources"), "{errors}");
+        assert!(self.ok("operator-sdk olm status").contains("packageserver"));
+    }
+
+    /// The operator is installed from its bundle, reconciles the custom resource, and is removed.
+    #[track_caller]
+    fn the_operator_works(&self, bundle: &str) {
+        assert_eq!(
+            self.ok(&format!("operator-sdk run bundle {bundle}")),
+            "OLM has successfully installed \"memcached-operator.v0.0.1\"\n"
+        );
+        let walk = self.walk;
+        walk.write(SAMPLE, &walk.read(SAMPLE).replace("size: 4", "size: 3"));
+        self.ok(&format!("kubectl apply -f {SAMPLE}"));
+        let wait = "kubectl wait deployment/memcached-sample --timeout=180s";
+        self.ok(&format!("{wait} --for=create"));
+        self.ok(&format!("{wait} --for=jsonpath={{.status.readyReplicas}}=3"));
+        let pods = self.ok("kubectl get pods -o name");
+        assert_eq!(pods.matches("pod/memcached-sample-").count(), 3, "{pods}");
+        assert!(
+            pods.contains("pod/memcached-operator-controller-manager-"),
+            "{pods}"
+        );
+        self.ok("kubectl patch memcached memcached-sample --type=merge -p {\"spec\":{\"size\":4}}");
+        self.ok(&format!("{wait} --for=jsonpath={{.status.readyReplicas}}=4"));
+        self.ok(&format!("kubectl delete -f {SAMPLE}"));
+        self.ok("operator-sdk cleanup memcached-operator");
+        assert_eq!(self.ok("kubectl get csv,subscriptions -n default -o name"), "");
+    }
 }
 
 /// Runs `make install run`, until Ctrl-C.

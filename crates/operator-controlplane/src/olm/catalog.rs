@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::NAMESPACE;
 use super::kinds::{CATALOG_SOURCE, OPERATOR_GROUP};
+use super::unpack::is_of_bundle;
 use crate::kind::CONFIG_MAP;
 use crate::object::Object;
 use crate::objects::Objects;
@@ -175,7 +176,7 @@ fn parts<'a>(objects: &'a Objects, source: &'a Value) -> Vec<&'a Arc<Value>> {
 fn owned_parts<'a>(objects: &'a Objects, owner: &Value) -> Vec<&'a Arc<Value>> {
     let owned = objects.owned(&CONFIG_MAP, owner.uid());
     let mut parts: Vec<_> = owned
-        .filter(|part| part.annotation(ENCODING) == Some(GZIP))
+        .filter(|part| part.annotation(ENCODING) == Some(GZIP) && !is_of_bundle(part))
         .collect();
     parts.sort_by_key(|part| part.name().to_owned());
     parts

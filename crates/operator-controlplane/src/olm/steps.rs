@@ -14,7 +14,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Returns the steps of a bundle in a namespace.
 ///
 /// # Errors
-/// Returns an error if the bundle has no objects, as a bundle in an image, or is incomplete.
+/// Returns an error if the bundle has no ClusterServiceVersion, or an object is invalid.
 pub(crate) fn steps(candidate: &Candidate, namespace: &str) -> Result<Vec<Value>, String> {
     let mut objects = objects(&candidate.bundle)?;
     let Some(at) = objects
@@ -22,7 +22,7 @@ pub(crate) fn steps(candidate: &Candidate, namespace: &str) -> Result<Vec<Value>
         .position(|object| object.text("/kind") == "ClusterServiceVersion")
     else {
         return Err(format!(
-            "bundle {} has no objects in the catalog, and the embedded control plane pulls no bundle images",
+            "bundle {} has neither an image nor objects with a ClusterServiceVersion",
             candidate.bundle.name
         ));
     };

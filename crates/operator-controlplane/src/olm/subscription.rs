@@ -10,9 +10,10 @@ use super::kinds::{CATALOG_SOURCE, CSV, INSTALL_PLAN, OPERATOR_GROUP, SUBSCRIPTI
 use super::packages::deprecation;
 use super::resolve::{Pick, Request, Source, resolve};
 use super::steps::{steps, subscription_step};
+use super::unpack::{Unpacked, is_in_image, is_of_bundle, lookup, unpack};
 use super::{MANAGED, originals, owner_reference, remove_condition, set_condition, strings};
 use crate::engine::Controller;
-use crate::kind::{CONFIG_MAP, NAMESPACE};
+use crate::kind::{CONFIG_MAP, JOB, NAMESPACE};
 use crate::object::{Object, time, unset};
 use crate::objects::{Key, Objects};
 use crate::plan::{Action, Plan, World, create, delete, update_status, update_subresource};
@@ -35,7 +36,10 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     let of_namespace = [&*SUBSCRIPTION, &*INSTALL_PLAN, &*CSV, &*OPERATOR_GROUP];
     if of_namespace.iter().any(|kind| kind.is(&event.gvr)) {
         keys.push(Key::new("", object.namespace()));
-    } else if CATALOG_SOURCE.is(&event.gvr) || CONFIG_MAP.is(&event.gvr) && is_part(object, objects) {
+    } else if CATALOG_SOURCE.is(&event.gvr)
+        || CONFIG_MAP.is(&event.gvr) && is_part(object, objects)
+        || (CONFIG_MAP.is(&event.gvr) || JOB.is(&event.gvr)) && is_of_bundle(object)
+    {
         let subscribed = objects.list(&SUBSCRIPTION, "");
         keys.extend(subscribed.map(|subscription| Key::new("", subscription.namespace())));
     }
@@ -310,7 +314,7 @@ impl<'a> Scene<'a> {
                 self.failed("ConstraintsNotSatisfiable", &message);
                 Vec::new()
             }
-            Ok(picks) => {
+            Ok(mut picks) => {
                 for status in &mut self.statuses {
                     if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
                         remove_condition(conditions, "ResolutionFailed");
@@ -319,9 +323,48 @@ impl<'a> Scene<'a> {
                 if picks.is_empty() {
                     return Vec::new();
                 }
-                self.planned(&picks)
+                match self.unpacked(&mut picks) {
+                    Ok(lookups) => self.planned(&picks, &lookups),
+                    Err(actions) => actions,
+                }
             }
         }
+    }
+
+    /// Adds their objects to the bundles in images, and returns the lookups of these.
+    ///
+    /// # Errors
+    /// Returns the next actions of the Jobs that unpack the images.
+    fn unpacked(&mut self, picks: &mut [Pick]) -> Result<Vec<Value>, Vec<Action>> {
+        let (mut lookups, mut actions, mut is_running) = (Vec::new(), Vec::new(), false);
+        let mut failure = None;
+        for pick in picks.iter_mut().filter(|pick| is_in_image(&pick.candidate)) {
+            let entry = lookup(&pick.candidate);
+            match unpack(self.world.objects, &pick.candidate) {
+                Unpacked::Objects(objects) => {
+                    pick.candidate.bundle.properties.extend(objects);
+                    lookups.push(entry);
+                }
+                Unpacked::Next(action) => actions.push(action),
+                Unpacked::Running => is_running = true,
+                Unpacked::Failed(reason, message) => failure = Some(format!("{reason}: {message}")),
+            }
+        }
+        if let Some(message) = failure {
+            self.unpack_condition(picks, Some(&message));
+            return Err(Vec::new());
+        }
+        if is_running || !actions.is_empty() {
+            self.unpack_condition(picks, None);
+            return Err(actions);
+        }
+        for status in &mut self.statuses {
+            if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+                remove_condition(conditions, "BundleUnpacking");
+                remove_condition(conditions, "BundleUnpackFailed");
+            }
+        }
+        Ok(lookups)
     }
 
     fn request(&self, subscription: &Value, status: &Value) -> Request {
@@ -353,7 +396,7 @@ impl<'a> Scene<'a> {
 
     /// Creates the InstallPlan of a result, refers to it, and writes its steps, in this order. A plan with steps is
     /// executed at once, so the Subscriptions must already name their ClusterServiceVersions.
-    fn planned(&mut self, picks: &[Pick]) -> Vec<Action> {
+    fn planned(&mut self, picks: &[Pick], lookups: &[Value]) -> Vec<Action> {
         let names: Vec<&str> = picks
             .iter()
             .map(|pick| pick.candidate.bundle.name.as_str())
@@ -375,10 +418,10 @@ impl<'a> Scene<'a> {
             return vec![self.new_plan(&names, manual)];
         };
         let steps = match known.text("/status/phase") {
-            "" => match self.plan_status(picks, known, manual) {
+            "" => match self.plan_status(picks, lookups, known, manual) {
                 Ok(status) => Some(status),
                 Err(message) => {
-                    self.unpack_failed(picks, &message);
+                    self.unpack_condition(picks, Some(&message));
                     return Vec::new();
                 }
             },
@@ -448,7 +491,13 @@ impl<'a> Scene<'a> {
         create(&INSTALL_PLAN, object, None)
     }
 
-    fn plan_status(&self, picks: &[Pick], plan: &Value, manual: bool) -> Result<Value, String> {
+    fn plan_status(
+        &self,
+        picks: &[Pick],
+        lookups: &[Value],
+        plan: &Value,
+        manual: bool,
+    ) -> Result<Value, String> {
         let mut all = Vec::new();
         let mut sources: Vec<&str> = Vec::new();
         for pick in picks {
@@ -465,23 +514,37 @@ impl<'a> Scene<'a> {
         }
         sources.dedup();
         let approved = plan.flag("/spec/approved") || !manual;
-        Ok(json!({
+        let mut status = json!({
             "phase": if approved { "Installing" } else { "RequiresApproval" },
             "catalogSources": sources,
             "plan": all,
-        }))
+        });
+        if !lookups.is_empty() {
+            status["bundleLookups"] = json!(lookups);
+        }
+        Ok(status)
     }
 
-    fn unpack_failed(&mut self, picks: &[Pick], message: &str) {
+    /// Reports that the images of bundles are being unpacked, or why that failed.
+    fn unpack_condition(&mut self, picks: &[Pick], failure: Option<&str>) {
         for pick in picks {
             let Some(status) = pick.request.and_then(|index| self.statuses.get_mut(index)) else {
                 continue;
             };
             let mut conditions = status.items("/conditions").to_vec();
-            let condition = json!({
-                "type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed",
-                "message": format!("Bundle unpacking failed. Reason: {message}"),
-            });
+            let condition = match failure {
+                None => json!({
+                    "type": "BundleUnpacking", "status": "True", "reason": "UnpackingInProgress",
+                    "message": "unpack job not completed",
+                }),
+                Some(message) => {
+                    remove_condition(&mut conditions, "BundleUnpacking");
+                    json!({
+                        "type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed",
+                        "message": format!("Bundle unpacking failed - {message}"),
+                    })
+                }
+            };
             set_condition(&mut conditions, condition, &self.now);
             status["conditions"] = json!(conditions);
         }

@@ -1,11 +1,13 @@
 //! Loads a bundle, in the order and with the errors of the Go programs.
 
+use std::collections::BTreeMap;
+
 use apimachinery::yaml::Document;
 use serde_json::Value;
 
-use super::{Annotations, Bundle, LoadError, Size, decode, document, shape, text};
+use super::{Annotations, Bundle, LoadError, Size, decode, document, list, shape, text};
 use crate::document::Manifest;
-use crate::files::Files;
+use crate::files::{Files, join};
 
 const DEFAULT_ANNOTATIONS: &str = "metadata/annotations.yaml";
 
@@ -49,23 +51,45 @@ pub(crate) fn read_annotations(path: &str, content: &[u8]) -> Result<Annotations
     })
 }
 
+/// Returns the ClusterServiceVersions at any depth below a directory, by path. Most other files are not parsed for that.
+pub(super) fn csvs(files: &Files, dir: &str) -> BTreeMap<String, Document> {
+    let below = files.iter().filter(|(path, _)| below(dir, path).is_some());
+    let found = below
+        .filter(|(_, content)| may_be_csv(content))
+        .filter_map(|(path, content)| {
+            let document = document::first(content).ok().flatten()?;
+            (text(&document.value, "/kind") == "ClusterServiceVersion").then(|| (path.to_owned(), document))
+        });
+    found.collect()
+}
+
+/// Returns true if a file has the name of the kind, or an escape sequence that may be a part of it.
+fn may_be_csv(content: &[u8]) -> bool {
+    const KIND: &[u8] = b"ClusterServiceVersion";
+    content.contains(&b'\\') || content.windows(KIND.len()).any(|part| part == KIND)
+}
+
 /// Loads the objects of a manifests directory.
-pub(super) fn bundle(files: &Files, annotations: Annotations, dir: String) -> Result<Bundle, LoadError> {
+pub(super) fn bundle(
+    files: &Files,
+    annotations: Annotations,
+    dir: String,
+    mut csvs: BTreeMap<String, Document>,
+) -> Result<Bundle, LoadError> {
     let shown = files.shown(&dir);
     // Every directory with a ClusterServiceVersion at any depth is loaded; the last one is used.
     let mut errors = Vec::new();
     let mut found_csv = false;
     let mut bundle = None;
-    for (path, content) in files.iter() {
-        let Some(below) = below(&dir, path) else {
-            continue;
-        };
-        if below.split('/').any(|part| part.starts_with('.')) || !is_csv(content) {
+    let paths: Vec<String> = csvs.keys().cloned().collect();
+    for path in &paths {
+        let below = below(&dir, path).unwrap_or_default();
+        if below.split('/').any(|part| part.starts_with('.')) {
             continue;
         }
         found_csv = true;
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-        match directory(files, parent) {
+        match directory(files, parent, &mut csvs) {
             Ok(loaded) => bundle = Some(loaded),
             Err(Failure::Partial(error)) => {
                 bundle = Some(Directory::default());
@@ -90,8 +114,9 @@ pub(super) fn bundle(files: &Files, annotations: Annotations, dir: String) -> Re
     match (bundle, csv) {
         (Some(loaded), Some((csv_index, csv))) if errors.is_empty() => Ok(Bundle {
             root: files.root().to_owned(),
-            dependencies: metadata_file(files, "metadata/dependencies.yaml"),
-            properties: metadata_file(files, "metadata/properties.yaml"),
+            dependencies: metadata_file(files, &annotations.path, "/dependencies"),
+            properties: metadata_file(files, &annotations.path, "/properties"),
+            ignored: ignored(files, &annotations.path),
             annotations,
             manifests_dir: dir,
             manifests: loaded.manifests,
@@ -109,11 +134,6 @@ fn below<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
         return Some(path);
     }
     path.strip_prefix(dir)?.strip_prefix('/')
-}
-
-fn is_csv(content: &[u8]) -> bool {
-    let document = document::first(content).ok().flatten();
-    document.is_some_and(|document| text(&document.value, "/kind") == "ClusterServiceVersion")
 }
 
 /// Joins errors like `utilerrors.NewAggregate`: without duplicates, and in brackets if there are several.
@@ -151,15 +171,12 @@ enum Failure {
     Nothing(LoadError),
 }
 
-fn directory(files: &Files, dir: &str) -> Result<Directory, Failure> {
+/// Loads the objects of a directory. The parsed ClusterServiceVersions in it are taken.
+fn directory(files: &Files, dir: &str, csvs: &mut BTreeMap<String, Document>) -> Result<Directory, Failure> {
     let mut loaded = Directory::default();
     let mut errors: Vec<LoadError> = Vec::new();
     for (name, content) in files.list(dir) {
-        let path = if dir.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{dir}/{name}")
-        };
+        let path = join(dir, name);
         let shown = files.shown(&path);
         let Some(content) = content else {
             errors.push(LoadError::at(
@@ -176,7 +193,11 @@ fn directory(files: &Files, dir: &str) -> Result<Directory, Failure> {
             continue;
         }
         loaded.size.add(content);
-        match object(content) {
+        let parsed = match csvs.remove(&path) {
+            Some(document) => Ok(document),
+            None => object(content),
+        };
+        match parsed {
             Err(reason) => {
                 errors.push(LoadError::at(&path, format!("unable to decode object: {reason}")));
             }
@@ -257,11 +278,36 @@ fn add(loaded: &mut Directory, name: &str, path: String, document: Document) -> 
     Ok(())
 }
 
-/// Reads an optional file of the metadata directory. A file that cannot be read is ignored.
-fn metadata_file(files: &Files, path: &str) -> Option<Manifest> {
-    let document = document::first(files.content(path)?).ok().flatten()?;
-    Some(Manifest {
-        path: path.to_owned(),
-        document,
+/// Returns the files for dependencies and properties that have none, with the reasons.
+fn ignored(files: &Files, annotations: &str) -> Vec<(Manifest, String)> {
+    let (directory, _) = annotations.rsplit_once('/').unwrap_or_default();
+    let mut ignored = Vec::new();
+    for list_name in ["dependencies", "properties"] {
+        let path = format!("{directory}/{list_name}.yaml");
+        let Some(content) = files.content(path.trim_start_matches('/')) else {
+            continue;
+        };
+        let (document, reason) = match document::first(content) {
+            Err(reason) => (Document::default(), reason),
+            Ok(None) => continue,
+            Ok(Some(document)) if list(&document.value, &format!("/{list_name}")).is_empty() => {
+                let reason = format!("it has no list `{list_name}`");
+                (document, reason)
+            }
+            Ok(Some(_)) => continue,
+        };
+        ignored.push((Manifest { path, document }, reason));
+    }
+    ignored
+}
+
+/// Returns the first file of the directory of the labels that has items in a list. Files that cannot be read are ignored.
+fn metadata_file(files: &Files, annotations: &str, items: &str) -> Option<Manifest> {
+    let (directory, _) = annotations.rsplit_once('/').unwrap_or_default();
+    files.list(directory).find_map(|(name, content)| {
+        let document = document::first(content?).ok().flatten()?;
+        let path = join(directory, name);
+        (path != annotations && !list(&document.value, items).is_empty())
+            .then_some(Manifest { path, document })
     })
 }

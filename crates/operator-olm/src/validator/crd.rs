@@ -9,6 +9,19 @@ use crate::finding::{Finding, Findings, Level};
 
 pub(super) fn validate(bundle: &Bundle) -> Vec<Finding> {
     let mut findings = Findings::new("crd");
+    add(bundle, &mut findings, |field| {
+        !is_schema(field) && !field.contains("status")
+    });
+    findings.list
+}
+
+/// Returns true for a field of a schema. The Go program ignores the errors of schemas.
+pub(super) fn is_schema(field: &str) -> bool {
+    field.contains("openAPIV3Schema")
+}
+
+/// Adds the errors of the fields that `is_wanted` accepts.
+pub(super) fn add(bundle: &Bundle, findings: &mut Findings, is_wanted: fn(&str) -> bool) {
     for (index, definition) in &bundle.crds {
         let Some(manifest) = bundle.manifests.get(*index) else {
             continue;
@@ -25,7 +38,7 @@ pub(super) fn validate(bundle: &Bundle) -> Vec<Finding> {
         crd::default(&mut definition);
         for error in crd::validate_create(&definition) {
             let field = error.field.as_str();
-            if field.contains("openAPIV3Schema") || field.contains("status") {
+            if !is_wanted(field) {
                 continue;
             }
             let pointer = pointer(field);
@@ -36,7 +49,6 @@ pub(super) fn validate(bundle: &Bundle) -> Vec<Finding> {
             field.clone_into(&mut finding.field);
         }
     }
-    findings.list
 }
 
 /// Formats a value as Go prints it: strings without quotes, an empty list as `[]`.

@@ -2,17 +2,12 @@
 //!
 //! The caller inspects the images; this module does no I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use super::Options;
 use super::removed_apis::quoted_list;
 use crate::bundle::{Bundle, list, text};
 use crate::finding::{Finding, Findings, Level};
-
-/// The name of the validator.
-pub const NAME: &str = "multiarch";
-/// The description, which is one sentence.
-pub const DESCRIPTION: &str =
-    "the images support the platforms that the labels declare; value container-tools=docker|podman|none";
 
 const ARCH: &str = "operatorframework.io/arch.";
 const OS: &str = "operatorframework.io/os.";
@@ -26,17 +21,22 @@ pub struct Platform {
     pub architecture: String,
 }
 
-/// The images of a bundle.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Images {
-    /// The images of the containers `manager`, or of all containers if no container has that name.
-    pub managers: BTreeSet<String>,
-    /// The other images.
-    pub others: BTreeSet<String>,
+/// Returns the images whose platforms the validator `multiarch` checks: those of the Deployments and the related images.
+pub fn images_of(bundle: &Bundle) -> BTreeSet<String> {
+    let Images { managers, others } = images(bundle);
+    managers.into_iter().chain(others).collect()
 }
 
-/// Returns the images of the Deployments and the related images.
-pub fn images(bundle: &Bundle) -> Images {
+/// The images of a bundle.
+#[derive(Default)]
+struct Images {
+    /// The images of the containers `manager`, or of all containers if no container has that name.
+    managers: BTreeSet<String>,
+    /// The other images.
+    others: BTreeSet<String>,
+}
+
+fn images(bundle: &Bundle) -> Images {
     let mut images = Images::default();
     let deployments = bundle.csv_list("/spec/install/spec/deployments");
     let containers = |deployment| list(deployment, "/spec/template/spec/containers").iter();
@@ -63,12 +63,9 @@ pub fn images(bundle: &Bundle) -> Images {
     images
 }
 
-/// Checks the platforms of the images. An error in `platforms` means that an image cannot be inspected.
-pub fn validate(
-    bundle: &Bundle,
-    platforms: &BTreeMap<String, Result<BTreeSet<Platform>, String>>,
-) -> Vec<Finding> {
-    let mut findings = Findings::new(NAME);
+pub(super) fn validate(bundle: &Bundle, options: &Options) -> Vec<Finding> {
+    let mut findings = Findings::new("multiarch");
+    let platforms = &options.platforms;
     let images = images(bundle);
     for (image, result) in platforms {
         if let Err(reason) = result {

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::removed_apis::quoted_list;
-use super::{Options, annotations_manifest, escaped};
+use super::{Options, annotations_manifest, crd, escaped};
 use crate::bundle::{Bundle, list, text};
 use crate::catalog::version::Range;
+use crate::catalog::{Property, check_properties};
 use crate::finding::{Finding, Findings, Level};
 
 const KIND: &str = "ValidationFailed";
@@ -18,7 +19,50 @@ pub(super) fn validate(bundle: &Bundle, _: &Options) -> Vec<Finding> {
     check_labels(bundle, &mut findings);
     check_webhooks(bundle, &mut findings);
     check_upgrades(bundle, &mut findings);
+    check_metadata(bundle, &mut findings);
+    check_objects(bundle, &mut findings);
+    crd::add(bundle, &mut findings, crd::is_schema);
     findings.list
+}
+
+/// Checks the files with dependencies and properties, which the loader ignores if it cannot read them.
+fn check_metadata(bundle: &Bundle, findings: &mut Findings) {
+    for (manifest, reason) in &bundle.ignored {
+        let detail = format!("{} is ignored: {reason}", manifest.path);
+        findings.add(Level::Error, KIND, None, detail, (manifest, ""));
+    }
+    let files = [
+        (&bundle.dependencies, "dependencies"),
+        (&bundle.properties, "properties"),
+    ];
+    for (file, name) in files {
+        let Some(file) = file else { continue };
+        for (index, item) in list(file.value(), &format!("/{name}")).iter().enumerate() {
+            let pointer = format!("/{name}/{index}");
+            let property = Property {
+                kind: text(item, "/type").to_owned(),
+                value: item.get("value").cloned().unwrap_or_default(),
+            };
+            let reason = match property.kind.as_str() {
+                "" => Some("it has no type".to_owned()),
+                _ if property.value.is_null() => Some("it has no value".to_owned()),
+                _ => check_properties(&[property]).err(),
+            };
+            if let Some(reason) = reason {
+                let detail = format!("item {index} of {} is invalid: {reason}", file.path);
+                findings.add(Level::Error, KIND, None, detail, (file, pointer.as_str()));
+            }
+        }
+    }
+}
+
+fn check_objects(bundle: &Bundle, findings: &mut Findings) {
+    for manifest in &bundle.manifests {
+        if manifest.api_version().is_empty() {
+            let detail = format!("the {} {:?} has no apiVersion", manifest.kind(), manifest.name());
+            findings.add(Level::Error, KIND, None, detail, (manifest, "/apiVersion"));
+        }
+    }
 }
 
 fn check_install_modes(bundle: &Bundle, findings: &mut Findings) {

@@ -141,7 +141,7 @@ impl Tree {
                             text("at"),
                             (!remove).then(|| operation["value"].clone()),
                         );
-                        *document.pointer_mut(path).unwrap() = inner.to_string().into();
+                        *document.pointer_mut(path).unwrap() = spaced(&inner).into();
                     }
                     "remove" => patch(&mut document, path, None),
                     "replace" => *document.pointer_mut(path).unwrap() = operation["value"].clone(),
@@ -166,6 +166,24 @@ fn patch(document: &mut Value, path: &str, value: Option<Value>) {
         (Value::Object(fields), Some(value)) => drop(fields.insert(key, value)),
         (Value::Object(fields), None) => drop(fields.remove(&key).unwrap()),
         _ => panic!("{path} is in no list or object"),
+    }
+}
+
+/// Returns JSON with the blanks that the recorder writes.
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(spaced).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| {
+                format!("{}: {}", Value::from(name.as_str()), spaced(value))
+            };
+            let fields: Vec<String> = fields.iter().map(field).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
     }
 }
 

@@ -214,7 +214,7 @@ pub(crate) struct ScorecardArgs {
     #[arg(long, conflicts_with_all = ["kubeconfig", "context", "skip_cleanup"])]
     pub(crate) embedded: bool,
     /// On an embedded control plane, run a program of this machine in place of the image of a test. It finds the bundle in
-    /// the directory SCORECARD_BUNDLE.
+    /// the directory SCORECARD_BUNDLE, and writes files to the directory SCORECARD_STORAGE.
     #[arg(long, value_name = "IMAGE=PATH")]
     pub(crate) test_program: Vec<String>,
     /// Output format of the results.

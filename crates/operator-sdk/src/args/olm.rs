@@ -138,9 +138,12 @@ pub(crate) struct RunBundleArgs {
 
 /// Upgrade an operator that `run bundle` installed to the version of another bundle.
 ///
-/// If the upgrade fails before it is approved, or is interrupted by Ctrl-C, the previous catalog is restored.
+/// If the upgrade fails before it is approved, or is interrupted by Ctrl-C, the previous catalog is restored. OLM v1 needs
+/// no approval: the previous catalog is restored after each failure.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  operator-sdk run bundle-upgrade bundle")]
+#[command(
+    after_help = "Examples:\n  operator-sdk run bundle-upgrade bundle\n  operator-sdk run bundle-upgrade bundle --olm-version v1 --push-to quay.io/example/memcached-operator"
+)]
 pub(crate) struct RunBundleUpgradeArgs {
     /// The bundle directory, or an image, which is pulled with the credentials of `docker login` or `podman login`.
     #[arg(value_name = "DIR|IMAGE")]
@@ -150,6 +153,13 @@ pub(crate) struct RunBundleUpgradeArgs {
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) olm: OlmArgs,
+    /// The version of Operator Lifecycle Manager with which the operator was installed.
+    #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
+    pub(crate) olm_version: OlmVersionArg,
+    /// The repository to which the bundle and its catalog are pushed. OLM v1 pulls both; on an embedded control plane it
+    /// does not.
+    #[arg(long, value_name = "REPOSITORY")]
+    pub(crate) push_to: Option<String>,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
     #[command(flatten)]

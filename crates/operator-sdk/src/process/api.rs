@@ -224,6 +224,13 @@ impl Api {
             .map_err(|error| self.described(error))
     }
 
+    pub(crate) async fn replace(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
+        let body = object.to_string().into_bytes();
+        self.send("PUT", path, Some("application/json"), body)
+            .await
+            .map_err(|error| self.described(error))
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<(), ApiError> {
         self.send("DELETE", path, None, Vec::new())
             .await

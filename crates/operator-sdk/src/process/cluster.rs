@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use operator_apiserver::client::Gvr;
 use operator_apiserver::{ApiServer, AuditOptions, Builder, ListenOptions, Listener};
-use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes};
+use operator_controlplane::olm::UNPACK_IMAGE;
+use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes, Program, register};
 use serde_json::{Value, json};
 
 use super::temporary::{TemporaryDirectory, TemporaryError};
@@ -108,6 +109,17 @@ impl Hinted for ClusterError {
     }
 }
 
+/// Makes this program unpack the bundle images of catalogs, in place of `opm`.
+fn unpack_bundles(directory: &Path) -> Result<(), ClusterError> {
+    let failed = |source| ClusterError::Processes {
+        path: directory.to_owned(),
+        source,
+    };
+    let program = Program::new(std::env::current_exe().map_err(failed)?);
+    let registered = register(directory, UNPACK_IMAGE, &program);
+    registered.map_err(|error| failed(io::Error::other(error)))
+}
+
 // === impl Cluster ===
 
 impl Cluster {
@@ -156,6 +168,7 @@ impl Cluster {
         );
         if options.olm {
             operator_controlplane::olm::installed(&server.client()).await;
+            unpack_bundles(directory.path())?;
         }
         Ok(Self {
             server,

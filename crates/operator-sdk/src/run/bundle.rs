@@ -5,7 +5,7 @@ mod external;
 mod output;
 mod pull;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,10 +13,12 @@ use apimachinery::selector::LabelSelector;
 use operator_olm::bundle::{self, Bundle, LoadError};
 use operator_olm::files::{self, Files, ReadError};
 use operator_olm::finding::Finding;
-use operator_olm::validator::{self, OPTIONAL, Optional, Options};
+use operator_olm::validator::{self, OPTIONAL, Optional, Options, Platform, Validator};
 
 use crate::args::{BundleCommand, BundleValidateArgs};
 use crate::failure::{Failure, Hinted};
+use crate::oci::reference::Reference;
+use crate::process::registry::Repository;
 use crate::report::Report;
 
 pub(crate) use build::image as bundle_image;
@@ -43,6 +45,8 @@ pub(crate) enum BundleError {
     SelectorSyntax { selector: String, reason: String },
     #[error("invalid value {0:?} of --optional-values: it must be KEY=VALUE")]
     Value(String),
+    #[error("invalid value {0:?} of container-tools: it must be docker, podman or none")]
+    ContainerTools(String),
     #[error("the external validator {program} failed: {reason}")]
     External { program: String, reason: String },
     #[error("cannot read {path}: {reason}")]
@@ -70,6 +74,9 @@ impl Hinted for BundleError {
             Self::Selector(_) => "list the labels with --list-optional".to_owned(),
             Self::SelectorSyntax { .. } => "write labels such as name=good-practices".to_owned(),
             Self::Value(_) => "write, for example, --optional-values k8s-version=1.25".to_owned(),
+            Self::ContainerTools(_) => {
+                "omit it: images are inspected in their registries, without a container engine".to_owned()
+            }
             Self::External { .. } => {
                 "use a program that prints {\"Name\", \"Errors\", \"Warnings\"} as JSON".to_owned()
             }
@@ -134,12 +141,18 @@ fn validate(args: &BundleValidateArgs, report: &Report) -> Result<ExitCode, Fail
     }
     let place = args.bundle.as_deref().ok_or(BundleError::Missing)?;
     let selected = selected(args.select_optional.as_deref())?;
-    let options = options(&args.optional_values)?;
+    let mut options = options(&args.optional_values)?;
     let needs_directory = args.fix || args.alpha_select_external.is_some();
     if needs_directory && !Path::new(place).is_dir() && is_image(place) {
         return Err(BundleError::Image(place.to_owned()).into());
     }
     let mut loaded = load(place, args.insecure)?;
+    if selected
+        .iter()
+        .any(|optional| optional.validator == Validator::Multiarch)
+    {
+        inspect(&loaded.bundle, &mut options, args.insecure)?;
+    }
     let mut findings = findings(&loaded, &selected, &options);
     if args.fix {
         for _ in 0..FIXES_MAX {
@@ -168,7 +181,9 @@ fn findings(loaded: &Loaded, selected: &[&Optional], options: &Options) -> Vec<F
     let mut findings = validator::format(&loaded.files);
     findings.extend(validator::validate(&loaded.bundle));
     for optional in selected {
-        findings.extend(validator::warnings_first(optional.run(&loaded.bundle, options)));
+        findings.extend(validator::warnings_first(
+            optional.validator.run(&loaded.bundle, options),
+        ));
     }
     findings
 }
@@ -207,7 +222,37 @@ fn options(values: &[String]) -> Result<Options, BundleError> {
         values,
         categories,
         index,
+        ..Options::default()
     })
+}
+
+/// Reads the platforms of the images of a bundle from their registries, unless the value `container-tools` is `none`.
+fn inspect(bundle: &Bundle, options: &mut Options, insecure: bool) -> Result<(), Failure> {
+    match options.values.get("container-tools").map(String::as_str) {
+        None | Some("docker" | "podman") => {}
+        Some("none") => return Ok(()),
+        Some(other) => return Err(BundleError::ContainerTools(other.to_owned()).into()),
+    }
+    crate::run::block_on(async {
+        for image in validator::images_of(bundle) {
+            let platforms = platforms(&image, insecure)
+                .await
+                .map_err(|failure| failure.message);
+            options.platforms.insert(image, platforms);
+        }
+        Ok(())
+    })
+}
+
+async fn platforms(image: &str, insecure: bool) -> Result<BTreeSet<Platform>, Failure> {
+    let reference = Reference::parse_any(image)?;
+    let platforms = Repository::open_to_pull(&reference, insecure)?
+        .platforms()
+        .await?;
+    let platforms = platforms.into_iter();
+    Ok(platforms
+        .map(|(os, architecture)| Platform { os, architecture })
+        .collect())
 }
 
 fn read(path: &str) -> Result<String, String> {

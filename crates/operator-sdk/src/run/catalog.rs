@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use operator_olm::catalog::{Bundle, Catalog, Channel, Entry, Package, diff, mermaid, svg, validate};
-use operator_olm::{bundle, files, render, template};
+use operator_olm::files::{self, ReadError};
+use operator_olm::{bundle, render, template};
 
 use super::scaffold::finish;
 use crate::args::{
@@ -68,6 +69,10 @@ impl Hinted for CatalogError {
             Self::Graph(_) | Self::NotServed(_) => "check the catalog with `operator-sdk catalog validate`",
         };
         Some(hint.to_owned())
+    }
+
+    fn is_tree(&self) -> bool {
+        matches!(self, Self::Invalid(_) | Self::Graph(_) | Self::NotServed(_))
     }
 }
 
@@ -251,7 +256,10 @@ pub(super) fn load(path: &Path) -> Result<Catalog, CatalogError> {
     if path.is_file() {
         return load_text(path, &read_text(path)?);
     }
-    let files = files::read(path).map_err(|error| read_fault(path, &error))?;
+    let files = files::read(path).map_err(|error| match error {
+        ReadError::Io { path, source } => read_fault(&path, &source),
+        error => read_fault(path, &error),
+    })?;
     let ignored = files.content(".indexignore").map(String::from_utf8_lossy);
     let ignored: Vec<&str> = ignored
         .iter()

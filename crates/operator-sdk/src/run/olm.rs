@@ -1,6 +1,8 @@
 //! The commands of Operator Lifecycle Manager: `run bundle`, `run bundle-upgrade`, `cleanup` and `olm`.
 
 mod cleanup;
+mod content;
+mod extract;
 mod install;
 mod local;
 mod manage;
@@ -29,13 +31,14 @@ use crate::process::objects::text;
 use crate::process::signal::{Ends, INTERRUPTED};
 
 pub(crate) use cleanup::cleanup;
+pub(crate) use extract::extract;
 pub(crate) use install::{Source, run_bundle};
 pub(crate) use local::{LocalOperator, start};
 pub(crate) use manage::manage;
 pub(crate) use registry::fault as pod_fault;
 pub(crate) use upgrade::run_bundle_upgrade;
 
-/// The namespace with catalogs for all namespaces.
+/// The namespace of Operator Lifecycle Manager, whose catalogs serve all namespaces.
 const GLOBAL: &str = "olm";
 
 /// The path of the API of OLM v1.
@@ -97,6 +100,10 @@ pub(crate) enum OlmError {
     KeepsNothing,
     #[error("subscription for package {0:?} not found")]
     NoSubscription(String),
+    #[error("configmap {name:?} does not exist in namespace {namespace:?}")]
+    NoConfigMap { name: String, namespace: String },
+    #[error("clusterextension for package {0:?} not found")]
+    NoExtension(String),
     #[error("catalog source {0:?} was not created by `run bundle`")]
     ForeignCatalog(String),
     #[error("bundle {0:?} already exists in the catalog")]
@@ -139,7 +146,11 @@ impl Hinted for OlmError {
                     "name a repository that you can push to and that the cluster can pull from with `--push-to`"
                 }
                 Self::KeepsNothing => "omit `--delete-all=false`, or add `--delete-crds`",
-                Self::NoSubscription(_) => "install the operator with `operator-sdk run bundle` first",
+                Self::NoConfigMap { .. } => "create it first: the command only fills it",
+                Self::NoExtension(_) => "install the operator with `operator-sdk run bundle --olm-version v1` first",
+                Self::NoSubscription(_) => {
+                    "install the operator with `operator-sdk run bundle` first; an operator of OLM v1 needs `--olm-version v1`"
+                }
                 Self::ForeignCatalog(_) => {
                     "publish the new version in that catalog; OLM upgrades the operator itself"
                 }
@@ -151,6 +162,10 @@ impl Hinted for OlmError {
             }
             .to_owned(),
         )
+    }
+
+    fn is_tree(&self) -> bool {
+        matches!(self, Self::Catalog(_))
     }
 }
 

@@ -34,6 +34,15 @@ const TOKEN: &str = "Bearer the-token";
 
 impl Registry {
     pub fn start() -> Self {
+        Self::start_with(true)
+    }
+
+    /// Starts a registry that needs no token.
+    pub fn anonymous() -> Self {
+        Self::start_with(false)
+    }
+
+    fn start_with(needs_token: bool) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -42,7 +51,7 @@ impl Registry {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let stored = Arc::new(Mutex::new(Stored::default()));
-        runtime.spawn(accept(listener, host.clone(), stored.clone()));
+        runtime.spawn(accept(listener, host.clone(), stored.clone(), needs_token));
         Self {
             host,
             stored,
@@ -51,12 +60,12 @@ impl Registry {
     }
 }
 
-async fn accept(listener: TcpListener, host: String, stored: Arc<Mutex<Stored>>) {
+async fn accept(listener: TcpListener, host: String, stored: Arc<Mutex<Stored>>, needs_token: bool) {
     while let Ok((stream, _)) = listener.accept().await {
         let (host, stored) = (host.clone(), stored.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (host, stored) = (host.clone(), stored.clone());
-            async move { Ok::<_, Infallible>(answer(request, &host, &stored).await) }
+            async move { Ok::<_, Infallible>(answer(request, &host, &stored, needs_token).await) }
         });
         tokio::spawn(async move {
             let _ = http1::Builder::new()
@@ -72,7 +81,12 @@ fn plain(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
     response
 }
 
-async fn answer(request: Request<Incoming>, host: &str, stored: &Mutex<Stored>) -> Response<Full<Bytes>> {
+async fn answer(
+    request: Request<Incoming>,
+    host: &str,
+    stored: &Mutex<Stored>,
+    needs_token: bool,
+) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     let body = body
         .collect()
@@ -100,7 +114,7 @@ async fn answer(request: Request<Incoming>, host: &str, stored: &Mutex<Stored>) 
             plain(StatusCode::UNAUTHORIZED, "{}")
         };
     }
-    if authorization != TOKEN {
+    if needs_token && authorization != TOKEN {
         let mut response = plain(StatusCode::UNAUTHORIZED, "{}");
         let challenge =
             format!(r#"Bearer realm="http://{host}/token",service="test",scope="repository:team/op:pull""#);

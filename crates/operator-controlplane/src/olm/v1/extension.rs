@@ -6,10 +6,11 @@ use std::time::Duration;
 use apimachinery::go::quote;
 use jiff::SignedDuration;
 use operator_apiserver::client::Event;
+use operator_olm::bundle;
 use operator_olm::catalog::{self, Bundle, Deprecation};
 use operator_olm::files::Files;
 use operator_olm::finding::Level;
-use operator_olm::{bundle, validator};
+use operator_olm::validator::{Options, Validator};
 use serde_json::{Value, json};
 
 use super::apply;
@@ -506,7 +507,8 @@ fn accepted(bundle: &Bundle, objects: &[Value]) -> Result<(), String> {
     }});
     files.insert("metadata/annotations.yaml", annotations.to_string().into_bytes());
     let loaded = bundle::load(&files).map_err(|error| error.to_string())?;
-    let errors: Vec<String> = validator::validate_with("olmv1", &loaded)
+    let errors: Vec<String> = Validator::OlmV1
+        .run(&loaded, &Options::default())
         .into_iter()
         .filter(|finding| finding.level == Level::Error)
         .map(|finding| finding.detail)

@@ -1,6 +1,6 @@
 //! Pulls images from a registry: digests, manifests and the files of their layers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Component, Path};
 
@@ -64,6 +64,31 @@ impl Repository {
             unpacked.map_err(|reason| self.invalid("layer", reason))?;
         }
         Ok(files)
+    }
+
+    /// Returns the platforms of the image, as operating systems and architectures.
+    pub(crate) async fn platforms(&mut self) -> Result<BTreeSet<(String, String)>, RegistryError> {
+        let tag = self.reference.tag.clone();
+        let (_, manifest) = self.manifest(&tag).await?;
+        let platform = |value: &Value| {
+            let part = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+            (part("os"), part("architecture"))
+        };
+        if let Some(manifests) = manifest["manifests"].as_array() {
+            let platforms = manifests.iter().map(|manifest| platform(&manifest["platform"]));
+            // Attestations have the platform unknown/unknown.
+            return Ok(platforms.filter(|(os, _)| os != "unknown").collect());
+        }
+        let named = manifest.pointer("/config/digest").and_then(Value::as_str);
+        let named = named.unwrap_or_default();
+        let url = self.url(&format!("/blobs/{named}"));
+        let config = self.read(&url, ANYTHING, MANIFEST_MAX, "configuration").await?;
+        if digest(&config) != named {
+            return Err(self.invalid("configuration", format!("its digest is not {named}")));
+        }
+        let config = serde_json::from_slice(&config);
+        let config = config.map_err(|error| self.invalid("configuration", error.to_string()))?;
+        Ok(BTreeSet::from([platform(&config)]))
     }
 
     /// Reads a manifest by tag or digest, and also returns its digest.

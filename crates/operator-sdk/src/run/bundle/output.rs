@@ -17,7 +17,7 @@ pub(super) fn list(report: &Report) {
             .iter()
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
-        let (name, labels) = (optional.name, labels.join(","));
+        let (name, labels) = (optional.validator.name(), labels.join(","));
         report.line(&format!("{name:<24}{labels:<52}{}", optional.description));
     }
 }

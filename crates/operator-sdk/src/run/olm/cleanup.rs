@@ -65,23 +65,50 @@ async fn clean(session: &Session<'_>, args: &CleanupArgs) -> Result<(), Failure>
     }
     order.push((CSV, &parts.csv, true));
     order.push((CATALOG_SOURCE, &parts.catalog, true));
+    let others = session.list(SUBSCRIPTION).await?;
+    let is_last = !others
+        .iter()
+        .any(|known| text(known, "/metadata/name") != parts.subscription);
+    let delete_group = is_last && (args.delete_all || args.delete_operator_groups);
+    if !args.dry_run {
+        let group = delete_group.then_some((OPERATOR_GROUP, GROUP, false));
+        let all: Vec<(Resource, &str, bool)> = order.iter().copied().chain(group).collect();
+        announce(session, &all).await?;
+    }
     for (resource, name, is_awaited) in order {
         delete(session, args, resource, name, is_awaited).await?;
     }
     if !delete_definitions && !parts.definitions.is_empty() {
         report.progress("Skipping CRD deletion");
     }
-    let others = session.list(SUBSCRIPTION).await?;
-    let is_last = !others
-        .iter()
-        .any(|known| text(known, "/metadata/name") != parts.subscription);
     if !(args.delete_all || args.delete_operator_groups) {
         report.progress("Skipping Operator Groups deletion");
-    } else if is_last {
+    } else if delete_group {
         delete(session, args, OPERATOR_GROUP, GROUP, false).await?;
     }
     if !args.dry_run {
         report.line(&format!("Operator {package:?} uninstalled"));
+    }
+    Ok(())
+}
+
+/// Prints what will be deleted, with the number of the objects that are lost with their definitions.
+async fn announce(session: &Session<'_>, order: &[(Resource, &str, bool)]) -> Result<(), Failure> {
+    session.report.progress("Deleting:");
+    for (resource, name, _) in order {
+        let Some(object) = session.get(*resource, name).await? else {
+            continue;
+        };
+        let word = resource.word;
+        let objects = if word == DEFINITION.word {
+            match v1::objects_of(session, &object).await?.len() {
+                1 => " with 1 object".to_owned(),
+                count => format!(" with {count} objects"),
+            }
+        } else {
+            String::new()
+        };
+        session.report.progress(&format!("  {word} {name:?}{objects}"));
     }
     Ok(())
 }

@@ -159,6 +159,14 @@ async fn run(
         if let Some((program, _)) = program {
             program.explain(&session.namespace, report);
         }
+        if args.push_to.is_none() && Path::new(&args.bundle).is_dir() {
+            report.progress(&format!(
+                "The content of {} is in ConfigMaps of this cluster, which other clusters cannot read. For clusters that pull \
+                 from a registry, run `operator-sdk bundle push`; for clusters that reach this machine, run `operator-sdk \
+                 catalog serve`.",
+                args.bundle
+            ));
+        }
         Ok(())
     })
     .await

@@ -8,7 +8,7 @@ use operator_manifests::kustomize::order;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{OlmError, api, signals};
+use super::{GLOBAL, OlmError, api, signals};
 use crate::args::{ClusterArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs};
 use crate::failure::Failure;
 use crate::process::api::ApplyOptions;
@@ -159,21 +159,15 @@ async fn found(objects: &mut Objects, object: &Value) -> Result<Option<Value>, F
 
 async fn install(args: &OlmInstallArgs, report: &Report) -> Result<(), Failure> {
     let mut objects = objects(&args.cluster).await?;
+    // An installed OLM is found without the manifests of a release, which may have to be downloaded.
+    report.progress("Checking for existing OLM CRDs");
+    absent(&mut objects, &parts(GLOBAL)).await?;
     let manifests = match &args.manifests {
         Some(path) => read(path)?,
         None => download(args, report).await?,
     };
+    absent(&mut objects, &manifests).await?;
     let deadline = Instant::now() + args.timeout;
-    report.progress("Checking for existing OLM CRDs");
-    for definition in manifests.iter().filter(|object| is_definition(object)) {
-        if found(&mut objects, definition).await?.is_some() {
-            return Err(fault(
-                "detected existing OLM resources: OLM must be completely uninstalled before installation"
-                    .to_owned(),
-                "check them with `operator-sdk olm status`, or remove them with `operator-sdk olm uninstall`",
-            ));
-        }
-    }
     let (definitions, others): (Vec<&Value>, Vec<&Value>) =
         manifests.iter().partition(|object| is_definition(object));
     report.progress("Installing OLM CRDs...");
@@ -231,6 +225,20 @@ async fn install(args: &OlmInstallArgs, report: &Report) -> Result<(), Failure> 
     let version = version(&mut objects, &manifests).await?.unwrap_or_default();
     table(&mut objects, &manifests, report).await?;
     report.progress(&format!("Successfully installed OLM version {version:?}"));
+    Ok(())
+}
+
+/// Checks that none of the definitions in a list is installed.
+async fn absent(objects: &mut Objects, list: &[Value]) -> Result<(), Failure> {
+    for definition in list.iter().filter(|object| is_definition(object)) {
+        if found(objects, definition).await?.is_some() {
+            return Err(fault(
+                "detected existing OLM resources: OLM must be completely uninstalled before installation"
+                    .to_owned(),
+                "check them with `operator-sdk olm status`, or remove them with `operator-sdk olm uninstall`",
+            ));
+        }
+    }
     Ok(())
 }
 

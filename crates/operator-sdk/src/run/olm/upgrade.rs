@@ -1,29 +1,19 @@
 //! `run bundle-upgrade`: adds a bundle to the catalog of `run bundle`, and upgrades the operator.
 
-use std::collections::BTreeSet;
-use std::io::Read;
 use std::process::ExitCode;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use flate2::read::GzDecoder;
-use operator_olm::catalog::{Catalog, Entry, validate};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::install::{
-    CHANNEL, INJECTED, POD_NAME, Source, approve, injected, programs, start_pod, succeeded,
-};
+use super::content::{append, config_maps, read, write};
+use super::install::{INJECTED, POD_NAME, Source, approve, injected, programs, start_pod, succeeded};
 use super::process::{Built, LocalProject};
 use super::session::{CATALOG_SOURCE, CONFIG_MAP, CSV, POD, SUBSCRIPTION, Session, V1ALPHA1};
-use super::{OlmError, api, config_maps_of, registry, signals, undone_on_failure};
-use crate::args::RunBundleUpgradeArgs;
+use super::{OlmError, ROOT_V1, api, config_maps_of, registry, signals, undone_on_failure, v1};
+use crate::args::{OlmVersionArg, RunBundleUpgradeArgs};
 use crate::failure::Failure;
 use crate::process::objects::text;
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
-
-/// The maximum decompressed size of a part of a catalog, in bytes.
-const PART_MAX: u64 = 64 << 20;
 
 /// Runs `operator-sdk run bundle-upgrade`.
 pub(crate) fn run_bundle_upgrade(args: &RunBundleUpgradeArgs, report: &Report) -> Result<ExitCode, Failure> {
@@ -41,12 +31,20 @@ pub(crate) fn run_bundle_upgrade(args: &RunBundleUpgradeArgs, report: &Report) -
         };
         let api = api(&args.olm.cluster).await?;
         let namespace = args.olm.namespace.as_deref();
-        let mut session = Session::open(api, &[V1ALPHA1], namespace, args.olm.timeout, report).await?;
+        let root = match args.olm_version {
+            OlmVersionArg::V0 => V1ALPHA1,
+            OlmVersionArg::V1 => ROOT_V1,
+        };
+        let mut session = Session::open(api, &[root], namespace, args.olm.timeout, report).await?;
+        if args.olm_version == OlmVersionArg::V1 {
+            v1::enter_namespace(&mut session, &source.rendered.package).await?;
+        }
         if let Some((program, directory)) = program.as_ref().zip(programs.as_deref()) {
             program.register(directory, &session.namespace)?;
         }
-        undone_on_failure(&mut session, &mut ends, async |session| {
-            upgrade(session, args, &source).await
+        undone_on_failure(&mut session, &mut ends, async |session| match args.olm_version {
+            OlmVersionArg::V0 => upgrade(session, args, &source).await,
+            OlmVersionArg::V1 => v1::upgrade(session, args, &source).await,
         })
         .await
     })
@@ -83,13 +81,13 @@ async fn upgrade(
     report.progress(&format!(
         "Found existing catalog source with name {catalog_name} and namespace {namespace}"
     ));
-    let owned = config_maps(session, &catalog_source).await?;
+    let owned = config_maps(session, CONFIG_MAP, &catalog_source).await?;
     let mut catalog = read(&owned)?;
-    append(&mut catalog, source)?;
+    append(&mut catalog, source.rendered.clone())?;
     report.progress("Generated a valid Upgraded File-Based Catalog");
 
     let parts = config_maps_of(&catalog, &catalog_source)?;
-    write(session, &parts, &owned).await?;
+    write(session, CONFIG_MAP, &parts, &owned).await?;
     let pod = start_pod(session, &catalog_source, parts.len(), &csv, &args.registry).await?;
     let names: Vec<String> = catalog.bundles.iter().map(|bundle| bundle.name.clone()).collect();
     let old_pod = text(&catalog_source, &pointer(POD_NAME)).to_owned();
@@ -135,89 +133,4 @@ async fn upgrade(
 
 fn pointer(annotation: &str) -> String {
     format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
-}
-
-/// Returns the ConfigMaps of a catalog, by name.
-async fn config_maps(session: &Session<'_>, source: &Value) -> Result<Vec<Value>, Failure> {
-    let mut owned = session.list(CONFIG_MAP).await?;
-    owned.retain(|config_map| {
-        let owners = config_map
-            .pointer("/metadata/ownerReferences")
-            .and_then(Value::as_array);
-        owners
-            .into_iter()
-            .flatten()
-            .any(|owner| owner["uid"] == source["metadata"]["uid"])
-    });
-    owned.sort_by_key(|config_map| text(config_map, "/metadata/name").to_owned());
-    Ok(owned)
-}
-
-fn read(config_maps: &[Value]) -> Result<Catalog, OlmError> {
-    let mut catalog = Catalog::default();
-    for config_map in config_maps {
-        let name = text(config_map, "/metadata/name");
-        let failed = |reason: String| OlmError::Catalog(format!("configmap {name}: {reason}"));
-        let bytes = BASE64_STANDARD
-            .decode(text(config_map, "/binaryData/extraFBC"))
-            .map_err(|error| failed(error.to_string()))?;
-        let mut part = String::new();
-        GzDecoder::new(bytes.as_slice())
-            .take(PART_MAX)
-            .read_to_string(&mut part)
-            .map_err(|error| failed(error.to_string()))?;
-        catalog.merge(Catalog::load(&part).map_err(failed)?);
-    }
-    Ok(catalog)
-}
-
-/// Adds a bundle that replaces the head of the channel.
-fn append(catalog: &mut Catalog, source: &Source) -> Result<(), OlmError> {
-    let bundle = source.rendered.clone();
-    if catalog.bundles.iter().any(|known| known.name == bundle.name) {
-        return Err(OlmError::HasBundle(bundle.name));
-    }
-    let index = validate(catalog).map_err(OlmError::Catalog)?;
-    let heads = index.packages.get(&bundle.package).map(|package| &package.heads);
-    let head = heads.and_then(|heads| heads.get(CHANNEL)).cloned();
-    let channel = catalog
-        .channels
-        .iter_mut()
-        .find(|channel| channel.package == bundle.package && channel.name == CHANNEL);
-    if let Some(channel) = channel {
-        channel.entries.get_or_insert_default().push(Entry {
-            name: bundle.name.clone(),
-            replaces: head.unwrap_or_default(),
-            ..Entry::default()
-        });
-    }
-    catalog.bundles.push(bundle);
-    validate(catalog).map_err(OlmError::Catalog)?;
-    Ok(())
-}
-
-/// Replaces the existing parts of a catalog.
-async fn write(session: &mut Session<'_>, parts: &[Value], owned: &[Value]) -> Result<(), Failure> {
-    let names: BTreeSet<&str> = owned
-        .iter()
-        .map(|config_map| text(config_map, "/metadata/name"))
-        .collect();
-    for part in parts {
-        let name = text(part, "/metadata/name");
-        if !names.contains(name) {
-            session.create(CONFIG_MAP, part).await?;
-            continue;
-        }
-        let before = owned.iter().find(|known| text(known, "/metadata/name") == name);
-        let before = before.map_or(Value::Null, |known| known["binaryData"].clone());
-        session
-            .patch(
-                CONFIG_MAP,
-                name,
-                &json!({"binaryData": part["binaryData"]}),
-                json!({"binaryData": before}),
-            )
-            .await?;
-    }
-    Ok(())
 }

@@ -1,20 +1,20 @@
 //! OLM v1: `run bundle --olm-version v1`, and the cleanup of the objects that it created.
 
-use operator_olm::catalog::Catalog;
+mod push;
+mod upgrade;
+
 use serde_json::{Value, json};
 
+use self::push::{Target, push_bundle, push_catalog, tag};
 use super::install::{CHANNEL, Source};
 use super::mode::InstallMode;
 use super::session::{DEFINITION, DEPLOYMENT, POD, Resource, Session, cluster};
 use super::{OlmError, ROOT_V1, parts_of, registry};
 use crate::args::{CleanupArgs, RunBundleArgs};
 use crate::failure::Failure;
-use crate::oci::Image;
-use crate::oci::reference::Reference;
 use crate::process::objects::text;
-use crate::process::registry::Repository;
-use crate::report::Report;
-use crate::run::bundle::{bundle_image, is_image};
+
+pub(super) use upgrade::{enter_namespace, upgrade};
 
 const CATALOG: Resource = cluster(ROOT_V1, "clustercatalogs", "clustercatalog");
 const EXTENSION: Resource = cluster(ROOT_V1, "clusterextensions", "clusterextension");
@@ -24,8 +24,6 @@ const NAME: &str = "olm.operatorframework.io/metadata.name";
 /// The labels of the objects of an extension.
 const OWNER_KIND: &str = "olm.operatorframework.io/owner-kind";
 const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
-/// The label of a catalog image with the directory of its content.
-const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 /// The registry in the names of images that do not exist in any registry.
 const NO_REGISTRY: &str = "operator-sdk.invalid";
 
@@ -52,7 +50,18 @@ pub(super) async fn install(
     report.progress(&format!("Creating a File-Based Catalog of the bundle {csv:?}"));
     let name = format!("{package}-catalog");
     let (catalog, image) = match (&args.push_to, is_embedded) {
-        (Some(repository), _) => push(source, repository, args, report).await?,
+        (Some(repository), _) => {
+            let target = Target {
+                repository,
+                bundle: &args.bundle,
+                insecure: args.insecure,
+                report,
+            };
+            let mut catalog = source.catalog();
+            catalog.bundles = vec![push_bundle(&target, source).await?];
+            let image = push_catalog(&target, &catalog, &csv).await?;
+            (catalog, image)
+        }
         (None, true) => (source.catalog(), format!("{NO_REGISTRY}/{name}:{}", tag(&csv))),
         (None, false) => return Err(OlmError::NeedsRegistry.into()),
     };
@@ -70,7 +79,7 @@ pub(super) async fn install(
         }
     }
     report.progress(&format!("Created ClusterCatalog: {name}"));
-    served(session, &name).await?;
+    served(session, &name, "").await?;
     let mut spec = json!({
         "namespace": session.namespace,
         "source": {"sourceType": "Catalog", "catalog": {
@@ -106,56 +115,6 @@ fn settings(mode: &InstallMode, namespace: &str) -> Result<Option<Value>, OlmErr
     }
 }
 
-fn tag(csv: &str) -> String {
-    csv.replace('+', "-")
-}
-
-/// Pushes the images of the bundle and of its catalog. Returns the catalog and the name of its image.
-async fn push(
-    source: &Source,
-    repository: &str,
-    args: &RunBundleArgs,
-    report: &Report,
-) -> Result<(Catalog, String), Failure> {
-    let tag = tag(&source.rendered.name);
-    let bundle = if is_image(&args.bundle) && !std::path::Path::new(&args.bundle).is_dir() {
-        args.bundle.clone()
-    } else {
-        let image = bundle_image(&source.loaded, &args.bundle)?;
-        upload(&format!("{repository}:{tag}"), &image, args.insecure, report).await?
-    };
-    let mut catalog = source.catalog();
-    for rendered in &mut catalog.bundles {
-        rendered.image.clone_from(&bundle);
-        rendered
-            .properties
-            .retain(|property| property.kind != "olm.bundle.object");
-    }
-    let path = format!("configs/{}/catalog.json", source.rendered.package);
-    let content = catalog.to_json();
-    let labels = [(CONFIGS.to_owned(), "/configs".to_owned())];
-    let image = Image::of_files([(path.as_str(), content.as_bytes())], None, &labels);
-    let image = image.map_err(|source| crate::run::build::ImageError::File {
-        path: path.clone().into(),
-        source,
-    })?;
-    let name = upload(
-        &format!("{repository}:{tag}-catalog"),
-        &image,
-        args.insecure,
-        report,
-    )
-    .await?;
-    Ok((catalog, name))
-}
-
-async fn upload(name: &str, image: &Image, insecure: bool, report: &Report) -> Result<String, Failure> {
-    let reference = Reference::parse(name)?;
-    report.progress(&format!("Pushing {name}"));
-    Repository::open(&reference, insecure)?.push(image).await?;
-    Ok(format!("{}@{}", reference.name, image.manifest.digest))
-}
-
 /// Returns true if ClusterExtensions in the cluster need a service account, as in early releases of OLM v1.
 async fn needs_account(session: &Session<'_>) -> Result<bool, Failure> {
     let definition = session
@@ -182,8 +141,8 @@ fn condition<'a>(object: &'a Value, kind: &str) -> (&'a str, &'a str, &'a str) {
     }
 }
 
-/// Waits until a catalog is served.
-async fn served(session: &Session<'_>, name: &str) -> Result<(), Failure> {
+/// Waits until a catalog is served whose resolved image is not `before`.
+async fn served(session: &Session<'_>, name: &str, before: &str) -> Result<(), Failure> {
     let report = session.report;
     let goal = format!("condition Serving of the ClusterCatalog {name:?}");
     let mut told = String::new();
@@ -202,7 +161,11 @@ async fn served(session: &Session<'_>, name: &str) -> Result<(), Failure> {
                     message: message.to_owned(),
                     causes: String::new(),
                 })),
-                _ => (condition(catalog, "Serving").0 == "True").then_some(Ok(())),
+                _ => {
+                    let is_new =
+                        before.is_empty() || text(catalog, "/status/resolvedSource/image/ref") != before;
+                    (is_new && condition(catalog, "Serving").0 == "True").then_some(Ok(()))
+                }
             }
         })
         .await;
@@ -304,6 +267,16 @@ pub(super) async fn clean(
         .iter()
         .filter(|definition| is_of(definition, name))
         .collect();
+    if !args.dry_run {
+        report.progress("Deleting:");
+        report.progress(&format!("  {} {name:?}", EXTENSION.word));
+        for definition in &own {
+            let count = objects_of(session, definition).await?.len();
+            let name = text(definition, "/metadata/name");
+            let objects = if count == 1 { "object" } else { "objects" };
+            report.progress(&format!("  {} {name:?} with {count} {objects}", DEFINITION.word));
+        }
+    }
     // The operator still runs, so that it completes the finalizers of the objects.
     for definition in &own {
         objects(session, args, definition).await?;
@@ -342,28 +315,31 @@ pub(super) async fn clean(
     Ok(())
 }
 
+/// Returns the path of the API of a CRD, if it is served.
+fn root_of(definition: &Value) -> Option<String> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let mut versions = versions.into_iter().flatten();
+    let version = versions.find(|version| version["served"] == true)?;
+    let group = text(definition, "/spec/group");
+    Some(format!("/apis/{group}/{}", text(version, "/name")))
+}
+
+/// Returns all objects of a CRD.
+pub(super) async fn objects_of(session: &Session<'_>, definition: &Value) -> Result<Vec<Value>, Failure> {
+    let Some(root) = root_of(definition) else {
+        return Ok(Vec::new());
+    };
+    let plural = text(definition, "/spec/names/plural");
+    let list = session.api.get(&format!("{root}/{plural}")).await?;
+    let list = list.unwrap_or_default();
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
 /// Deletes all objects of a CRD, and waits until they are gone.
 async fn objects(session: &Session<'_>, args: &CleanupArgs, definition: &Value) -> Result<(), Failure> {
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    let served = versions
-        .into_iter()
-        .flatten()
-        .find(|version| version["served"] == true);
-    let Some(version) = served else {
-        return Ok(());
-    };
-    let root = format!(
-        "/apis/{}/{}",
-        text(definition, "/spec/group"),
-        text(version, "/name")
-    );
+    let items = objects_of(session, definition).await?;
+    let root = root_of(definition).unwrap_or_default();
     let plural = text(definition, "/spec/names/plural");
-    let list = session
-        .api
-        .get(&format!("{root}/{plural}"))
-        .await?
-        .unwrap_or_default();
-    let items = list["items"].as_array().cloned().unwrap_or_default();
     let mut deleted = Vec::new();
     for object in &items {
         let name = text(object, "/metadata/name");

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use futures::future::join_all;
 use operator_controlplane::{Program, register};
-use operator_olm::files::Files;
+use operator_olm::files::{self, Files};
 use operator_olm::scorecard::{Outcome, State};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ use crate::process::api::{Api, processes_directory};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::objects::text;
 use crate::process::signal::Ends;
+use crate::process::temporary::TemporaryDirectory;
 use crate::report::Report;
 use crate::run::deploy::DeployError;
 use crate::run::olm::pod_fault;
@@ -78,7 +79,8 @@ pub(super) fn run(
                 .namespace
                 .clone()
                 .unwrap_or_else(|| api.namespace().to_owned());
-            let scene = Scene::create(api, namespace, args, files, report).await?;
+            let mut scene = Scene::create(api, namespace, args, files, report).await?;
+            scene.images = programs.iter().map(|(image, _)| image.clone()).collect();
             let outcomes = tokio::select! {
                 outcomes = scene.run(tests) => Some(outcomes),
                 () = ends.next() => None,
@@ -133,6 +135,8 @@ struct Scene<'a> {
     /// The name of the first ConfigMap, which is also the label of all objects.
     name: String,
     volume: Value,
+    /// The images in whose place programs of this machine run.
+    images: Vec<String>,
 }
 
 impl<'a> Scene<'a> {
@@ -189,6 +193,7 @@ impl<'a> Scene<'a> {
             core,
             name,
             volume,
+            images: Vec::new(),
         })
     }
 
@@ -227,10 +232,14 @@ impl<'a> Scene<'a> {
 
     async fn attempt(&self, test: &Test) -> Result<Vec<Outcome>, Failure> {
         let pods = format!("{}/pods", self.core);
-        let pod = self
-            .api
-            .create(&pods, &pod(self.args, &self.name, &self.volume, test))
-            .await?;
+        let is_program = self.images.iter().any(|image| test.value["image"] == **image);
+        let storage = match storage(test) {
+            None => Storage::None,
+            Some(_) if is_program => Storage::Local(TemporaryDirectory::create()?),
+            Some(path) => Storage::Volume(path),
+        };
+        let pod = pod(self.args, &self.name, &self.volume, test, &storage);
+        let pod = self.api.create(&pods, &pod).await?;
         let name = text(&pod, "/metadata/name").to_owned();
         self.report
             .progress(&format!("Running {} in pod {name}", words(&test.value).join(" ")));
@@ -255,17 +264,19 @@ impl<'a> Scene<'a> {
             return Ok(vec![error(test, message, log)]);
         }
         let log = self.api.text(&log).await?;
-        if storage(test).is_some() {
-            let files = self
-                .api
-                .text(&format!("{pods}/{name}/log?container={GATHER}"))
-                .await?;
-            let directory = self
-                .args
-                .test_output
-                .join(label(test, "suite"))
-                .join(label(test, "test"));
-            unpack(&files, &directory).map_err(|reason| ScorecardError::Storage {
+        let files = match &storage {
+            Storage::None => None,
+            Storage::Local(directory) => Some(local_files(directory.path())),
+            Storage::Volume(_) => {
+                let log = format!("{pods}/{name}/log?container={GATHER}");
+                Some(unpacked(&self.api.text(&log).await?))
+            }
+        };
+        if let Some(files) = files {
+            let output = &self.args.test_output;
+            let directory = output.join(folder(test, "suite")).join(folder(test, "test"));
+            let written = files.and_then(|files| write(&files, &directory));
+            written.map_err(|reason| ScorecardError::Storage {
                 directory: directory.clone(),
                 reason,
             })?;
@@ -316,6 +327,22 @@ fn label<'a>(test: &'a Test, name: &str) -> &'a str {
     test.value["labels"][name].as_str().unwrap_or(TEST)
 }
 
+/// Returns a label as the name of a directory.
+fn folder(test: &Test, name: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let text = label(test, name).trim_start_matches('.');
+    text.replace(|character| !is_plain(character), "-")
+}
+
+/// The place of the files that a test writes.
+enum Storage<'a> {
+    None,
+    /// A volume of the pod, mounted at the path.
+    Volume(&'a str),
+    /// A directory of this machine, for a program in place of the image.
+    Local(TemporaryDirectory),
+}
+
 /// Returns the directory whose files are kept after a test.
 fn storage(test: &Test) -> Option<&str> {
     test.value.pointer("/storage/spec/mountPath/path")?.as_str()
@@ -323,7 +350,7 @@ fn storage(test: &Test) -> Option<&str> {
 
 /// Returns the pod of a test. With storage, the test is an init container, and the container prints the files
 /// afterwards.
-fn pod(args: &ScorecardArgs, run: &str, bundle: &Value, test: &Test) -> Value {
+fn pod(args: &ScorecardArgs, run: &str, bundle: &Value, test: &Test, storage: &Storage<'_>) -> Value {
     let mut container = json!({
         "name": TEST,
         "image": test.value["image"],
@@ -338,7 +365,15 @@ fn pod(args: &ScorecardArgs, run: &str, bundle: &Value, test: &Test) -> Value {
     let mut volumes = vec![bundle.clone()];
     let mut spec = json!({"restartPolicy": "Never", "serviceAccountName": account(args, test)});
     let mut gather = Value::Null;
-    if let Some(path) = storage(test) {
+    let directory = match storage {
+        Storage::None => None,
+        Storage::Volume(path) => Some((*path).to_owned()),
+        Storage::Local(directory) => Some(directory.path().display().to_string()),
+    };
+    if let (Some(directory), Some(Value::Array(variables))) = (directory, container.get_mut("env")) {
+        variables.push(json!({"name": "SCORECARD_STORAGE", "value": directory}));
+    }
+    if let Storage::Volume(path) = storage {
         let mount = json!({"name": "scorecard-storage", "mountPath": path});
         volumes.push(json!({"name": "scorecard-storage", "emptyDir": {}}));
         if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
@@ -434,11 +469,21 @@ fn results(test: &Test, log: &str) -> Vec<Outcome> {
         .collect()
 }
 
-/// Writes the files of an archive that was printed in base64.
-fn unpack(text: &str, directory: &Path) -> Result<(), String> {
+/// Returns the files of an archive that was printed as base64.
+fn unpacked(text: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let text: String = text.split_whitespace().collect();
     let bytes = BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?;
-    let files = crate::process::registry::files_of(GzDecoder::new(bytes.as_slice()))?;
+    crate::process::registry::files_of(GzDecoder::new(bytes.as_slice()))
+}
+
+/// Returns the files of a directory.
+fn local_files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let files = files::read(directory).map_err(|error| error.to_string())?;
+    let owned = |(path, content): (&str, &[u8])| (path.to_owned(), content.to_vec());
+    Ok(files.iter().map(owned).collect())
+}
+
+fn write(files: &BTreeMap<String, Vec<u8>>, directory: &Path) -> Result<(), String> {
     for (path, content) in files {
         let file = directory.join(path);
         let parent = file.parent().unwrap_or(directory);
@@ -446,4 +491,74 @@ fn unpack(text: &str, directory: &Path) -> Result<(), String> {
         written.map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ScorecardArgs,
+    }
+
+    fn test(suite: &str) -> Test {
+        Test {
+            value: json!({
+                "image": "example.com/tests:v1", "entrypoint": ["custom"],
+                "labels": {"suite": suite, "test": "writes-test"},
+                "storage": {"spec": {"mountPath": {"path": "/files"}}},
+            }),
+            built_in: None,
+            stage: 0,
+            is_parallel: false,
+            account: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_pod_of_a_test_with_storage_prints_its_files() {
+        let args = Command::parse_from(["scorecard", "bundle"]).args;
+        let bundle = json!({"name": "scorecard-bundle", "configMap": {"name": "b"}});
+        let test = test("custom");
+        let path = storage(&test).unwrap();
+        let pod = pod(&args, "run", &bundle, &test, &Storage::Volume(path));
+        let (first, second) = (&pod["spec"]["initContainers"][0], &pod["spec"]["containers"][0]);
+        assert_eq!(
+            (first["name"].as_str(), second["name"].as_str()),
+            (Some(TEST), Some(GATHER))
+        );
+        let mount = json!({"name": "scorecard-storage", "mountPath": "/files"});
+        assert_eq!(first["volumeMounts"][1], mount);
+        assert_eq!(second["volumeMounts"], json!([mount]));
+        assert_eq!(second["command"][3], "/files");
+        assert_eq!(pod["spec"]["volumes"][1]["emptyDir"], json!({}));
+    }
+
+    #[test]
+    fn printed_files_are_unpacked() {
+        let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(
+            Vec::new(),
+            flate2::Compression::default(),
+        ));
+        let mut header = tar::Header::new_gnu();
+        header.set_size(2);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, "./a/b.txt", &b"ok"[..]).unwrap();
+        let bytes = builder.into_inner().unwrap().finish().unwrap();
+        let mut text = BASE64_STANDARD.encode(bytes);
+        text.insert(10, '\n');
+        let expected = BTreeMap::from([("a/b.txt".to_owned(), b"ok".to_vec())]);
+        assert_eq!(unpacked(&text).unwrap(), expected);
+        assert!(unpacked("no archive").is_err());
+    }
+
+    #[test]
+    fn labels_do_not_leave_the_output_directory() {
+        assert_eq!(folder(&test("../../etc"), "suite"), "-..-etc");
+        assert_eq!(folder(&test("a/b"), "suite"), "a-b");
+    }
 }
