@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asking::{Answer, delete, get, post};
+use asking::{Answer, delete, get, merge, post};
 use bytes::Bytes;
 use hook::{Hook, Reply};
 use http::Request;
@@ -341,4 +341,53 @@ async fn a_server_needs_a_certificate_that_is_trusted() {
         assert_eq!(server.clone().oneshot(request).await.unwrap().status(), code);
         delete(&server, &format!("{SERVICES}/{name}")).await.is_done();
     }
+}
+
+#[tokio::test]
+async fn a_server_in_simulated_pods_is_available_without_an_answer() {
+    let server = ApiServer::builder().build().unwrap();
+    let node = json!({"metadata": {"name": "node-1"}});
+    post(&server, "/api/v1/nodes", node).await.is_done();
+    let runtime = json!({"status": {"nodeInfo": {"containerRuntimeVersion": "simulated://1"}}});
+    merge(&server, "/api/v1/nodes/node-1/status", runtime)
+        .await
+        .is_done();
+    post(
+        &server,
+        "/api/v1/namespaces/default/serviceaccounts",
+        json!({"metadata": {"name": "default"}}),
+    )
+    .await
+    .is_done();
+    for (name, node) in [("simulated", "node-1"), ("other", "theirs")] {
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        });
+        post(&server, "/api/v1/namespaces/default/pods", pod)
+            .await
+            .is_done();
+        let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 443}]}});
+        post(&server, "/api/v1/namespaces/default/services", service)
+            .await
+            .is_done();
+        let slice = json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.1"], "targetRef": {"kind": "Pod", "name": name}}],
+            "ports": [{"name": "", "port": 443}],
+        });
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        post(&server, slices, slice).await.is_done();
+        let service = json!({"namespace": "default", "name": name});
+        register(&server, &format!("{name}.example.com"), &service)
+            .await
+            .is_done();
+    }
+    let message =
+        "the endpoints of service/simulated in \"default\" are simulated pods, which do not answer requests";
+    assert_eq!(
+        condition(&server, "v1.simulated.example.com").await,
+        json!({"type": "Available", "status": "True", "reason": "Simulated", "message": message})
+    );
+    becomes(&server, "v1.other.example.com", "FailedDiscoveryCheck").await;
 }
