@@ -428,8 +428,7 @@ fn validate_deprecation(version: &Value, path: &Path, errors: &mut Vec<Error>) {
     let mut problems = Vec::new();
     if !flag(version, "deprecated") {
         problems.push("can only be set for deprecated versions".to_owned());
-    }
-    if warning.is_empty() {
+    } else if warning.is_empty() {
         problems.push("must not be an empty string".to_owned());
     } else if warning.len() > MAX_DEPRECATION_WARNING {
         problems.push(format!("must be <= {MAX_DEPRECATION_WARNING} characters long"));

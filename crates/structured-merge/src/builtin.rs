@@ -117,6 +117,29 @@ impl Type {
             .and_then(|index| self.fields.get(index))
     }
 
+    /// Returns true if a path, such as `spec.config[0].parameters.x`, leads into an embedded object of any type.
+    pub fn is_inside_raw(&self, path: &str) -> bool {
+        let mut of_type = self;
+        let mut segments = path.split(['.', '[', ']']).filter(|segment| !segment.is_empty());
+        while let Some(segment) = segments.next() {
+            let Some(field) = of_type.field(segment) else {
+                return false;
+            };
+            let mut kind = &field.kind;
+            while let FieldKind::List(items) | FieldKind::Map(items) = kind {
+                // The index or the key.
+                segments.next();
+                kind = items;
+            }
+            match kind {
+                FieldKind::Raw => return segments.next().is_some(),
+                FieldKind::Ref(part) => of_type = part.resolve(),
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Returns an empty Go struct of this type as JSON, derived from the types: embedded structs and scalars with a
     /// zero default are present, other required fields are null, and everything else is omitted.
     pub fn zero(&self) -> Value {

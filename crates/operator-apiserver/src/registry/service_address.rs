@@ -103,6 +103,29 @@ pub(super) fn allocate(
     errors
 }
 
+/// Checks that no two ports of a changed service have the same node port and protocol. This is not a validation error.
+///
+/// # Errors
+/// Returns an error with the first such port.
+pub(super) fn check_node_ports(service: &Value) -> Result<(), Status> {
+    let spec = object::get(service, &["spec"]).unwrap_or(&Value::Null);
+    if !matches!(object::text(spec, &["type"]), "NodePort" | "LoadBalancer") {
+        return Ok(());
+    }
+    let ports = spec.get("ports").and_then(Value::as_array);
+    let mut seen = BTreeSet::new();
+    for port in ports.into_iter().flatten() {
+        let number = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        let protocol = object::text(port, &["protocol"]);
+        if number != 0 && !seen.insert((protocol, number)) {
+            return Err(status::plain(format!(
+                "duplicate nodePort: {{{protocol} {number}}}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Prevents the commit of other services while it lives, and checks that no service that was committed since
 /// [`allocate`] uses the same numbers.
 ///
@@ -404,6 +427,10 @@ fn set_node_ports(
                 given.into(),
                 "provided port is already allocated",
             ));
+        }
+        if !errors.is_empty() {
+            // The allocation stops at the first error.
+            break;
         }
     }
     errors

@@ -94,6 +94,9 @@ impl Registry {
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         if definition.is("", "services") && write.subresource.is_empty() {
+            if !write.dry_run {
+                service_address::check_node_ports(&object)?;
+            }
             let errors = service_address::allocate(self, &mut object, Some(&old), write.dry_run);
             if !errors.is_empty() {
                 return Err(status::invalid(definition.stored_subject(), &write.name, &errors));
