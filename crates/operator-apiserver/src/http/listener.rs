@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::http::deadline;
 use crate::http::handler::Handler;
 use crate::identity::authn::{FrontProxy, User};
+use crate::identity::signing::CertificateSigner;
 
 /// The time limit for requests in flight after the listener begins to shut down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -148,6 +149,7 @@ pub struct Listener {
     address: SocketAddr,
     kubeconfig: String,
     authority: String,
+    signer: CertificateSigner,
     drain: CancellationToken,
     tasks: TaskTracker,
 }
@@ -182,6 +184,7 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
         address,
         authority: authority.unwrap_or_else(|| certificates.authority.clone()),
         kubeconfig: kubeconfig::render(address, &certificates, options.identity.as_ref()),
+        signer: certificates.signer.clone(),
         drain,
         tasks,
     })
@@ -202,6 +205,11 @@ impl Listener {
     /// Returns the certificate that signed the server's, in PEM.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// Returns the signer of client certificates that this listener accepts.
+    pub fn certificate_signer(&self) -> CertificateSigner {
+        self.signer.clone()
     }
 
     /// Returns a kubeconfig for the administrator, as YAML, with all certificates in it.
