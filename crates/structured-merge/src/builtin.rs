@@ -40,6 +40,35 @@ pub fn types() -> &'static Types {
     &TYPES
 }
 
+/// The beta versions whose kinds have the types of `v1`: group, version and kinds.
+pub const BETA: [(&str, &str, &[&str]); 4] = [
+    (
+        "admissionregistration.k8s.io",
+        "v1beta1",
+        &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
+    ),
+    ("networking.k8s.io", "v1beta1", &["IPAddress", "ServiceCIDR"]),
+    (
+        "resource.k8s.io",
+        "v1beta2",
+        &[
+            "DeviceClass",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "ResourceSlice",
+        ],
+    ),
+    ("storage.k8s.io", "v1beta1", &["VolumeAttributesClass"]),
+];
+
+/// Returns the version with the types of a kind: `v1` for beta versions with the same types.
+pub fn types_version<'a>(group: &str, version: &'a str, kind: &str) -> &'a str {
+    let is_beta = BETA
+        .iter()
+        .any(|(of, beta, kinds)| (*of, *beta) == (group, version) && kinds.contains(&kind));
+    if is_beta { "v1" } else { version }
+}
+
 /// All built-in types.
 #[derive(Debug, Default)]
 pub struct Types {
@@ -51,6 +80,7 @@ pub struct Types {
 impl Types {
     /// Returns the type of an object with this group, version and kind.
     pub fn for_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Type> {
+        let version = types_version(group, version, kind);
         self.by_kind
             .get(&(group, version, kind))
             .and_then(|id| self.get(*id))

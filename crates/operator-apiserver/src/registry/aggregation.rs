@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::check::Entry;
 use crate::registry::Registry;
-use crate::resource::{Definition, builtin_catalog};
+use crate::resource::{Definition, beta_catalog, builtin_catalog};
 use crate::store::{Store, Stored};
 use crate::webhook_client::extension::{ClientIdentity, Endpoint};
 use builtin_kinds::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
@@ -249,7 +249,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
         );
         // Groups without resources here are listed as by a real server.
         registry.resources.builtin().has_version(group, version)
-            || !builtin_catalog().has_version(group, version)
+            || !builtin_catalog().has_version(group, version) && !beta_catalog().has_version(group, version)
     };
     let builtin = api_services().into_iter().filter(is_served);
     for service in builtin.chain(served.keys().map(custom_service)) {
