@@ -206,6 +206,10 @@ async fn the_groups_of_extensions_are_in_aggregated_discovery_and_openapi() {
             "apis/other/v1": {"serverRelativeURL": "/openapi/v3/apis/other/v1?hash=CD"},
         }})),
         "/openapi/v3/apis/remote.example.com/v1?hash=AB" => Reply::Json(json!({"openapi": "3.0.0"})),
+        "/openapi/v2" => Reply::Json(json!({
+            "paths": {"/apis/remote.example.com/v1/things": {"get": {}}, "/apis/other/v1/x": {}, "/version": {}},
+            "definitions": {"com.example.remote.v1.Thing": {"type": "object"}, "io.k8s.api.core.v1.Pod": {}},
+        })),
         _ => Reply::Text(404, "none"),
     })
     .await;
@@ -242,6 +246,13 @@ async fn the_groups_of_extensions_are_in_aggregated_discovery_and_openapi() {
         }]}])
     );
     assert_eq!(find("apps").await["versions"][0]["version"], "v1");
+    let document = get(&server, "/openapi/v2").await.body;
+    let paths = &document["paths"];
+    assert!(paths["/apis/remote.example.com/v1/things"]["get"].is_object());
+    assert!(paths["/apis/apps/v1/deployments"].is_object() && paths["/apis/other/v1/x"].is_null());
+    let definitions = &document["definitions"];
+    assert_eq!(definitions["com.example.remote.v1.Thing"]["type"], "object");
+    assert!(definitions["io.k8s.api.core.v1.Pod"]["properties"].is_object());
     let paths = get(&server, "/openapi/v3").await.body["paths"].take();
     let url = "/openapi/v3/apis/remote.example.com/v1?hash=AB";
     assert_eq!(

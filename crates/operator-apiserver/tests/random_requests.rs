@@ -212,6 +212,42 @@ async fn node_ports_are_allocated_up_to_the_first_that_is_not_available() {
 }
 
 #[tokio::test]
+async fn a_port_of_health_checks_is_in_the_range_of_node_ports() {
+    let server = start().await;
+    let service = json!({"metadata": {"name": "s"}, "spec": {
+        "type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 100, "ports": [{"port": 80}],
+    }});
+    post(&server, &format!("{NAMESPACE}/services"), service)
+        .await
+        .is_refused(
+            500,
+            "failed to allocate requested HealthCheck NodePort 100: provided port is not in the valid range. The range of valid ports is 30000-32767",
+        );
+}
+
+#[tokio::test]
+async fn huge_pages_are_not_counted_in_parts_of_bytes() {
+    let server = start().await;
+    let mut pod = pod("p");
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1", "hugepages-2Mi": "1.5"}, "limits": {"cpu": "1", "hugepages-2Mi": "1.5"}});
+    let answer = post(&server, &format!("{NAMESPACE}/pods"), pod).await;
+    assert_eq!(answer.code, 422);
+    let why = "Invalid value: \"1500m\": 1500m is not positive integer multiple of hugepages-2Mi";
+    assert!(answer.message().contains(why), "{}", answer.message());
+}
+
+#[tokio::test]
+async fn slices_with_host_names_are_deprecated() {
+    let server = start().await;
+    let slice = json!({"metadata": {"name": "a"}, "addressType": "FQDN", "endpoints": [{"addresses": ["a.example.com"]}]});
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let made = post(&server, slices, slice).await;
+    made.is_done();
+    let warning = "299 - \"spec.addressType: FQDN endpoints are deprecated\"";
+    assert_eq!(made.warnings, [warning]);
+}
+
+#[tokio::test]
 async fn a_slice_without_devices_omits_them() {
     let server = start().await;
     let slice = json!({

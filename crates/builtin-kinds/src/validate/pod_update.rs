@@ -201,5 +201,48 @@ pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
                 "resource limits cannot be removed",
             );
         }
+        let requests = at(previous, &["resources", "requests"]);
+        let kept = |name: &str| !at(container, &["resources", "requests", name]).is_null();
+        if entries(requests, &[]).any(|(name, _)| !kept(name)) {
+            check.forbidden(
+                path.child("containers")
+                    .index(index)
+                    .child("resources")
+                    .child("requests"),
+                "resource requests cannot be removed",
+            );
+        }
+    }
+    let is_changed = |field: &str| {
+        let fixed = |pod: &Value| -> Vec<Value> {
+            let containers = list(pod, &["spec", field]).iter();
+            containers.map(fixed_resources).collect()
+        };
+        let (new, old) = (fixed(pod), fixed(old));
+        new.len() == old.len() && new != old
+    };
+    if is_changed("containers") || is_changed("initContainers") {
+        check.forbidden(path, "only cpu and memory resources are mutable");
+    }
+}
+
+/// Returns the resources of a container that a resize cannot change.
+fn fixed_resources(container: &Value) -> Value {
+    let mut resources = at(container, &["resources"]).clone();
+    for field in ["requests", "limits"] {
+        let Some(amounts) = resources.get_mut(field).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        amounts.retain(|name, _| !matches!(name.as_str(), "cpu" | "memory"));
+        if amounts.is_empty()
+            && let Some(fields) = resources.as_object_mut()
+        {
+            fields.remove(field);
+        }
+    }
+    if is_zero(&resources) {
+        Value::Null
+    } else {
+        resources
     }
 }

@@ -126,6 +126,28 @@ pub(super) fn check_node_ports(service: &Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// Checks that the requested port of health checks can be allocated. This is not a validation error.
+///
+/// # Errors
+/// The port is outside of the range.
+pub(super) fn check_health_port(service: &Value, old: Option<&Value>) -> Result<(), Status> {
+    let port = |service: &Value| {
+        let spec = object::get(service, &["spec"]).unwrap_or(&Value::Null);
+        let is_used = object::text(spec, &["type"]) == "LoadBalancer"
+            && object::text(spec, &["externalTrafficPolicy"]) == "Local";
+        let port = spec.get("healthCheckNodePort").and_then(Value::as_u64);
+        port.filter(|_| is_used).unwrap_or(0)
+    };
+    let wanted = port(service);
+    let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
+    if wanted == 0 || range.contains(&wanted) || old.map(port) == Some(wanted) {
+        return Ok(());
+    }
+    Err(status::internal(&format!(
+        "failed to allocate requested HealthCheck NodePort {wanted}: provided port is not in the valid range. The range of valid ports is 30000-32767"
+    )))
+}
+
 /// Prevents the commit of other services while it lives, and checks that no service that was committed since
 /// [`allocate`] uses the same numbers.
 ///

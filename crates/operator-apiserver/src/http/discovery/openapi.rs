@@ -1,5 +1,7 @@
 //! OpenAPI documents over HTTP; [`crate::http::openapi`] generates them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
@@ -11,7 +13,7 @@ use crate::codec::{Form, Representations, body};
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
 use crate::http::openapi::{self, Descriptions, Resource, Subresource};
-use crate::registry::aggregation::check::Health;
+use crate::registry::aggregation::check::{Found, Health};
 use crate::resource::{Definition, Source};
 use crate::status::Status;
 
@@ -22,8 +24,21 @@ const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
     let resources = &handler.registry.resources;
     let documents = &*handler.documents.of(resources);
-    let [json, protobuf] = &documents.openapi;
-    let whole = || v2_document(documents, &handler.descriptions);
+    let extensions = extensions(handler);
+    let extended = (!extensions.is_empty()).then(|| documents.extended(&extensions));
+    let [json, protobuf] = match &extended {
+        Some(extended) => &extended.documents,
+        None => &documents.openapi,
+    };
+    let whole = || {
+        let mut document = v2_document(documents, &handler.descriptions);
+        for (group_version, found) in &extensions {
+            if let Some(extension) = &found.openapi_v2 {
+                openapi::merge_v2(&mut document, extension, group_version);
+            }
+        }
+        document
+    };
     if wants_protobuf(call) {
         let encode = || Bytes::from(openapi::encode_v2(&whole()));
         let bytes = protobuf.get_or_init(encode).clone();
@@ -39,6 +54,22 @@ pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
     let encode = || body::encode(&whole(), Form::default());
     let bytes = json.get_or_init(encode).clone();
     Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
+}
+
+/// Returns the servers of extension APIs that have a document in version 2, with their groups and versions.
+fn extensions(handler: &Handler) -> Vec<(String, Arc<Found>)> {
+    let entries = handler.registry.aggregation.entries().into_iter();
+    let found = entries.filter_map(|entry| {
+        entry.start(&handler.registry);
+        match entry.health() {
+            Health::Available(found) if found.openapi_v2.is_some() => {
+                let remote = &entry.remote;
+                Some((format!("{}/{}", remote.group, remote.version), found))
+            }
+            _ => None,
+        }
+    });
+    found.collect()
 }
 
 /// Returns the answer to a client that reads no form of the document.
