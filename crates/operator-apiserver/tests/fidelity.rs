@@ -229,3 +229,61 @@ async fn storage_versions_have_the_hashes_of_a_real_server() {
         assert_eq!(found.unwrap()["storageVersionHash"], hash, "{resource}");
     }
 }
+
+#[tokio::test]
+async fn a_gated_pod_gets_its_first_node_affinity() {
+    let server = ApiServer::builder().build().unwrap();
+    let account = json!({"metadata": {"name": "default"}});
+    post(&server, &format!("{NAMESPACE}/serviceaccounts"), account)
+        .await
+        .is_done();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {
+        "schedulingGates": [{"name": "a"}], "containers": [{"name": "c", "image": "i"}],
+    }});
+    post(&server, &format!("{NAMESPACE}/pods"), pod).await.is_done();
+    let expression = |key: &str| json!({"key": key, "operator": "Exists"});
+    let set = async |expressions: Value| {
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        let path = format!("{NAMESPACE}/pods/p");
+        merge(&server, &path, json!({"spec": {"affinity": affinity}})).await
+    };
+    set(json!([expression("a")])).await.is_done();
+    set(json!([expression("a"), expression("b")])).await.is_done();
+    let refused = set(json!([expression("b")])).await;
+    let why = "only additions are allowed (no mutations or deletions)";
+    assert!(refused.message().ends_with(why), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn selectable_fields_are_in_openapi() {
+    let server = ApiServer::builder().build().unwrap();
+    let mut definition = definition("example.com");
+    definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.a"}]);
+    definition["spec"]["versions"][0]["schema"] = json!({"openAPIV3Schema": {"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"a": {"type": "string"}}},
+    }}});
+    post(&server, DEFINITIONS, definition).await.is_done();
+    let document = get(&server, "/openapi/v3/apis/example.com/v1").await.body;
+    let schemas = &document["components"]["schemas"];
+    let expected = json!([{"fieldPath": "spec.a"}]);
+    for name in ["com.example.v1.W", "com.example.v1.WList"] {
+        assert_eq!(schemas[name]["x-kubernetes-selectable-fields"], expected);
+    }
+}
+
+#[tokio::test]
+async fn the_strategy_of_a_stateful_set_is_shown_as_its_struct() {
+    let server = ApiServer::builder().build().unwrap();
+    let set = json!({"metadata": {"name": "a"}, "spec": {
+        "serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
+        "updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }});
+    post(&server, "/apis/apps/v1/namespaces/default/statefulsets", set)
+        .await
+        .is_refused(
+            422,
+            "Invalid value: {\"Partition\":1,\"MaxUnavailable\":null}: only allowed for updateStrategy 'RollingUpdate'",
+        );
+}

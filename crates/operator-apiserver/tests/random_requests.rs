@@ -250,13 +250,15 @@ async fn slices_with_host_names_are_deprecated() {
 #[tokio::test]
 async fn a_slice_without_devices_omits_them() {
     let server = start().await;
-    let slice = json!({
-        "metadata": {"name": "a"},
-        "spec": {"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
-    });
-    let made = post(&server, "/apis/resource.k8s.io/v1/resourceslices", slice).await;
-    made.is_done();
-    assert_eq!(made.body["spec"].get("devices"), None, "{}", made.body);
+    for devices in [Value::Null, json!([])] {
+        let slice = json!({"metadata": {"generateName": "a-"}, "spec": {
+            "driver": "d.example.com", "nodeName": "n", "devices": devices,
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        }});
+        let made = post(&server, "/apis/resource.k8s.io/v1/resourceslices", slice).await;
+        made.is_done();
+        assert_eq!(made.body["spec"].get("devices"), None, "{}", made.body);
+    }
 }
 
 #[tokio::test]

@@ -32,6 +32,8 @@ pub(crate) struct Resource<'a> {
     pub(crate) subresources: Vec<Subresource<'a>>,
     /// The structural schema of a custom resource; `None` for a built-in one.
     pub(crate) schema: Option<&'a Value>,
+    /// The JSON paths of fields that field selectors can use.
+    pub(crate) selectable: &'a [String],
 }
 
 /// A subresource: its name, its verbs and the type of its body.

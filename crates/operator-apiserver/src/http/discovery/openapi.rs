@@ -297,5 +297,9 @@ fn resource<'a>(
             Source::Custom(version) => Some(version.schema.source()),
             Source::Builtin { .. } => None,
         },
+        selectable: match &definition.source {
+            Source::Custom(version) => &version.selectable_fields,
+            Source::Builtin { .. } => &[],
+        },
     }
 }
