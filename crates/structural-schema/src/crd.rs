@@ -658,9 +658,9 @@ const APPROVAL: &str = "api-approved.kubernetes.io";
 pub enum Approval {
     /// The annotation names the approval.
     Approved(String),
-    /// The annotation says that there is none.
+    /// The annotation gives a reason for a missing approval.
     Bypassed(String),
-    /// There is no annotation.
+    /// The annotation is missing.
     Missing(String),
     /// The annotation is neither of these.
     Invalid(String),

@@ -49,7 +49,7 @@ pub(super) const RULES: &[TypeRules] = &[
     ),
 ];
 
-/// An empty list of devices is none, unless it stands beside counters: validation refuses both together.
+/// Removes an empty list of devices, unless counters are set: validation refuses both together.
 fn slice(spec: &mut Object) {
     let is_empty = |devices: &Value| devices.as_array().is_some_and(Vec::is_empty);
     if spec.get("devices").is_some_and(is_empty) && is_nil(spec, "sharedCounters") {

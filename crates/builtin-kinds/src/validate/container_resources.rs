@@ -137,7 +137,7 @@ fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
     };
-    // The API server counts thousandths of an amount that is not whole, so that it is no multiple.
+    // An amount that is not whole is never a multiple: the API server counts it in thousandths.
     let bytes = |quantity: Quantity| match quantity.is_whole() {
         true => quantity.as_integer(),
         false => Some(1),

@@ -74,7 +74,7 @@ impl Limiter {
         Some(status::rate_limited(&why))
     }
 
-    /// Takes a token of a key; returns false if there is none.
+    /// Takes a token of a key; returns false if its bucket is empty.
     fn take(&self, key: &str) -> bool {
         let now = Instant::now();
         let burst = f64::from(self.limit.burst);
