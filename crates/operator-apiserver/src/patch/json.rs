@@ -100,18 +100,18 @@ impl Names<'_> {
         let Self { operation, path, .. } = self;
         match (fault, *operation) {
             (Fault::NoContainer, "test") => {
-                missing(format!("test operation does not apply: is missing path: {path}"))
+                missing(&format!("test operation does not apply: is missing path: {path}"))
             }
-            (Fault::NoContainer, "add" | "remove") => missing(format!(
+            (Fault::NoContainer, "add" | "remove") => missing(&format!(
                 "{operation} operation does not apply: doc is missing path: {path:?}"
             )),
-            (Fault::NoContainer, "replace") => missing(format!(
+            (Fault::NoContainer, "replace") => missing(&format!(
                 "replace operation does not apply: doc is missing path: {path}"
             )),
-            (Fault::NoContainer, _) => missing(format!(
+            (Fault::NoContainer, _) => missing(&format!(
                 "{operation} operation does not apply: doc is missing destination path: {path}"
             )),
-            (Fault::OutOfBounds(_), "replace") => missing(format!(
+            (Fault::OutOfBounds(_), "replace") => missing(&format!(
                 "replace operation does not apply: doc is missing key: {path}"
             )),
             (fault, _) => PatchError(format!(
@@ -125,7 +125,7 @@ impl Names<'_> {
     fn at_from(&self, fault: Fault) -> PatchError {
         let Self { operation, from, .. } = self;
         match fault {
-            Fault::NoContainer => missing(format!(
+            Fault::NoContainer => missing(&format!(
                 "{operation} operation does not apply: doc is missing from path: {from}"
             )),
             fault => {
@@ -139,7 +139,7 @@ impl Names<'_> {
     }
 }
 
-fn missing(text: String) -> PatchError {
+fn missing(text: &str) -> PatchError {
     PatchError(format!("{text}: missing value"))
 }
 
