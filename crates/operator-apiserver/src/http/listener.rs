@@ -148,7 +148,7 @@ pub(crate) struct Peer {
 pub struct Listener {
     address: SocketAddr,
     kubeconfig: String,
-    authority: String,
+    authority: Box<str>,
     signer: CertificateSigner,
     drain: CancellationToken,
     tasks: TaskTracker,
@@ -182,7 +182,7 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
     let authority = given.map(|pem| String::from_utf8_lossy(&pem).into_owned());
     Ok(Listener {
         address,
-        authority: authority.unwrap_or_else(|| certificates.authority.clone()),
+        authority: authority.unwrap_or_else(|| certificates.authority.clone()).into(),
         kubeconfig: kubeconfig::render(address, &certificates, options.identity.as_ref()),
         signer: certificates.signer.clone(),
         drain,

@@ -44,10 +44,12 @@ const EXTENDED_USAGES: [(&str, u64); 5] = [
 
 /// Signs certificates with the authority of a server's certificates.
 #[derive(Clone)]
-pub struct CertificateSigner {
+pub struct CertificateSigner(Arc<Authority>);
+
+struct Authority {
     /// The subject of the authority, in DER.
-    issuer: Vec<u8>,
-    key: Arc<KeyPair>,
+    subject: Vec<u8>,
+    key: KeyPair,
 }
 
 impl std::fmt::Debug for CertificateSigner {
@@ -77,11 +79,8 @@ impl CertificateSigner {
                 Ok(issuer)
             })
         });
-        let issuer = issuer.map_err(|error| Error::Certificates(error.to_string()))?;
-        Ok(Self {
-            issuer,
-            key: Arc::new(key),
-        })
+        let subject = issuer.map_err(|error| Error::Certificates(error.to_string()))?;
+        Ok(Self(Arc::new(Authority { subject, key })))
     }
 
     /// Returns a certificate in PEM.
@@ -107,7 +106,7 @@ impl CertificateSigner {
                     .write_tagged(Tag::context(0), |version| version.write_u8(2));
                 body.next().write_bigint_bytes(&number, true);
                 algorithm(body.next());
-                body.next().write_der(&self.issuer);
+                body.next().write_der(&self.0.subject);
                 body.next().write_sequence(|validity| {
                     validity.next().write_der(&time(begin));
                     validity.next().write_der(&time(end));
@@ -119,7 +118,11 @@ impl CertificateSigner {
                 });
             });
         });
-        let signature = self.key.sign(&body).map_err(|error| failed(error.to_string()))?;
+        let signature = self
+            .0
+            .key
+            .sign(&body)
+            .map_err(|error| failed(error.to_string()))?;
         let der = yasna::construct_der(|writer| {
             writer.write_sequence(|certificate| {
                 certificate.next().write_der(&body);
