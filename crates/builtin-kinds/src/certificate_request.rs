@@ -7,6 +7,9 @@ use yasna::{ASN1Result, BERReader};
 
 const BLOCK: &str = "CERTIFICATE REQUEST";
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
+const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
+const EXTENSION_REQUEST: &[u64] = &[1, 2, 840, 113_549, 1, 9, 14];
+const ALTERNATIVE_NAMES: &[u64] = &[2, 5, 29, 17];
 
 /// An invalid certificate request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +80,142 @@ pub fn signed(request: &str) -> Option<Signed> {
         key,
         algorithm,
         signature,
+    })
+}
+
+/// The parts of a request that go into its certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The subject, in DER.
+    pub subject: Vec<u8>,
+    /// The public key with its algorithm, in DER.
+    pub public_key: Vec<u8>,
+    /// The content of the extension with the alternative names, in DER.
+    pub alternative_names: Option<Vec<u8>>,
+    /// The organizations in the subject.
+    pub organizations: Vec<String>,
+    /// The common name in the subject.
+    pub common_name: String,
+    /// The kinds of the alternative names.
+    pub name_kinds: Vec<NameKind>,
+}
+
+/// The kind of an alternative name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// An address of electronic mail.
+    Email,
+    /// A DNS name.
+    Dns,
+    /// A URI.
+    Uri,
+    /// An IP address.
+    Ip,
+    /// Anything else.
+    Other,
+}
+
+/// Reads a request, which is a PEM text in base64. The signature is not checked.
+///
+/// # Errors
+/// Returns an error if the request has no such block, or its contents are malformed.
+pub fn parse(request: &str) -> Result<Request, Unreadable> {
+    let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let der = match first_block(&text) {
+        Some((BLOCK, der)) => der,
+        _ => return Err(Unreadable::Pem),
+    };
+    yasna::parse_der(&der, read_parts).map_err(|error| Unreadable::Asn1(error.kind()))
+}
+
+fn read_parts(reader: BERReader<'_, '_>) -> ASN1Result<Request> {
+    reader.read_sequence(|request| {
+        let parts = request.next().read_sequence(|body| {
+            // The version comes first.
+            body.next().read_der()?;
+            let subject = body.next().read_der()?;
+            let public_key = body.next().read_der()?;
+            let mut extensions = None;
+            while let Some(attributes) = body.read_optional(|rest| rest.read_der())? {
+                extensions = extensions.or(alternative_names(&attributes)?);
+            }
+            Ok((subject, public_key, extensions))
+        })?;
+        request.next().read_der()?;
+        request.next().read_der()?;
+        let (subject, public_key, alternative_names) = parts;
+        let mut read = Request {
+            name_kinds: match &alternative_names {
+                Some(names) => name_kinds(names)?,
+                None => Vec::new(),
+            },
+            public_key,
+            alternative_names,
+            ..Request::default()
+        };
+        for (kind, text) in yasna::parse_der(&subject, |name| attributes_of(name))? {
+            let text = String::from_utf8_lossy(&text).into_owned();
+            match kind.components().as_slice() {
+                ORGANIZATION => read.organizations.push(text),
+                COMMON_NAME => read.common_name = text,
+                _ => {}
+            }
+        }
+        read.subject = subject;
+        Ok(read)
+    })
+}
+
+/// Returns the content of the alternative names in the requested extensions; `attributes` are those of a request.
+fn alternative_names(attributes: &[u8]) -> ASN1Result<Option<Vec<u8>>> {
+    let tag = yasna::Tag::context(0);
+    let attributes = yasna::parse_der(attributes, |reader| {
+        reader.read_tagged_implicit(tag, |reader| {
+            reader.collect_set_of(|attribute| {
+                attribute.read_sequence(|parts| {
+                    let kind = parts.next().read_oid()?;
+                    Ok((kind, parts.next().read_der()?))
+                })
+            })
+        })
+    })?;
+    for (kind, values) in attributes {
+        if kind.components().as_slice() != EXTENSION_REQUEST {
+            continue;
+        }
+        let extensions = yasna::parse_der(&values, |reader| {
+            reader.collect_set_of(|extensions| {
+                extensions.collect_sequence_of(|extension| {
+                    extension.read_sequence(|parts| {
+                        let kind = parts.next().read_oid()?;
+                        parts.read_default(false, |critical| critical.read_bool())?;
+                        Ok((kind, parts.next().read_bytes()?))
+                    })
+                })
+            })
+        })?;
+        let mut extensions = extensions.into_iter().flatten();
+        let names = extensions.find(|(kind, _)| kind.components().as_slice() == ALTERNATIVE_NAMES);
+        if let Some((_, names)) = names {
+            return Ok(Some(names));
+        }
+    }
+    Ok(None)
+}
+
+fn name_kinds(names: &[u8]) -> ASN1Result<Vec<NameKind>> {
+    yasna::parse_der(names, |reader| {
+        reader.collect_sequence_of(|name| {
+            let tag = name.read_tagged_der()?.tag();
+            Ok(match tag.tag_number {
+                1 => NameKind::Email,
+                2 => NameKind::Dns,
+                6 => NameKind::Uri,
+                7 => NameKind::Ip,
+                _ => NameKind::Other,
+            })
+        })
     })
 }
 

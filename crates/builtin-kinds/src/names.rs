@@ -18,6 +18,7 @@ pub fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
         ("rbac.authorization.k8s.io", _) if is_prefix => path_segment_prefix(name),
         ("rbac.authorization.k8s.io", _) => path_segment(name),
         ("certificates.k8s.io", _) => Vec::new(),
+        ("resource.k8s.io", "DeviceClass") if is_prefix => Vec::new(),
         // The name of an APIService consists of its version and its group; its validation checks that.
         ("apiregistration.k8s.io", _) => path_segment(name),
         ("networking.k8s.io", "IPAddress") => canonical_ip_address(name),

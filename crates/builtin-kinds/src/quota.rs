@@ -8,7 +8,7 @@ mod pod;
 mod scope;
 mod service;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use apimachinery::object;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use self::scope::Selector;
 use crate::pod_resources::{Amounts, add, amounts};
-use crate::tree::{at, entries, is_zero};
+use crate::tree::{at, entries, is_zero, list, text};
 use apimachinery::gvk::Gvr;
 
 /// Returns the status of a ResourceQuota: `hard` from its spec, and `used` as the total of the objects in its
@@ -314,6 +314,99 @@ pub fn charge(
         listed(&before, &exceeded),
         listed(&hard, &exceeded),
     ))
+}
+
+/// A resource that can only be used with a quota that covers it: an entry of `limitedResources`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitedResource {
+    group: String,
+    resource: String,
+    /// Parts of the names of the limited amounts.
+    contains: Vec<String>,
+    scopes: Vec<Selector>,
+}
+
+impl LimitedResource {
+    /// Reads an entry.
+    pub fn read(entry: &Value) -> Self {
+        let contains = list(entry, &["matchContains"]).iter();
+        Self {
+            group: text(entry, &["apiGroup"]).to_owned(),
+            resource: text(entry, &["resource"]).to_owned(),
+            contains: contains
+                .filter_map(|part| part.as_str().map(str::to_owned))
+                .collect(),
+            scopes: list(entry, &["matchScopes"])
+                .iter()
+                .map(scope::expressed)
+                .collect(),
+        }
+    }
+}
+
+/// The reason why an object uses a resource that no quota covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncovered {
+    /// Amounts of the object.
+    Amounts(String),
+    /// Scopes of the object.
+    Scopes(String),
+}
+
+/// Checks that quotas cover the amounts and the scopes of an object that are limited.
+///
+/// # Errors
+/// Returns the amounts or the scopes that are not covered.
+pub fn check_limited(
+    limited: &[LimitedResource],
+    quotas: &[&Value],
+    evaluator: &Evaluator<'_>,
+    object: &Value,
+    now: SystemTime,
+) -> Result<(), Uncovered> {
+    let limited: Vec<&LimitedResource> = limited
+        .iter()
+        .filter(|limited| limited.group == evaluator.group && limited.resource == evaluator.resource)
+        .collect();
+    if limited.is_empty() {
+        return Ok(());
+    }
+    let usage = evaluator.usage(object, now);
+    let zero = Quantity::default();
+    let is_limited = |name: &str| {
+        let mut parts = limited.iter().flat_map(|limited| &limited.contains);
+        parts.any(|part| name.contains(part.as_str()))
+    };
+    let mut names: BTreeSet<&str> = usage
+        .iter()
+        .filter(|(name, amount)| **amount > zero && is_limited(name))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let mut scopes = BTreeSet::new();
+    for quota in quotas {
+        let selectors = scope::selectors(quota);
+        let of_object = selectors
+            .iter()
+            .filter(|selector| evaluator.matches(std::slice::from_ref(*selector), object));
+        scopes.extend(of_object.map(|selector| selector.scope.clone()));
+        if evaluator.matches(&selectors, object) {
+            let hard = at(quota, &["status", "hard"]);
+            names.retain(|name| at(hard, &[name]).is_null() || !evaluator.covers(name));
+        }
+    }
+    if !names.is_empty() {
+        let names: Vec<&str> = names.into_iter().collect();
+        return Err(Uncovered::Amounts(names.join(",")));
+    }
+    let uncovered = limited.iter().flat_map(|limited| &limited.scopes);
+    let uncovered = uncovered
+        .filter(|selector| evaluator.matches(std::slice::from_ref(*selector), object))
+        .filter(|selector| !scopes.contains(&selector.scope));
+    let uncovered: Vec<String> = uncovered.map(Selector::text).collect();
+    match uncovered.is_empty() {
+        true => Ok(()),
+        false => Err(Uncovered::Scopes(uncovered.join(" "))),
+    }
 }
 
 /// Returns the usage that a change adds to the usage of an object, which may have been outside the scopes.

@@ -63,6 +63,11 @@ pub fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
                 pod::pod(&mut warnings, template, Some(&path));
             }
         }
+        ("discovery.k8s.io", "EndpointSlice")
+            if old.is_none() && text(object, &["addressType"]) == "FQDN" =>
+        {
+            warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
         ("networking.k8s.io", "Ingress") if old.is_none() => ingress(&mut warnings, object),
         ("", "PersistentVolume") => persistent_volume(&mut warnings, object),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(&mut warnings, at(object, &["spec"]), &path),

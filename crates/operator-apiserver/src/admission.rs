@@ -10,7 +10,9 @@ mod certificate_signer;
 mod certificate_subject;
 mod configuration;
 mod default_toleration_seconds;
+mod event_rate_limit;
 mod hooks;
+mod image_policy;
 mod limit_ranger;
 mod matching;
 mod mutation;
@@ -37,7 +39,9 @@ use tokio::time::Instant;
 
 use self::attributes::Attributes;
 pub use self::configuration::AdmissionConfiguration;
+pub(crate) use self::event_rate_limit::EventLimits;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
+pub(crate) use self::image_policy::ImageReviewer;
 use self::mutation::{MutatedObject, Reinvocation};
 use crate::clock::Clock;
 use crate::identity::authz::Authorizer;
@@ -71,6 +75,10 @@ pub(crate) struct Admission {
     pub(crate) enabled_plugins: BTreeSet<String>,
     /// The configuration of the plug-ins.
     pub(crate) configuration: AdmissionConfiguration,
+    /// The limits of EventRateLimit.
+    pub(crate) event_limits: EventLimits,
+    /// The webhook of ImagePolicyWebhook.
+    pub(crate) image_reviewer: Option<ImageReviewer>,
 }
 
 /// The operation of a request on an object.
@@ -163,8 +171,12 @@ fn restrict_node(
 }
 
 fn restricts_nodes(admission: &Admission) -> bool {
-    const NAME: &str = "NodeRestriction";
-    admission.enabled_plugins.contains(NAME) && is_enabled(admission, NAME)
+    is_switched_on(admission, "NodeRestriction")
+}
+
+/// Returns true if a plug-in that is off by default is enabled.
+fn is_switched_on(admission: &Admission, plugin: &str) -> bool {
+    admission.enabled_plugins.contains(plugin) && is_enabled(admission, plugin)
 }
 
 /// Runs the plug-ins that complete a changed pod in the same way as a new one.
@@ -341,6 +353,14 @@ async fn validate_step(
     }
     if let Some(old) = old {
         certificate_signer::check(admission, write, object, old).await?;
+    }
+    if is_switched_on(admission, "EventRateLimit") {
+        event_rate_limit::check(&admission.event_limits, &attributes)?;
+    }
+    if is_switched_on(admission, "ImagePolicyWebhook")
+        && let Some(reviewer) = &admission.image_reviewer
+    {
+        reviewer.check(&admission.services, &attributes).await?;
     }
     ask(admission, write, operation, Some(object), old).await
 }

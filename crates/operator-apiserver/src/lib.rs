@@ -46,6 +46,7 @@ pub use http::listener::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use http::request_info::RequestInfo;
 pub use identity::authn::{AuthenticationConfiguration, FrontProxy, OidcOptions, TokenWebhook};
 pub use identity::authz::{AbacPolicies, Authorization, AuthorizationConfiguration, AuthorizationWebhook};
+pub use identity::signing::CertificateSigner;
 pub use registry::{NetworkError, ServiceNetwork};
 pub use resource::RuntimeConfig;
 pub use server::{ApiServer, Builder, Snapshot};

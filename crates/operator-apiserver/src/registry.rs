@@ -127,6 +127,12 @@ impl Registry {
             hooks: admission::Hooks::default(),
             disabled_plugins: options.disabled_plugins,
             enabled_plugins: options.enabled_plugins,
+            event_limits: admission::EventLimits::new(&options.admission.event_limits),
+            image_reviewer: options
+                .admission
+                .image_policy
+                .as_ref()
+                .map(admission::ImageReviewer::new),
             configuration: options.admission,
         };
         let mut expiry = Expiry::default();

@@ -12,7 +12,7 @@ mod strategy;
 mod version_priority;
 
 pub(crate) use self::definition::{
-    Catalog, Definition, Source, Subresource, api_version, builtin_catalog, token_requests,
+    Catalog, Definition, Source, Subresource, api_version, beta_catalog, builtin_catalog, token_requests,
 };
 pub(crate) use self::field_managers::FieldManagers;
 pub(crate) use self::resources::Resources;

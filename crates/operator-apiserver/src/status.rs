@@ -387,6 +387,11 @@ pub(crate) fn too_many_requests(message: &str, retry_after: i64) -> Status {
     failure(429, "TooManyRequests", message, Some(details))
 }
 
+/// Returns the answer to a request beyond a rate limit that does not say when to try again.
+pub(crate) fn rate_limited(message: &str) -> Status {
+    failure(429, "TooManyRequests", message, None)
+}
+
 /// Returns the error of an eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for
 /// none.
 pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {

@@ -34,6 +34,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 pub(crate) use self::https_client::HttpsClient;
+pub(crate) use self::kubeconfig::WebhookCredentials;
 use self::target::Target;
 pub(crate) use self::target::endpoint_of;
 pub(crate) use self::trust::client_config;
@@ -139,6 +140,21 @@ impl WebhookClient {
             target: Target::read(config),
             tls: client_config(&bundle(config), None, false),
             authorization: None,
+            idle: Mutex::default(),
+            answer_bytes_max: ANSWER_BYTES_MAX,
+        }
+    }
+
+    /// Reads a `clientConfig`, and takes the credentials for its host.
+    pub(crate) fn with_credentials(config: &Value, credentials: &WebhookCredentials) -> Self {
+        let target = Target::read(config);
+        let (identity, authorization) = credentials.of(&target.host, target.port, target.service.is_some());
+        let identity = identity.as_ref();
+        let identity = identity.map(|(chain, key)| (chain.as_slice(), key.as_slice()));
+        Self {
+            tls: client_config(&bundle(config), identity, false),
+            target,
+            authorization,
             idle: Mutex::default(),
             answer_bytes_max: ANSWER_BYTES_MAX,
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asking::{Answer, delete, get, post};
+use asking::{Answer, delete, get, merge, post};
 use bytes::Bytes;
 use hook::{Hook, Reply};
 use http::Request;
@@ -206,6 +206,10 @@ async fn the_groups_of_extensions_are_in_aggregated_discovery_and_openapi() {
             "apis/other/v1": {"serverRelativeURL": "/openapi/v3/apis/other/v1?hash=CD"},
         }})),
         "/openapi/v3/apis/remote.example.com/v1?hash=AB" => Reply::Json(json!({"openapi": "3.0.0"})),
+        "/openapi/v2" => Reply::Json(json!({
+            "paths": {"/apis/remote.example.com/v1/things": {"get": {}}, "/apis/other/v1/x": {}, "/version": {}},
+            "definitions": {"com.example.remote.v1.Thing": {"type": "object"}, "io.k8s.api.core.v1.Pod": {}},
+        })),
         _ => Reply::Text(404, "none"),
     })
     .await;
@@ -242,6 +246,13 @@ async fn the_groups_of_extensions_are_in_aggregated_discovery_and_openapi() {
         }]}])
     );
     assert_eq!(find("apps").await["versions"][0]["version"], "v1");
+    let document = get(&server, "/openapi/v2").await.body;
+    let paths = &document["paths"];
+    assert!(paths["/apis/remote.example.com/v1/things"]["get"].is_object());
+    assert!(paths["/apis/apps/v1/deployments"].is_object() && paths["/apis/other/v1/x"].is_null());
+    let definitions = &document["definitions"];
+    assert_eq!(definitions["com.example.remote.v1.Thing"]["type"], "object");
+    assert!(definitions["io.k8s.api.core.v1.Pod"]["properties"].is_object());
     let paths = get(&server, "/openapi/v3").await.body["paths"].take();
     let url = "/openapi/v3/apis/remote.example.com/v1?hash=AB";
     assert_eq!(
@@ -341,4 +352,53 @@ async fn a_server_needs_a_certificate_that_is_trusted() {
         assert_eq!(server.clone().oneshot(request).await.unwrap().status(), code);
         delete(&server, &format!("{SERVICES}/{name}")).await.is_done();
     }
+}
+
+#[tokio::test]
+async fn a_server_in_simulated_pods_is_available_without_an_answer() {
+    let server = ApiServer::builder().build().unwrap();
+    let node = json!({"metadata": {"name": "node-1"}});
+    post(&server, "/api/v1/nodes", node).await.is_done();
+    let runtime = json!({"status": {"nodeInfo": {"containerRuntimeVersion": "simulated://1"}}});
+    merge(&server, "/api/v1/nodes/node-1/status", runtime)
+        .await
+        .is_done();
+    post(
+        &server,
+        "/api/v1/namespaces/default/serviceaccounts",
+        json!({"metadata": {"name": "default"}}),
+    )
+    .await
+    .is_done();
+    for (name, node) in [("simulated", "node-1"), ("other", "theirs")] {
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        });
+        post(&server, "/api/v1/namespaces/default/pods", pod)
+            .await
+            .is_done();
+        let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 443}]}});
+        post(&server, "/api/v1/namespaces/default/services", service)
+            .await
+            .is_done();
+        let slice = json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.1"], "targetRef": {"kind": "Pod", "name": name}}],
+            "ports": [{"name": "", "port": 443}],
+        });
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        post(&server, slices, slice).await.is_done();
+        let service = json!({"namespace": "default", "name": name});
+        register(&server, &format!("{name}.example.com"), &service)
+            .await
+            .is_done();
+    }
+    let message =
+        "the endpoints of service/simulated in \"default\" are simulated pods, which do not answer requests";
+    assert_eq!(
+        condition(&server, "v1.simulated.example.com").await,
+        json!({"type": "Available", "status": "True", "reason": "Simulated", "message": message})
+    );
+    becomes(&server, "v1.other.example.com", "FailedDiscoveryCheck").await;
 }

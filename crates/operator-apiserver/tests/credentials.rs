@@ -27,6 +27,25 @@ async fn listen(builder: Builder) -> Listener {
 
 /// Returns a connector that trusts the server, optionally with a client certificate that the server does not trust.
 fn connector(listener: &Listener, with_certificate: bool) -> TlsConnector {
+    if !with_certificate {
+        return connector_with(listener, None);
+    }
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "impostor");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "system:masters");
+    let certificate = params.self_signed(&key).unwrap();
+    // The server names its authorities, and a client may send another certificate all the same.
+    connector_with(listener, Some((certificate.der().clone(), &key)))
+}
+
+/// Returns a client that trusts the server and has a certificate.
+fn connector_with(
+    listener: &Listener,
+    identity: Option<(CertificateDer<'static>, &KeyPair)>,
+) -> TlsConnector {
     let kubeconfig = listener.kubeconfig();
     let line = kubeconfig
         .lines()
@@ -41,30 +60,24 @@ fn connector(listener: &Listener, with_certificate: bool) -> TlsConnector {
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let config = if with_certificate {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "impostor");
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, "system:masters");
-        let certificate = params.self_signed(&key).unwrap();
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        // The server names its authorities, but a client may still send another certificate.
-        builder
-            .with_client_auth_cert(vec![certificate.der().clone()], key)
-            .unwrap()
-    } else {
-        builder.with_no_client_auth()
+    let config = match identity {
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
     };
     TlsConnector::from(Arc::new(config))
 }
 
 /// Returns the status code and the user as the server sees it.
 async fn who_am_i(listener: &Listener, with_certificate: bool, token: Option<&str>) -> (u16, Value) {
+    who_is(listener, connector(listener, with_certificate), token).await
+}
+
+async fn who_is(listener: &Listener, connector: TlsConnector, token: Option<&str>) -> (u16, Value) {
     let stream = TcpStream::connect(listener.local_addr()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let connector = connector(listener, with_certificate);
     let mut stream = connector.connect(name, stream).await.unwrap();
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
@@ -191,5 +204,40 @@ async fn tokens_of_every_issuer_are_taken() {
         )
         .await;
         assert_eq!(answer.body["status"]["authenticated"], known, "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_signed_certificate_is_that_of_the_subject_of_the_request() {
+    let listener = listen(ApiServer::builder()).await;
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.example.com".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "jane");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "developers");
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let parsed = builtin_kinds::certificate_request::parse(&BASE64_STANDARD.encode(request)).unwrap();
+    assert_eq!(
+        (parsed.common_name.as_str(), parsed.organizations.as_slice()),
+        ("jane", &["developers".to_owned()][..])
+    );
+    let signer = listener.certificate_signer();
+    let sign = |lifetime: u64, usages: &[&str]| {
+        let lifetime = std::time::Duration::from_secs(lifetime);
+        let pem = signer.sign(&parsed, usages, lifetime, std::time::SystemTime::now());
+        CertificateDer::from_pem_slice(pem.unwrap().as_bytes()).unwrap()
+    };
+    let usages = ["digital signature", "client auth"];
+    let connector = connector_with(&listener, Some((sign(3600, &usages), &key)));
+    let (code, answer) = who_is(&listener, connector, None).await;
+    assert_eq!(code, 201, "{answer}");
+    let user = &answer["status"]["userInfo"];
+    assert_eq!(user["username"], "jane");
+    assert_eq!(user["groups"], json!(["developers", "system:authenticated"]));
+    // Certificates begin five minutes in the past.
+    for (lifetime, usages) in [(60, &usages[..]), (3600, &["digital signature", "server auth"])] {
+        let connector = connector_with(&listener, Some((sign(lifetime, usages), &key)));
+        assert_eq!(who_is(&listener, connector, None).await.0, 401);
     }
 }

@@ -364,8 +364,8 @@ async fn labels_are_given_up_in_another_version() {
         config["metadata"]["labels"] = json!({"a": "b"});
         config
     };
-    let send_it = |version: &'static str, name: &'static str, manager: &'static str, config: Value| {
-        let path = format!("{}/{name}?fieldManager={manager}", things(version));
+    let send_it = |version: &'static str, name: &'static str, config: Value| {
+        let path = format!("{}/{name}?fieldManager=me", things(version));
         async move {
             send(
                 server,
@@ -378,8 +378,8 @@ async fn labels_are_given_up_in_another_version() {
         }
     };
     let without_label = |name: &str| thing("v1", name, &json!({"note": "x"}));
-    send_it("v2", "b", "me", with_label("b")).await.is_done();
-    send_it("v1", "b", "me", without_label("b")).await.is_done();
+    send_it("v2", "b", with_label("b")).await.is_done();
+    send_it("v1", "b", without_label("b")).await.is_done();
     let object = get(server, &format!("{}/b", things("v1"))).await.body;
     assert_eq!(object["metadata"].get("labels"), None, "{object}");
 }

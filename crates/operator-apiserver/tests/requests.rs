@@ -292,7 +292,7 @@ async fn bookmarks_are_empty_objects_of_their_kind() {
     let cases = [
         (
             "/apis/apps/v1/replicasets",
-            json!({"spec": {"selector": null, "template": empty_pod}, "status": {"replicas": 0}}),
+            json!({"spec": {"replicas": 0, "selector": null, "template": empty_pod}, "status": {"replicas": 0}}),
         ),
         (
             "/api/v1/services",

@@ -117,3 +117,81 @@ async fn gates_change_what_they_stand_for() {
         assert_eq!(answer.code, code, "{}", answer.body);
     }
 }
+
+#[tokio::test]
+async fn beta_versions_with_the_types_of_v1_are_served_when_they_are_enabled() {
+    let path = "/apis/networking.k8s.io/v1beta1/servicecidrs";
+    let server = ApiServer::builder().build().unwrap();
+    assert_eq!(get(&server, path).await.code, 404);
+    let config = RuntimeConfig::parse(["api/beta=true", "storage.k8s.io/v1beta1=false"]).unwrap();
+    let server = ApiServer::builder().runtime_config(config).build().unwrap();
+    let cidr = json!({
+        "apiVersion": "networking.k8s.io/v1beta1", "kind": "ServiceCIDR",
+        "metadata": {"name": "a"}, "spec": {"cidrs": ["10.9.0.0/24"]},
+    });
+    let made = post(&server, path, cidr).await;
+    made.is_done();
+    assert_eq!(made.body["apiVersion"], "networking.k8s.io/v1beta1");
+    let stable = "/apis/networking.k8s.io/v1/servicecidrs/a";
+    assert_eq!(
+        get(&server, stable).await.body["apiVersion"],
+        "networking.k8s.io/v1"
+    );
+    // An apply in one version knows the fields that another one owns.
+    for (version, code) in [("v1beta1", 200), ("v1", 200)] {
+        let config = json!({
+            "apiVersion": format!("networking.k8s.io/{version}"), "kind": "ServiceCIDR",
+            "metadata": {"name": "a", "labels": {"a": version}},
+        });
+        let path = format!("/apis/networking.k8s.io/{version}/servicecidrs/a?fieldManager=me");
+        let applied = asking::send(
+            &server,
+            http::Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            &config,
+        )
+        .await;
+        assert_eq!(applied.code, code, "{}", applied.body);
+        assert_eq!(applied.body["metadata"]["labels"], json!({"a": version}));
+    }
+    let group = get(&server, "/apis/networking.k8s.io").await.body;
+    let names: Vec<&str> = group["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| version["version"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["v1", "v1beta1"]);
+    let service = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1";
+    assert_eq!(
+        get(&server, &format!("{service}.networking.k8s.io")).await.code,
+        200
+    );
+    assert_eq!(get(&server, &format!("{service}.storage.k8s.io")).await.code, 404);
+    // A policy of a beta version is in effect.
+    let group = "/apis/admissionregistration.k8s.io/v1beta1";
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
+        ]},
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {
+            "expression": "Object{metadata: Object.metadata{labels: {'mutated': 'yes'}}}",
+        }}],
+    }});
+    post(&server, &format!("{group}/mutatingadmissionpolicies"), policy)
+        .await
+        .is_done();
+    let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p"}});
+    post(
+        &server,
+        &format!("{group}/mutatingadmissionpolicybindings"),
+        binding,
+    )
+    .await
+    .is_done();
+    let map = json!({"metadata": {"name": "a"}});
+    let made = post(&server, "/api/v1/namespaces/default/configmaps", map).await;
+    assert_eq!(made.body["metadata"]["labels"], json!({"mutated": "yes"}));
+}

@@ -4,7 +4,7 @@
 mod execute;
 mod feed;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use crate::recorder::Recorder;
 
 /// The maximum number of consecutive plans of a key; then it has to wait, so that an unstable plan cannot spin.
 const ROUNDS_MAX: usize = 32;
+
+/// The maximum number of keys of a controller whose plans are reported as never settling.
+const UNSETTLED_MAX: usize = 1000;
 
 /// The time limit for the index to receive the engine's own writes. The server runs in the same process, so the limit
 /// is never reached while the server runs.
@@ -74,6 +77,8 @@ pub(crate) struct Runner {
     clock: Clock,
     executor: Executor,
     failures: HashMap<Key, Failure>,
+    /// The keys whose plan did not settle: each is reported once.
+    unsettled: HashSet<Key>,
 }
 
 impl Runner {
@@ -94,6 +99,7 @@ impl Runner {
             clock: clock.clone(),
             executor: Executor::new(client.clone(), cache.clone(), recorder.clone(), max_pods),
             failures: HashMap::new(),
+            unsettled: HashSet::new(),
         }
     }
 
@@ -116,12 +122,21 @@ impl Runner {
                 return self.refused(key, refusal).await;
             }
         }
-        tracing::debug!(
-            controller = self.controller.name,
-            ?key,
-            "the plan of a key does not settle"
-        );
+        self.report_unsettled(key);
         self.queue.retry(key.clone());
+    }
+
+    fn report_unsettled(&mut self, key: &Key) {
+        if self.unsettled.len() >= UNSETTLED_MAX || !self.unsettled.insert(key.clone()) {
+            return;
+        }
+        let Key { namespace, name } = key;
+        tracing::warn!(
+            controller = self.controller.name,
+            namespace,
+            name,
+            "the controller still wants to change objects after {ROUNDS_MAX} rounds and retries later: something else may revert its changes"
+        );
     }
 
     fn plan(&mut self, key: &Key) -> Plan {

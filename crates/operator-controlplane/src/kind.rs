@@ -41,6 +41,7 @@ macro_rules! kinds {
 pub(crate) use kinds;
 
 kinds! {
+    CERTIFICATE_SIGNING_REQUEST = "certificates.k8s.io" "v1" "certificatesigningrequests" "CertificateSigningRequest";
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "clusterroles" "ClusterRole";
     CONFIG_MAP = "" "v1" "configmaps" "ConfigMap";
     CONTROLLER_REVISION = "apps" "v1" "controllerrevisions" "ControllerRevision";

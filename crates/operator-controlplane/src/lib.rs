@@ -46,6 +46,7 @@ mod testing;
 
 use std::sync::Arc;
 
+use operator_apiserver::CertificateSigner;
 use operator_apiserver::client::Client;
 use tokio::task::JoinSet;
 
@@ -91,6 +92,10 @@ pub struct Options {
     pub container_events: bool,
     /// The server's CA certificate in PEM, which is published in each namespace. Default: empty.
     pub root_ca: String,
+    /// Signs the certificates of approved CertificateSigningRequests; see
+    /// [`Listener::certificate_signer`](operator_apiserver::Listener::certificate_signer). Default: none, so that their
+    /// status has no certificate.
+    pub signer: Option<CertificateSigner>,
     /// True if Operator Lifecycle Manager runs; its CRDs are then installed when the control plane starts. Needs all
     /// controllers. Default: false.
     #[cfg(feature = "olm")]
@@ -112,6 +117,7 @@ impl Default for Options {
             max_pods: 10_000,
             container_events: false,
             root_ca: String::new(),
+            signer: None,
             #[cfg(feature = "olm")]
             olm: false,
             processes: None,
@@ -204,6 +210,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
     ];
+    controllers.extend(options.signer.map(controller::certificate::controller));
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());
         controllers.push(controller::node::controller(

@@ -42,6 +42,66 @@ fn a_cluster_is_ready_with_its_kubeconfig_and_ends_cleanly() {
     assert!(!kubeconfig.exists(), "what leads nowhere is removed");
 }
 
+#[test]
+fn a_cluster_takes_the_access_flags_of_kube_apiserver() {
+    let dir = Dir::named("cluster");
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+    std::fs::write(dir.path.join("policy.yaml"), policy).unwrap();
+    std::fs::write(dir.path.join("users.csv"), "secret,bob,u1,dev\n").unwrap();
+    let mut command = sdk();
+    command.current_dir(&dir.path).args([
+        "cluster",
+        "up",
+        "--controllers=none",
+        "--kubeconfig=kubeconfig",
+        "--",
+        "--token-auth-file=users.csv",
+        "--audit-policy-file=policy.yaml",
+        "--audit-log-path",
+        "audit.log",
+        "--disable-admission-plugins=NamespaceLifecycle",
+    ]);
+    let mut cluster = Running::start(&mut command);
+    cluster.line_with("ready");
+    let with_token = ["--kubeconfig", "kubeconfig", "--token", "secret"];
+    let output = common::kubectl_command()
+        .args(with_token)
+        .args(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])
+        .current_dir(&dir.path)
+        .output()
+        .unwrap();
+    // The client certificate of the kubeconfig comes before the token.
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "admin");
+    kubectl(
+        &[
+            "--kubeconfig",
+            "kubeconfig",
+            "create",
+            "configmap",
+            "a",
+            "-n",
+            "missing",
+        ],
+        &dir.path,
+    );
+    let log = std::fs::read_to_string(dir.path.join("audit.log")).unwrap();
+    assert!(
+        log.lines()
+            .any(|line| line.contains("/namespaces/missing/configmaps"))
+    );
+    cluster.stop();
+    let refused = sdk()
+        .args(["cluster", "up", "--", "--secure-port=1"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        text.contains("--secure-port of kube-apiserver is not a flag of access"),
+        "{text}"
+    );
+}
+
 /// Starts a cluster with a data directory, without controllers.
 fn up_with_data(data: &Path) -> Running {
     let mut command = sdk();

@@ -430,8 +430,7 @@ fn validate_deprecation(version: &Value, path: &Path, errors: &mut Vec<Error>) {
     let mut problems = Vec::new();
     if !flag(version, "deprecated") {
         problems.push("can only be set for deprecated versions".to_owned());
-    }
-    if warning.is_empty() {
+    } else if warning.is_empty() {
         problems.push("must not be an empty string".to_owned());
     } else if warning.len() > MAX_DEPRECATION_WARNING {
         problems.push(format!("must be <= {MAX_DEPRECATION_WARNING} characters long"));
@@ -655,37 +654,66 @@ fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
     }
 }
 
-/// Checks that CRDs in groups of the Kubernetes project have an annotation with the approval of the API.
-fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
-    const ANNOTATION: &str = "api-approved.kubernetes.io";
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// The approval of an API of a group of the Kubernetes project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// The annotation names the approval.
+    Approved(String),
+    /// The annotation gives a reason for a missing approval.
+    Bypassed(String),
+    /// The annotation is missing.
+    Missing(String),
+    /// The annotation is neither of these.
+    Invalid(String),
+}
+
+/// Returns the approval of a definition whose group needs one, with the text that explains it.
+pub fn approval(crd: &Value) -> Option<Approval> {
     let group = text_at(crd, "/spec/group");
     let is_protected = ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|domain| group == *domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')));
-    let annotation = |crd: &Value| {
-        let value = crd.get("metadata")?.get("annotations")?.get(ANNOTATION)?;
-        value.as_str().map(str::to_owned)
-    };
-    if !is_protected || old.is_some_and(|old| annotation(old) == annotation(crd)) {
+    if !is_protected {
+        return None;
+    }
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let value = approval_annotation(crd).unwrap_or_default();
+    Some(if value.is_empty() {
+        Approval::Missing(format!(
+            "protected groups must have approval annotation \"{APPROVAL}\", {see}"
+        ))
+    } else if value.starts_with("unapproved") {
+        Approval::Bypassed(format!("not approved: {}", apimachinery::go::quote(value)))
+    } else if apimachinery::go::url::parse_reference(value)
+        .is_ok_and(|url| !url.host.is_empty() && !url.scheme.is_empty())
+    {
+        Approval::Approved(format!("approved in {value}"))
+    } else {
+        Approval::Invalid(format!(
+            "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason starting with \"unapproved\", {see}"
+        ))
+    })
+}
+
+fn approval_annotation(crd: &Value) -> Option<&str> {
+    crd.get("metadata")?.get("annotations")?.get(APPROVAL)?.as_str()
+}
+
+/// Groups of the Kubernetes project need an annotation with the approval of the API.
+fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
+    let annotation = approval_annotation(crd);
+    if old.is_some_and(|old| approval_annotation(old) == annotation) {
         return;
     }
-    let path = Path::new("metadata").child("annotations").key(ANNOTATION);
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    match annotation(crd).unwrap_or_default() {
-        value if value.is_empty() => {
-            let detail = format!("protected groups must have approval annotation \"{ANNOTATION}\", {see}");
-            errors.push(Error::required(path, detail));
+    let path = Path::new("metadata").child("annotations").key(APPROVAL);
+    match approval(crd) {
+        Some(Approval::Missing(why)) => errors.push(Error::required(path, why)),
+        Some(Approval::Invalid(why)) => {
+            errors.push(Error::invalid(path, annotation.unwrap_or_default().into(), why));
         }
-        value if value.starts_with("unapproved") => {}
-        value
-            if apimachinery::go::url::parse_reference(&value)
-                .is_ok_and(|url| !url.host.is_empty() && !url.scheme.is_empty()) => {}
-        value => {
-            let detail = format!(
-                "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a reason starting with \"unapproved\", {see}"
-            );
-            errors.push(Error::invalid(path, value.into(), detail));
-        }
+        _ => {}
     }
 }
 

@@ -40,6 +40,35 @@ pub fn types() -> &'static Types {
     &TYPES
 }
 
+/// The beta versions whose kinds have the types of `v1`: group, version and kinds.
+pub const BETA: [(&str, &str, &[&str]); 4] = [
+    (
+        "admissionregistration.k8s.io",
+        "v1beta1",
+        &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
+    ),
+    ("networking.k8s.io", "v1beta1", &["IPAddress", "ServiceCIDR"]),
+    (
+        "resource.k8s.io",
+        "v1beta2",
+        &[
+            "DeviceClass",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "ResourceSlice",
+        ],
+    ),
+    ("storage.k8s.io", "v1beta1", &["VolumeAttributesClass"]),
+];
+
+/// Returns the version with the types of a kind: `v1` for beta versions with the same types.
+pub fn types_version<'a>(group: &str, version: &'a str, kind: &str) -> &'a str {
+    let is_beta = BETA
+        .iter()
+        .any(|(of, beta, kinds)| (*of, *beta) == (group, version) && kinds.contains(&kind));
+    if is_beta { "v1" } else { version }
+}
+
 /// All built-in types.
 #[derive(Debug, Default)]
 pub struct Types {
@@ -51,6 +80,7 @@ pub struct Types {
 impl Types {
     /// Returns the type of an object with this group, version and kind.
     pub fn for_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Type> {
+        let version = types_version(group, version, kind);
         self.by_kind
             .get(&(group, version, kind))
             .and_then(|id| self.get(*id))
@@ -115,6 +145,29 @@ impl Type {
             .binary_search_by(|field| field.name.cmp(name))
             .ok()
             .and_then(|index| self.fields.get(index))
+    }
+
+    /// Returns true if a path, such as `spec.config[0].parameters.x`, leads into an embedded object of any type.
+    pub fn is_inside_raw(&self, path: &str) -> bool {
+        let mut of_type = self;
+        let mut segments = path.split(['.', '[', ']']).filter(|segment| !segment.is_empty());
+        while let Some(segment) = segments.next() {
+            let Some(field) = of_type.field(segment) else {
+                return false;
+            };
+            let mut kind = &field.kind;
+            while let FieldKind::List(items) | FieldKind::Map(items) = kind {
+                // The index or the key.
+                segments.next();
+                kind = items;
+            }
+            match kind {
+                FieldKind::Raw => return segments.next().is_some(),
+                FieldKind::Ref(part) => of_type = part.resolve(),
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Returns an empty Go struct of this type as JSON, as far as the types determine it: embedded structs and scalars

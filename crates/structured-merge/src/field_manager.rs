@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::builtin;
 use crate::convert::{ConvertError, Converter};
 use crate::field_set::FieldSet;
+use crate::go;
 use crate::managed_fields::{self, DecodeError, Managed, Manager, Operation, Owned};
 use crate::path::{self, PathElement};
 use crate::schema::Schema;
@@ -423,10 +424,29 @@ impl FieldManager {
                 identify(object)
             ))
         };
+        if let Some(fault) = managers_fault(apply.config) {
+            return Err(internal(format!(
+                "failed to create typed patch object ({}): .metadata.managedFields{fault}",
+                identify(apply.config)
+            )));
+        }
         typed::validate(schema, apply.config, Duplicates::Refused)
             .map_err(|errors| failed("patch", apply.config, errors))?;
         typed::validate(schema, apply.live, Duplicates::Allowed)
             .map_err(|errors| failed("live", apply.live, errors))
+    }
+}
+
+/// Returns the type error of the managed fields, which the schemas do not describe.
+fn managers_fault(config: &Value) -> Option<String> {
+    match &config["metadata"]["managedFields"] {
+        Value::Null => None,
+        Value::Array(entries) => {
+            let is_wrong = |(_, entry): &(usize, &Value)| !(entry.is_object() || entry.is_null());
+            let (index, entry) = entries.iter().enumerate().find(is_wrong)?;
+            Some(format!("[{index}]: expected map, got &{{{}}}", go::plain(entry)))
+        }
+        other => Some(format!(": expected list, got &{{{}}}", go::plain(other))),
     }
 }
 

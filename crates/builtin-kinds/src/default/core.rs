@@ -10,6 +10,7 @@ use crate::tree::{
 };
 
 pub(super) const RULES: &[TypeRules] = &[
+    ("api.resource.v1.ResourceSliceSpec", &[Code(slice)]),
     ("api.core.v1.Namespace", &[Code(namespace)]),
     (
         "api.core.v1.Secret",
@@ -47,6 +48,14 @@ pub(super) const RULES: &[TypeRules] = &[
         &[Number("expirationSeconds", 3600)],
     ),
 ];
+
+/// Removes an empty list of devices, unless counters are set: validation refuses both together.
+fn slice(spec: &mut Object) {
+    let is_empty = |devices: &Value| devices.as_array().is_some_and(Vec::is_empty);
+    if spec.get("devices").is_some_and(is_empty) && is_nil(spec, "sharedCounters") {
+        spec.remove("devices");
+    }
+}
 
 /// Adds the name of a namespace as a label.
 fn namespace(namespace: &mut Object) {

@@ -7,7 +7,20 @@ use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, tex
 
 pub(super) fn prepare_for_create(pod: &mut Object) {
     let class = pod.get("spec").map_or("BestEffort", qos_class);
-    let status = json!({ "phase": "Pending", "qosClass": class });
+    let mut status = json!({ "phase": "Pending", "qosClass": class });
+    let is_gated = pod
+        .get("spec")
+        .is_some_and(|spec| !list(spec, &["schedulingGates"]).is_empty());
+    if is_gated {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": null,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
     pod.insert("status".to_owned(), status);
 }
 
@@ -44,13 +57,23 @@ pub(super) fn keep_all_but_ephemeral_containers(pod: &mut Object, old: &Value) {
 /// Keeps everything except the container resources of the request.
 pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
     let requested = pod.get("spec").cloned().unwrap_or_default();
+    let same_names = |field: &str| {
+        let names = |containers: &[Value]| -> Vec<String> {
+            let names = containers.iter().map(|container| text(container, &["name"]));
+            names.map(str::to_owned).collect()
+        };
+        names(list(&requested, &[field])) == names(list(old, &["spec", field]))
+    };
+    if !(same_names("containers") && same_names("initContainers")) {
+        // Validation reports containers that are added, removed or renamed.
+        return;
+    }
     keep_all_but_versions(pod, old);
     let Some(spec) = object_in(pod, "spec") else {
         return;
     };
     for field in ["containers", "initContainers"] {
         let known = by_name(list(old, &["spec", field]));
-        // Validation reports containers that are added, removed or renamed.
         let resized = list(&requested, &[field]).iter().map(|container| {
             let Some(before) = known.get(text(container, &["name"])) else {
                 return container.clone();
@@ -81,6 +104,8 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     if let Some(metadata) = object_in(pod, "metadata") {
         copy_field(metadata, &requested, "resourceVersion");
         copy_field(metadata, &requested, "managedFields");
+        // Validation reports that it is immutable.
+        copy_field(metadata, &requested, "deletionGracePeriodSeconds");
     }
 }
 

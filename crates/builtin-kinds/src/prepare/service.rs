@@ -69,10 +69,10 @@ fn needs(spec: &Value) -> Needs {
     let kind = text(spec, &["type"]);
     let load_balancer = kind == "LoadBalancer";
     let local = text(spec, &["externalTrafficPolicy"]) == "Local";
-    let manual = at(spec, &["allocateLoadBalancerNodePorts"]) == &Value::Bool(false);
     Needs {
         cluster_ip: kind != "ExternalName",
-        node_ports: kind == "NodePort" || load_balancer && !manual,
+        // Ports that are set stay, even if the service does not want further ones.
+        node_ports: kind == "NodePort" || load_balancer,
         health_check_port: load_balancer && local,
         load_balancer,
         external_policy: load_balancer

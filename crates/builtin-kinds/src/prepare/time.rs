@@ -8,12 +8,23 @@ use apimachinery::gvk::Gvk;
 /// Sets the times that the client omitted; `old` is the live object of an update.
 pub fn stamp_times(gvk: &Gvk, object: &mut Value, old: Option<&Value>, now: &str) {
     match (gvk.group, gvk.kind, old) {
+        ("", "Pod", None) => stamp_conditions(object, now),
         ("resource.k8s.io", "ResourceSlice", _) => stamp_taints(object, now),
         ("", "PersistentVolume", Some(old)) => stamp_phase(object, old, now),
         ("certificates.k8s.io", "CertificateSigningRequest", Some(old)) => {
             super::stamp_conditions(object, old, now);
         }
         _ => {}
+    }
+}
+
+/// Sets the times of the conditions of a new pod.
+fn stamp_conditions(pod: &mut Value, now: &str) {
+    let Some(status) = pod.as_object_mut().and_then(|root| object_in(root, "status")) else {
+        return;
+    };
+    for condition in objects_in(status, "conditions") {
+        condition.insert("lastTransitionTime".to_owned(), now.into());
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn selectors(quota: &Value) -> Vec<Selector> {
     scopes.chain(expressions.iter().map(expressed)).collect()
 }
 
-fn expressed(expression: &Value) -> Selector {
+pub(super) fn expressed(expression: &Value) -> Selector {
     let values = list(expression, &["values"]);
     let values = values
         .iter()
@@ -47,6 +47,17 @@ fn expressed(expression: &Value) -> Selector {
 }
 
 impl Selector {
+    /// Formats the selector as Go's struct.
+    pub(super) fn text(&self) -> String {
+        let (operator, values) = match &self.operator {
+            Operator::Exists => ("Exists", &[] as &[String]),
+            Operator::Absent => ("DoesNotExist", &[] as &[String]),
+            Operator::In(values) => ("In", values.as_slice()),
+            Operator::NotIn(values) => ("NotIn", values.as_slice()),
+        };
+        format!("{{{} {operator} [{}]}}", self.scope, values.join(" "))
+    }
+
     /// Returns true if the selector matches an object with these classes.
     pub(super) fn selects(&self, classes: &[&str]) -> bool {
         let named = |values: &[String]| {

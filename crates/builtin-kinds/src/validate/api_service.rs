@@ -10,17 +10,21 @@ use crate::tree::{at, list, text};
 pub(super) fn api_service(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     let (group, version) = (text(spec, &["group"]), text(spec, &["version"]));
-    let name = text(object, &["metadata", "name"]);
     let needed = format!("{version}.{group}");
-    if name != needed {
-        check.invalid(
-            Path::new("metadata").child("name"),
-            &name.into(),
-            format!(
-                "must be `spec.version+\".\"+spec.group`: {}",
-                apimachinery::go::quote(&needed)
-            ),
-        );
+    for field in ["generateName", "name"] {
+        let name = text(object, &["metadata", field]);
+        // The name and the prefix of a generated one have the same rule.
+        let is_unset = field == "generateName" && name.is_empty();
+        if name != needed && !is_unset {
+            check.invalid(
+                Path::new("metadata").child(field),
+                &name.into(),
+                format!(
+                    "must be `spec.version+\".\"+spec.group`: {}",
+                    apimachinery::go::quote(&needed)
+                ),
+            );
+        }
     }
     if group.is_empty() && version != "v1" {
         check.required(

@@ -166,8 +166,10 @@ pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Valu
 
 /// Checks that a new revision has data.
 pub(super) fn revision(check: &mut Check, object: &Value) {
-    if at(object, &["data"]).is_null() {
-        check.required(Path::new("data"), "data is mandatory");
+    match at(object, &["data"]) {
+        Value::Null => check.required(Path::new("data"), "data is mandatory"),
+        Value::Object(_) => {}
+        _ => check.required(Path::new("data"), "data must be a valid JSON object"),
     }
     check.non_negative(object, &Path::default(), "revision");
 }

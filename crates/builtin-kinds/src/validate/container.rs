@@ -78,10 +78,10 @@ pub(super) fn init_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
     for (index, container) in list(spec, &["initContainers"]).iter().enumerate() {
         let path = path.index(index);
         common(check, container, &path, pod);
+        container_restart::restart_policy(check, container, &path, true);
         unique(check, &mut seen, container, &path);
         // The API server shows the index of a list with one item.
         host_port_conflicts(check, std::slice::from_ref(container), &of_all);
-        container_restart::restart_policy(check, container, &path, true);
         if text(container, &["restartPolicy"]) == "Always" {
             hooks(check, container, &path, pod.grace_seconds());
             continue;

@@ -137,7 +137,11 @@ fn whole_pages(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
     };
-    let bytes = |quantity: Quantity| quantity.rounded_up().as_integer();
+    // An amount that is not whole is never a multiple: the API server counts it in thousandths.
+    let bytes = |quantity: Quantity| match quantity.is_whole() {
+        true => quantity.as_integer(),
+        false => Some(1),
+    };
     let size = Quantity::parse(size)
         .ok()
         .filter(Quantity::is_whole)

@@ -100,6 +100,9 @@ pub(super) fn update(check: &mut Check, event: &Value, old: &Value) {
                 Value::Object(_) if matches!(field, "regarding" | "related") => {
                     check.invalid_text(path, render_reference(value), "field is immutable");
                 }
+                Value::Null if matches!(old.get(field), Some(Value::String(_))) => {
+                    check.invalid(path, &"".into(), "field is immutable");
+                }
                 value => check.invalid(path, value, "field is immutable"),
             }
         }

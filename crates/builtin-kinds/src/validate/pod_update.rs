@@ -46,6 +46,12 @@ pub(super) fn validate_update(check: &mut Check, pod: &Value, old: &Value) {
     let mut rest = without_updatable(spec, old_spec);
     if !list(old_spec, &["schedulingGates"]).is_empty() {
         gated_selector(check, &mut rest, old_spec, &path.child("nodeSelector"));
+        gated_affinity(
+            check,
+            &mut rest,
+            old_spec,
+            &path.child("affinity").child("nodeAffinity"),
+        );
     }
     if rest != *old_spec {
         check.forbidden(path, UPDATABLE);
@@ -100,6 +106,61 @@ fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path)
     if let Some(root) = spec.as_object_mut() {
         copy_field(root, old, "nodeSelector");
     }
+}
+
+/// While a pod is gated, its node affinity can be set, and its required terms can only become narrower.
+fn gated_affinity(check: &mut Check, spec: &mut Value, old: &Value, path: &Path) {
+    let of_node = ["affinity", "nodeAffinity"];
+    let (new, before) = (at(spec, &of_node).clone(), at(old, &of_node));
+    if new == *before {
+        return;
+    }
+    let required = [
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+    ];
+    let (terms, old_terms) = (list(&new, &required), list(before, &required));
+    let path = required.iter().fold(path.clone(), |path, part| path.child(part));
+    if !old_terms.is_empty() && terms.len() != old_terms.len() {
+        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        check.invalid(path, at(&new, &required), why);
+    } else {
+        for (index, (term, old)) in terms.iter().zip(old_terms).enumerate() {
+            if !only_adds(term, old) {
+                let why = "only additions are allowed (no mutations or deletions)";
+                check.invalid(path.index(index), term, why);
+            }
+        }
+    }
+    let Some(root) = spec.as_object_mut() else { return };
+    let is_other = |affinity: &Value| {
+        let others = ["podAffinity", "podAntiAffinity"];
+        others.iter().any(|field| !at(affinity, &[field]).is_null())
+    };
+    match root.get_mut("affinity").filter(|affinity| affinity.is_object()) {
+        None => copy_field(root, old, "affinity"),
+        Some(affinity) if at(old, &["affinity"]).is_null() && !is_other(affinity) => {
+            root.remove("affinity");
+        }
+        Some(affinity) => {
+            if let Some(fields) = affinity.as_object_mut() {
+                copy_field(fields, at(old, &["affinity"]), "nodeAffinity");
+            }
+        }
+    }
+}
+
+/// Returns true if a term has the expressions of an old one, followed by others.
+fn only_adds(term: &Value, old: &Value) -> bool {
+    const PARTS: [&str; 2] = ["matchExpressions", "matchFields"];
+    // A term without expressions selects nothing, so that an expression would widen it.
+    let is_empty = |term: &Value| PARTS.iter().all(|part| list(term, &[part]).is_empty());
+    if is_empty(old) {
+        return is_empty(term);
+    }
+    PARTS
+        .iter()
+        .all(|part| list(term, &[part]).starts_with(list(old, &[part])))
 }
 
 /// Returns true if every toleration of the old spec still exists; the seconds may differ.
@@ -201,5 +262,48 @@ pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
                 "resource limits cannot be removed",
             );
         }
+        let requests = at(previous, &["resources", "requests"]);
+        let kept = |name: &str| !at(container, &["resources", "requests", name]).is_null();
+        if entries(requests, &[]).any(|(name, _)| !kept(name)) {
+            check.forbidden(
+                path.child("containers")
+                    .index(index)
+                    .child("resources")
+                    .child("requests"),
+                "resource requests cannot be removed",
+            );
+        }
+    }
+    let is_changed = |field: &str| {
+        let fixed = |pod: &Value| -> Vec<Value> {
+            let containers = list(pod, &["spec", field]).iter();
+            containers.map(fixed_resources).collect()
+        };
+        let (new, old) = (fixed(pod), fixed(old));
+        new.len() == old.len() && new != old
+    };
+    if is_changed("containers") || is_changed("initContainers") {
+        check.forbidden(path, "only cpu and memory resources are mutable");
+    }
+}
+
+/// Returns the resources of a container that a resize cannot change.
+fn fixed_resources(container: &Value) -> Value {
+    let mut resources = at(container, &["resources"]).clone();
+    for field in ["requests", "limits"] {
+        let Some(amounts) = resources.get_mut(field).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        amounts.retain(|name, _| !matches!(name.as_str(), "cpu" | "memory"));
+        if amounts.is_empty()
+            && let Some(fields) = resources.as_object_mut()
+        {
+            fields.remove(field);
+        }
+    }
+    if is_zero(&resources) {
+        Value::Null
+    } else {
+        resources
     }
 }

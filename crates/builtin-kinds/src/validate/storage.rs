@@ -144,11 +144,6 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
     if fixed(object) != fixed(old) {
         check.forbidden(path.clone(), CLAIM_IMMUTABLE);
     }
-    let (mode, before) = (
-        at(object, &["spec", "volumeMode"]),
-        at(old, &["spec", "volumeMode"]),
-    );
-    check.immutable(mode, before, Path::new("volumeMode"));
     let storage = ["spec", "resources", "requests", "storage"];
     let amount =
         |of: &Value, path: &[&str]| Quantity::from_json(at(of, path)).unwrap_or_else(|_| Quantity::from(0));
@@ -159,6 +154,11 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
             "field can not be less than status.capacity",
         );
     }
+    let (mode, before) = (
+        at(object, &["spec", "volumeMode"]),
+        at(old, &["spec", "volumeMode"]),
+    );
+    check.immutable(mode, before, Path::new("volumeMode"));
 }
 
 /// The sources of a persistent volume, in the API server's order.

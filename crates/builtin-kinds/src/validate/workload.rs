@@ -307,14 +307,20 @@ fn template_of_pods(spec: &Value) -> Value {
     template
 }
 
+/// The fields of a rolling update of a StatefulSet.
+const ROLLING: &[GoPrint] = &[
+    GoPrint("Partition", "partition", &[]),
+    GoPrint("MaxUnavailable", "maxUnavailable", &[]),
+];
+
 fn stateful_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
     let rolling = at(strategy, &["rollingUpdate"]);
     match text(strategy, &["type"]) {
         "" => check.required(path.clone(), ""),
         "OnDelete" if rolling.is_null() => {}
-        "OnDelete" => check.invalid(
+        "OnDelete" => check.invalid_text(
             path.child("rollingUpdate"),
-            rolling,
+            render_go(rolling, ROLLING),
             "only allowed for updateStrategy 'RollingUpdate'",
         ),
         "RollingUpdate" => {
@@ -326,7 +332,7 @@ fn stateful_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
                 strategy,
                 &[
                     GoPrint("Type", "type", &[]),
-                    GoPrint("RollingUpdate", "rollingUpdate", &[]),
+                    GoPrint("RollingUpdate", "rollingUpdate", ROLLING),
                 ],
             ),
             "must be 'RollingUpdate' or 'OnDelete'",

@@ -10,10 +10,10 @@ use crate::clock::rfc3339;
 use crate::identity::authn::User;
 use crate::patch::managed_fields;
 use crate::resource::builtin_catalog;
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::store::{JointUpdate, Stored};
 use crate::write::{Warnings, Write};
-use builtin_kinds::quota::{self, Change, Evaluator};
+use builtin_kinds::quota::{self, Change, Evaluator, Uncovered};
 
 const TABLE: &str = "resourcequotas";
 
@@ -37,10 +37,12 @@ pub(super) fn charge(
     ) else {
         return Ok(Vec::new());
     };
-    if quotas.is_empty() || !evaluator.handles(change, object) {
+    let limited = &admission.configuration.limited_resources;
+    if quotas.is_empty() && limited.is_empty() || !evaluator.handles(change, object) {
         return Ok(Vec::new());
     }
     let mut charges = Vec::new();
+    let stored: Vec<_> = quotas.iter().map(|quota| quota.value.clone()).collect();
     for live in quotas {
         let used = quota::charge(&live.value, &evaluator, change, object, admission.clock.now());
         let refused = |why: String| {
@@ -57,6 +59,23 @@ pub(super) fn charge(
             charges.extend(charged(admission, live, used));
         }
     }
+    let stored: Vec<&Value> = stored.iter().map(AsRef::as_ref).collect();
+    let covered = quota::check_limited(limited, &stored, &evaluator, object, admission.clock.now());
+    covered.map_err(|uncovered| match uncovered {
+        Uncovered::Amounts(names) => {
+            let attributes = Attributes {
+                admission,
+                write,
+                operation,
+                object: Some(object),
+                old,
+            };
+            attributes.forbidden(&format!("insufficient quota to consume: {names}"))
+        }
+        Uncovered::Scopes(scopes) => {
+            status::plain(format!("insufficient quota to match these scopes: [{scopes}]"))
+        }
+    })?;
     if write.dry_run {
         charges.clear();
     }

@@ -23,7 +23,7 @@ use crate::patch::json as json_patch;
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
-use crate::webhook_client::WebhookClient;
+use crate::webhook_client::{WebhookClient, WebhookCredentials};
 use builtin_kinds::expression::{Conditions, Mentions, PolicyVariables};
 
 /// The user agent of the API server in calls to webhooks.
@@ -54,6 +54,10 @@ pub(crate) struct Webhook {
 /// that did not change since `known` was read are kept, with their connections.
 pub(super) fn read(admission: &Admission, resource: &str, known: &[Arc<Webhook>]) -> Vec<Arc<Webhook>> {
     let table = format!("{resource}.admissionregistration.k8s.io");
+    let credentials = match resource {
+        "mutatingwebhookconfigurations" => &admission.configuration.mutating_credentials,
+        _ => &admission.configuration.validating_credentials,
+    };
     let mut webhooks = Vec::new();
     for stored in admission.store.list(&table, "").objects {
         let configuration = &stored.value;
@@ -70,14 +74,15 @@ pub(super) fn read(admission: &Admission, resource: &str, known: &[Arc<Webhook>]
             );
             let same = |known: &&Arc<Webhook>| known.key == key && known.identity == identity;
             let kept = known.iter().find(same).cloned();
-            webhooks.push(kept.unwrap_or_else(|| Arc::new(Webhook::read(webhook, key, identity.clone()))));
+            let read = || Arc::new(Webhook::read(webhook, key, identity.clone(), credentials));
+            webhooks.push(kept.unwrap_or_else(read));
         }
     }
     webhooks
 }
 
 impl Webhook {
-    fn read(webhook: &Value, key: String, identity: (String, i64)) -> Self {
+    fn read(webhook: &Value, key: String, identity: (String, i64), credentials: &WebhookCredentials) -> Self {
         let text = |field: &str| object::text(webhook, &[field]);
         let seconds = webhook.get("timeoutSeconds").and_then(Value::as_u64);
         let mentions = Mentions {
@@ -90,7 +95,10 @@ impl Webhook {
             identity,
             criteria: Criteria::of_webhook(webhook),
             conditions: Conditions::read(webhook, mentions),
-            client: WebhookClient::new(webhook.get("clientConfig").unwrap_or(&Value::Null)),
+            client: WebhookClient::with_credentials(
+                webhook.get("clientConfig").unwrap_or(&Value::Null),
+                credentials,
+            ),
             timeout: Duration::from_secs(seconds.unwrap_or(TIMEOUT_SECONDS)),
             fails_open: text("failurePolicy") == "Ignore",
             side_effects: text("sideEffects").to_owned(),

@@ -20,6 +20,7 @@ pub(crate) use self::version::GIT_VERSION;
 use crate::codec::Representations;
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
+use crate::registry::aggregation::check::Found;
 use crate::resource::crd::{CustomCatalog, State};
 use crate::resource::version_priority;
 use crate::resource::{Catalog, Definition, Resources};
@@ -82,6 +83,15 @@ pub(crate) struct Documents {
     aggregated: [OnceLock<(Bytes, String)>; 2],
     /// The OpenAPI document of version 2 in JSON and in protobuf.
     openapi: [OnceLock<Bytes>; 2],
+    /// The same with the documents of the last answers of extension APIs.
+    extended: Mutex<Option<Arc<Extended>>>,
+}
+
+/// The OpenAPI document of version 2 in JSON and in protobuf, with those of extension APIs.
+#[derive(Debug)]
+struct Extended {
+    extensions: Vec<(String, Arc<Found>)>,
+    documents: [OnceLock<Bytes>; 2],
 }
 
 /// The documents for the last requested state of the resources.
@@ -112,7 +122,30 @@ impl Documents {
             places,
             aggregated: Default::default(),
             openapi: Default::default(),
+            extended: Mutex::default(),
         }
+    }
+
+    /// Returns the slots for the documents that include those of extension APIs.
+    fn extended(&self, extensions: &[(String, Arc<Found>)]) -> Arc<Extended> {
+        let mut extended = self.extended.lock();
+        let is_same = |known: &Extended| {
+            known.extensions.len() == extensions.len()
+                && known
+                    .extensions
+                    .iter()
+                    .zip(extensions)
+                    .all(|(known, new)| known.0 == new.0 && Arc::ptr_eq(&known.1, &new.1))
+        };
+        if let Some(known) = extended.as_ref().filter(|known| is_same(known)) {
+            return known.clone();
+        }
+        let new = Arc::new(Extended {
+            extensions: extensions.to_vec(),
+            documents: Default::default(),
+        });
+        *extended = Some(new.clone());
+        new
     }
 
     fn group(&self, name: &str) -> Option<&Group> {

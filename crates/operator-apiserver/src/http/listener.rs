@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::http::deadline;
 use crate::http::handler::Handler;
 use crate::identity::authn::{FrontProxy, User};
+use crate::identity::signing::CertificateSigner;
 
 /// The time limit for requests in flight after the listener begins to shut down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -147,7 +148,8 @@ pub(crate) struct Peer {
 pub struct Listener {
     address: SocketAddr,
     kubeconfig: String,
-    authority: String,
+    authority: Box<str>,
+    signer: CertificateSigner,
     drain: CancellationToken,
     tasks: TaskTracker,
 }
@@ -180,8 +182,9 @@ pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Res
     let authority = given.map(|pem| String::from_utf8_lossy(&pem).into_owned());
     Ok(Listener {
         address,
-        authority: authority.unwrap_or_else(|| certificates.authority.clone()),
+        authority: authority.unwrap_or_else(|| certificates.authority.clone()).into(),
         kubeconfig: kubeconfig::render(address, &certificates, options.identity.as_ref()),
+        signer: certificates.signer.clone(),
         drain,
         tasks,
     })
@@ -202,6 +205,11 @@ impl Listener {
     /// Returns the certificate of the authority that signed the server's certificate, in PEM.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// Returns the signer of client certificates that this listener accepts.
+    pub fn certificate_signer(&self) -> CertificateSigner {
+        self.signer.clone()
     }
 
     /// Returns a kubeconfig for the administrator, as YAML, with embedded certificates.

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use descriptions::Descriptions;
 pub(crate) use endpoints::{PATHS as ENDPOINTS, endpoint_document};
-pub(crate) use v2::document as v2_document;
+pub(crate) use v2::{document as v2_document, merge as merge_v2};
 pub(crate) use v2_protobuf::encode as encode_v2;
 
 /// A resource in its OpenAPI document.
@@ -32,6 +32,8 @@ pub(crate) struct Resource<'a> {
     pub(crate) subresources: Vec<Subresource<'a>>,
     /// The structural schema of a custom resource; `None` for a built-in one.
     pub(crate) schema: Option<&'a Value>,
+    /// The JSON paths of fields that field selectors can use.
+    pub(crate) selectable: &'a [String],
 }
 
 /// A subresource: its name, its verbs and the type of its body.
@@ -62,7 +64,7 @@ pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Description
     };
     json!({
         "openapi": "3.0.0",
-        "info": {"title": title, "version": if custom { "v0.1.0" } else { "v1.36.2" }},
+        "info": {"title": title, "version": if custom { "v0.1.0" } else { "1.36" }},
         "paths": paths,
         "components": {"schemas": schemas.into_json()},
     })

@@ -349,6 +349,13 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     if let Some(entry) = handler.registry.aggregation.find(&info.path) {
         return proxy::serve(handler, method, call, &call.user, &entry).await;
     }
+    if info.path.starts_with("//") {
+        return Ok(Answer::not_found());
+    }
+    let is_api = info.path.starts_with("/api/") || info.path.starts_with("/apis/");
+    if is_api && info.path.trim_end_matches('/').contains("//") {
+        return Err(status::unknown_resource());
+    }
     if !info.is_resource {
         return match discovery::openid::serve(handler, method, call).await {
             Some(answer) => answer,

@@ -313,8 +313,21 @@ impl Subscription {
         if !self.definition.is_custom() {
             // An empty object of the kind, with the fields that are always present; decoding cannot fail.
             let _ = self.definition.decode(&mut object);
+            self.set_internal_zeros(&mut object);
         }
         self.value_frame("BOOKMARK", &object)
+    }
+
+    /// Sets the fields that an empty object has because the internal type of the real server has no pointer for them.
+    fn set_internal_zeros(&self, object: &mut Value) {
+        let subject = &self.definition.subject;
+        match (subject.group.as_str(), subject.kind.as_str()) {
+            ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => object["spec"]["replicas"] = 0.into(),
+            ("apps", "DaemonSet") => {
+                object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = "0".into();
+            }
+            _ => {}
+        }
     }
 
     /// Returns a bookmark at the newest revision without pending events; `None` if there are pending events.

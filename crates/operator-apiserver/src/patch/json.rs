@@ -87,40 +87,137 @@ impl Budget {
     }
 }
 
+/// An operation and its paths as they were given, for the texts of errors.
+struct Names<'p> {
+    operation: &'p str,
+    path: &'p str,
+    from: &'p str,
+}
+
+impl Names<'_> {
+    /// Returns the error of an operation on its path.
+    fn at_path(&self, fault: Fault) -> PatchError {
+        let Self { operation, path, .. } = self;
+        match (fault, *operation) {
+            (Fault::NoContainer, "test") => {
+                missing(&format!("test operation does not apply: is missing path: {path}"))
+            }
+            (Fault::NoContainer, "add" | "remove") => missing(&format!(
+                "{operation} operation does not apply: doc is missing path: {path:?}"
+            )),
+            (Fault::NoContainer, "replace") => missing(&format!(
+                "replace operation does not apply: doc is missing path: {path}"
+            )),
+            (Fault::NoContainer, _) => missing(&format!(
+                "{operation} operation does not apply: doc is missing destination path: {path}"
+            )),
+            (Fault::OutOfBounds(_), "replace") => missing(&format!(
+                "replace operation does not apply: doc is missing key: {path}"
+            )),
+            (fault, _) => PatchError(format!(
+                "error in {operation} for path: '{path}': {}",
+                fault.text()
+            )),
+        }
+    }
+
+    /// Returns the error of an operation on the path that it takes a value from.
+    fn at_from(&self, fault: Fault) -> PatchError {
+        let Self { operation, from, .. } = self;
+        match fault {
+            Fault::NoContainer => missing(&format!(
+                "{operation} operation does not apply: doc is missing from path: {from}"
+            )),
+            fault => {
+                let key = from.rsplit('/').next().unwrap_or_default();
+                PatchError(format!(
+                    "error in {operation} for path: '{key}': {}",
+                    fault.text()
+                ))
+            }
+        }
+    }
+}
+
+fn missing(text: &str) -> PatchError {
+    PatchError(format!("{text}: missing value"))
+}
+
+/// The reason why a path cannot be followed.
+enum Fault {
+    /// A container on the way does not exist.
+    NoContainer,
+    NoIndex(String),
+    OutOfBounds(String),
+    NoKey(String),
+}
+
+impl Fault {
+    fn text(&self) -> String {
+        match self {
+            Self::NoContainer => "missing value".to_owned(),
+            Self::NoIndex(text) => format!(
+                "value was not a proper array index: '{text}': strconv.Atoi: parsing {text:?}: invalid syntax"
+            ),
+            Self::OutOfBounds(text) => {
+                format!("Unable to access invalid index: {text}: invalid index referenced")
+            }
+            Self::NoKey(key) => format!("Unable to remove nonexistent key: {key}: missing value"),
+        }
+    }
+}
+
+type Followed<T> = std::result::Result<T, Fault>;
+
 fn apply_one(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<()> {
     let field = |name: &str| operation.get(name).and_then(Value::as_str);
     let Some(path) = field("path") else {
         return error("operation has no path");
+    };
+    let names = Names {
+        operation: field("op").unwrap_or_default(),
+        path,
+        from: field("from").unwrap_or_default(),
     };
     let path = segments(path);
     let value = operation.get("value").unwrap_or(&Value::Null);
     match field("op") {
         Some("add") => {
             budget.nest(&path, value)?;
-            add(document, &path, value.clone(), budget)
+            add(document, &path, value.clone(), budget, &names)
         }
-        Some("remove") => remove(document, &path, budget).map(drop),
+        Some("remove") => {
+            let removed = remove(document, &path, budget)?;
+            removed.map(drop).map_err(|fault| names.at_path(fault))
+        }
         Some("replace") => {
             budget.nest(&path, value)?;
-            replace(document, &path, value.clone())
+            replace(document, &path, value.clone()).map_err(|fault| names.at_path(fault))
         }
         Some("move") => {
             let from = segments(field("from").unwrap_or_default());
-            let moved = remove(document, &from, budget)?;
+            let moved = remove(document, &from, budget)?.map_err(|fault| names.at_from(fault))?;
             if path.len() > from.len() {
                 budget.nest(&path, &moved)?;
             }
-            add(document, &path, moved, budget)
+            add(document, &path, moved, budget, &names)
         }
         Some("copy") => {
             let from = segments(field("from").unwrap_or_default());
-            let found = find(document, &from)?.unwrap_or(&Value::Null);
+            let found = find(document, &from).map_err(|fault| names.at_from(fault))?;
+            let found = found.unwrap_or(&Value::Null);
             budget.copy(found)?;
             budget.nest(&path, found)?;
             let copied = found.clone();
-            add(document, &path, copied, budget)
+            add(document, &path, copied, budget, &names)
         }
-        Some("test") => test(document, &path, value),
+        Some("test") => {
+            let found = find(document, &path).map_err(|fault| names.at_path(fault))?;
+            match found.unwrap_or(&Value::Null) == value {
+                true => Ok(()),
+                false => error(FAILED_TEST),
+            }
+        }
         other => error(format!("unexpected kind: {}", other.unwrap_or("unknown"))),
     }
 }
@@ -134,47 +231,44 @@ fn segments(path: &str) -> Vec<String> {
 }
 
 /// Returns the container of the last segment, which must exist, and that segment.
-fn parent<'v, 'p>(document: &'v mut Value, path: &'p [String]) -> Result<(&'v mut Value, &'p str)> {
-    let Some((last, parents)) = path.split_last() else {
-        return error("the whole document cannot be the target");
-    };
+fn parent<'v, 'p>(document: &'v mut Value, path: &'p [String]) -> Followed<(&'v mut Value, &'p str)> {
+    let (last, parents) = path.split_last().ok_or(Fault::NoContainer)?;
     let mut value = document;
     for segment in parents {
         let next = match value {
             Value::Object(map) => map.get_mut(segment),
             Value::Array(list) => {
-                let index = index(segment, list.len())?;
+                let index = index(segment, list.len()).map_err(|_| Fault::NoContainer)?;
                 list.get_mut(index)
             }
             _ => None,
         };
-        match next {
-            Some(next) => value = next,
-            None => return error(format!("missing path: {segment}")),
-        }
+        value = next.ok_or(Fault::NoContainer)?;
     }
-    Ok((value, last))
+    match value {
+        Value::Object(_) | Value::Array(_) => Ok((value, last)),
+        _ => Err(Fault::NoContainer),
+    }
 }
 
-/// Parses the index of a list with `length` items; negative indexes count from the end.
-fn index(segment: &str, length: usize) -> Result<usize> {
-    let Ok(number) = segment.parse::<i64>() else {
-        return error(format!("no index: {segment}"));
-    };
+/// Returns an index of a list of `length` items; negative ones count from the end.
+fn index(segment: &str, length: usize) -> Followed<usize> {
+    let number = segment.parse::<i64>();
+    let number = number.map_err(|_| Fault::NoIndex(segment.to_owned()))?;
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let position = if number < 0 { number + length } else { number };
-    match usize::try_from(position) {
-        Ok(position) => Ok(position),
-        Err(_) => error(format!("index out of bounds: {segment}")),
-    }
+    usize::try_from(position).map_err(|_| Fault::OutOfBounds(segment.to_owned()))
 }
 
-fn add(document: &mut Value, path: &[String], value: Value, budget: &mut Budget) -> Result<()> {
-    if path.is_empty() {
-        *document = value;
-        return Ok(());
-    }
-    let (container, last) = parent(document, path)?;
+fn add(
+    document: &mut Value,
+    path: &[String],
+    value: Value,
+    budget: &mut Budget,
+    names: &Names<'_>,
+) -> Result<()> {
+    let refuse = |fault| names.at_path(fault);
+    let (container, last) = parent(document, path).map_err(refuse)?;
     match container {
         Value::Object(map) => {
             map.insert(last.to_owned(), value);
@@ -185,34 +279,40 @@ fn add(document: &mut Value, path: &[String], value: Value, budget: &mut Budget)
             Ok(())
         }
         Value::Array(list) => {
-            // When inserting, a negative index counts from the position after the last item.
-            let position = index(last, list.len() + 1)?;
+            // A negative index of an insertion counts from after the last item.
+            let position = index(last, list.len() + 1).map_err(refuse)?;
             if position > list.len() {
-                return error(format!("index out of bounds: {last}"));
+                return Err(refuse(Fault::OutOfBounds(last.to_owned())));
             }
             budget.step(list.len() - position)?;
             list.insert(position, value);
             Ok(())
         }
-        _ => error(format!("no container for {last}")),
+        _ => Err(refuse(Fault::NoContainer)),
     }
 }
 
-fn remove(document: &mut Value, path: &[String], budget: &mut Budget) -> Result<Value> {
-    let (container, last) = parent(document, path)?;
-    let removed = match container {
-        Value::Object(map) => map.remove(last),
-        Value::Array(list) => {
-            let position = index(last, list.len())?;
-            budget.step(list.len().saturating_sub(position))?;
-            (position < list.len()).then(|| list.remove(position))
-        }
-        _ => None,
+/// Removes the value at a path. The outer error is that of the budget.
+fn remove(document: &mut Value, path: &[String], budget: &mut Budget) -> Result<Followed<Value>> {
+    let (container, last) = match parent(document, path) {
+        Ok(found) => found,
+        Err(fault) => return Ok(Err(fault)),
     };
-    removed.ok_or_else(|| PatchError(format!("unable to remove nonexistent key: {last}")))
+    Ok(match container {
+        Value::Object(map) => map.remove(last).ok_or_else(|| Fault::NoKey(last.to_owned())),
+        Value::Array(list) => match index(last, list.len()) {
+            Ok(position) if position < list.len() => {
+                budget.step(list.len().saturating_sub(position))?;
+                Ok(list.remove(position))
+            }
+            Ok(_) => Err(Fault::OutOfBounds(last.to_owned())),
+            Err(fault) => Err(fault),
+        },
+        _ => Err(Fault::NoContainer),
+    })
 }
 
-fn replace(document: &mut Value, path: &[String], value: Value) -> Result<()> {
+fn replace(document: &mut Value, path: &[String], value: Value) -> Followed<()> {
     if path.is_empty() {
         *document = value;
         return Ok(());
@@ -225,37 +325,29 @@ fn replace(document: &mut Value, path: &[String], value: Value) -> Result<()> {
         }
         Value::Array(list) => {
             let position = index(last, list.len())?;
-            match list.get_mut(position) {
-                Some(item) => {
-                    *item = value;
-                    Ok(())
-                }
-                None => error(format!("index out of bounds: {last}")),
-            }
+            let item = list.get_mut(position);
+            *item.ok_or_else(|| Fault::OutOfBounds(last.to_owned()))? = value;
+            Ok(())
         }
-        _ => error(format!("no container for {last}")),
+        _ => Err(Fault::NoContainer),
     }
 }
 
-/// Returns the value at a path, or an error if a container on the path is missing.
-fn find<'v>(document: &'v mut Value, path: &[String]) -> Result<Option<&'v Value>> {
+/// Returns the value at a path; an error if a container on the way is missing.
+fn find<'v>(document: &'v mut Value, path: &[String]) -> Followed<Option<&'v Value>> {
     if path.is_empty() {
         return Ok(Some(document));
     }
     let (container, last) = parent(document, path)?;
-    Ok(match container {
-        Value::Object(map) => map.get(last),
+    match container {
+        Value::Object(map) => Ok(map.get(last)),
         Value::Array(list) => {
             let position = index(last, list.len())?;
-            list.get(position)
+            let item = list.get(position);
+            item.map(Some).ok_or_else(|| Fault::OutOfBounds(last.to_owned()))
         }
-        _ => None,
-    })
-}
-
-fn test(document: &mut Value, path: &[String], want: &Value) -> Result<()> {
-    let found = find(document, path)?.unwrap_or(&Value::Null);
-    if found == want { Ok(()) } else { error(FAILED_TEST) }
+        _ => Err(Fault::NoContainer),
+    }
 }
 
 #[cfg(test)]

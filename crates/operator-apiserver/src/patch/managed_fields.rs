@@ -220,14 +220,32 @@ impl Converter for CustomVersions {
     }
 }
 
-/// The versions of the autoscaler, the only built-in kind that is served in two versions of a group.
+/// The versions of built-in kinds that are served in two versions of a group: autoscalers, and beta versions that have
+/// the types of `v1`.
 #[derive(Debug)]
-struct AutoscalerVersions;
+struct BuiltinVersions;
 
-impl Converter for AutoscalerVersions {
+impl Converter for BuiltinVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
-        builtin_kinds::horizontal_pod_autoscaler::convert(object, api_version)
-            .ok_or(ConvertError::MissingVersion)
+        let kind = object::text(object, &["kind"]);
+        let known = |api_version: &str| {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            structured_merge::builtin::types()
+                .for_kind(group, version, kind)
+                .is_some()
+        };
+        if kind == "HorizontalPodAutoscaler" {
+            let converted = builtin_kinds::horizontal_pod_autoscaler::convert(object, api_version);
+            return converted.ok_or(ConvertError::MissingVersion);
+        }
+        if !known(api_version) {
+            return Err(ConvertError::MissingVersion);
+        }
+        let mut converted = object.clone();
+        if let Some(fields) = converted.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), api_version.into());
+        }
+        Ok(converted)
     }
 }
 
@@ -240,7 +258,7 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
     };
     let converter: Option<Arc<dyn Converter>> = match &definition.source {
         Source::Custom(_) => Some(Arc::new(CustomVersions(schemas.keys().cloned().collect()))),
-        Source::Builtin { .. } if schemas.len() > 1 => Some(Arc::new(AutoscalerVersions)),
+        Source::Builtin { .. } if schemas.len() > 1 => Some(Arc::new(BuiltinVersions)),
         Source::Builtin { .. } => None,
     };
     let reset = reset_fields(definition, subresource);
@@ -270,10 +288,13 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
 
 /// Returns the schemas of all served versions of a built-in kind, by apiVersion.
 fn builtin_schemas(gvk: &apimachinery::gvk::Gvk) -> BTreeMap<String, Schema> {
-    let versions: &[&str] = match (gvk.group, gvk.kind) {
-        ("autoscaling", "HorizontalPodAutoscaler") => &["v1", "v2"],
-        _ => &[gvk.version],
+    let mut versions = match (gvk.group, gvk.kind) {
+        ("autoscaling", "HorizontalPodAutoscaler") => vec!["v1", "v2"],
+        _ => vec![gvk.version],
     };
+    let beta = structured_merge::builtin::BETA.iter();
+    let beta = beta.filter(|(group, _, kinds)| *group == gvk.group && kinds.contains(&gvk.kind));
+    versions.extend(beta.map(|(_, version, _)| *version));
     let schema = |version: &&str| {
         let schema = Schema::builtin(gvk.group, version, gvk.kind)?;
         Some((crate::resource::api_version(gvk.group, version), schema))

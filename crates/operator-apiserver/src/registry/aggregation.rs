@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::check::Entry;
 use crate::registry::Registry;
-use crate::resource::{Definition, builtin_catalog};
+use crate::resource::{Definition, beta_catalog, builtin_catalog};
 use crate::store::{Store, Stored};
 use crate::webhook_client::extension::{ClientIdentity, Endpoint};
 use builtin_kinds::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
@@ -155,17 +155,18 @@ pub(crate) fn update(registry: &Registry) {
     for stored in registry.store.list(TABLE, "").objects {
         let condition = match remote(registry, &stored.value) {
             None => condition(true, "Local", LOCAL),
-            Some((remote, fault)) => {
+            Some((remote, state)) => {
                 let key = (remote.group.clone(), remote.version.clone());
                 let known = previous.get(&key).filter(|entry| *entry.remote == remote);
                 let entry = known.cloned().unwrap_or_else(|| Arc::new(Entry::new(remote)));
                 remotes.insert(key, entry.clone());
-                match fault {
-                    None => {
+                match state {
+                    State::Reachable(_) => {
                         entry.start(registry);
                         continue;
                     }
-                    Some((reason, message)) => condition(false, reason, &message),
+                    State::Simulated(message) => condition(true, "Simulated", &message),
+                    State::Faulty(reason, message) => condition(false, reason, &message),
                 }
             }
         };
@@ -248,7 +249,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
         );
         // As in a real server, groups without resources are listed, too.
         registry.resources.builtin().has_version(group, version)
-            || !builtin_catalog().has_version(group, version)
+            || !builtin_catalog().has_version(group, version) && !beta_catalog().has_version(group, version)
     };
     let builtin = api_services().into_iter().filter(is_served);
     for service in builtin.chain(served.keys().map(custom_service)) {
@@ -309,55 +310,72 @@ fn set_condition(
     let _ = store.update(&definition.table, &definition.storage, stored, service);
 }
 
-/// The reason why a server is not available: reason and message.
-type Fault = (&'static str, String);
+/// The state of a server before the first discovery request.
+enum State {
+    /// Its address. The answer to a discovery request decides if it is available.
+    Reachable(SocketAddr),
+    /// Its endpoints are simulated pods, which answer no request. It counts as available, as these pods count as ready.
+    Simulated(String),
+    /// It is not available: reason and message.
+    Faulty(&'static str, String),
+}
 
-/// Returns the server of an APIService that has one, or the reason why it is not available.
-fn remote(registry: &Registry, service: &Value) -> Option<(Remote, Option<Fault>)> {
+/// Returns the server of an APIService that has one.
+fn remote(registry: &Registry, service: &Value) -> Option<(Remote, State)> {
     let reference = at(service, &["spec", "service"]);
     if !reference.is_object() {
         return None;
     }
     let (namespace, name) = (text(reference, &["namespace"]), text(reference, &["name"]));
     let port = at(reference, &["port"]).as_u64().unwrap_or(443);
-    let found = locate(registry, namespace, name, port);
+    let state = locate(registry, namespace, name, port);
     let bundle = crate::webhook_client::bundle(at(service, &["spec"]));
+    let address = match state {
+        State::Reachable(address) => Some(address),
+        State::Simulated(_) | State::Faulty(..) => None,
+    };
     let remote = Remote {
         group: text(service, &["spec", "group"]).to_owned(),
         version: text(service, &["spec", "version"]).to_owned(),
         endpoint: Endpoint {
-            address: found.as_ref().ok().copied(),
+            address,
             host: format!("{name}.{namespace}.svc"),
             authorities: bundle,
             is_insecure: at(service, &["spec", "insecureSkipTLSVerify"]) == &Value::Bool(true),
         },
     };
-    Some((remote, found.err()))
+    Some((remote, state))
 }
 
-/// Returns the address of a Service.
-fn locate(registry: &Registry, namespace: &str, name: &str, port: u64) -> Result<SocketAddr, Fault> {
+/// Finds the address of a Service.
+fn locate(registry: &Registry, namespace: &str, name: &str, port: u64) -> State {
     if let Some(address) = registry.services.routes.get(namespace, name) {
-        return Ok(address);
+        return State::Reachable(address);
     }
     let key = format!("{namespace}/{name}");
     let place = format!("service/{name} in {namespace:?}");
     let Some(service) = registry.store.get("services", &key) else {
-        return Err(("ServiceNotFound", format!("{place} is not present")));
+        return State::Faulty("ServiceNotFound", format!("{place} is not present"));
     };
     let ports = list(&service.value, &["spec", "ports"]);
     let Some(found) = ports
         .iter()
         .find(|known| at(known, &["port"]).as_u64() == Some(port))
     else {
-        return Err((
+        return State::Faulty(
             "ServicePortError",
             format!("{place} is not listening on port {port}"),
-        ));
+        );
     };
     let port_name = text(found, &["name"]);
-    crate::webhook_client::endpoint_of(&registry.services, namespace, name, port_name).ok_or_else(|| {
-        let message = format!("endpoints for {place} have no addresses with port name {port_name:?}");
-        ("MissingEndpoints", message)
-    })
+    match crate::webhook_client::endpoint_of(&registry.services, namespace, name, port_name) {
+        Some(endpoint) if endpoint.is_simulated => State::Simulated(format!(
+            "the endpoints of {place} are simulated pods, which do not answer requests"
+        )),
+        Some(endpoint) => State::Reachable(endpoint.address),
+        None => State::Faulty(
+            "MissingEndpoints",
+            format!("endpoints for {place} have no addresses with port name {port_name:?}"),
+        ),
+    }
 }

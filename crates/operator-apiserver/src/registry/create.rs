@@ -62,7 +62,12 @@ impl Registry {
         escalation::check(self, write, &object, None).await?;
         if draws {
             self.draw_name(&mut object);
+            if definition.is("", "namespaces") {
+                // Every namespace has its name as a label.
+                definition.default(&mut object);
+            }
         }
+        warn_about_finalizers(write, &object, None);
         for warning in definition.prepare_for_create(&mut object) {
             write.warnings.add(warning);
         }
@@ -73,6 +78,9 @@ impl Registry {
         let mut errors = Vec::new();
         if definition.is("", "services") {
             errors = service_address::allocate(self, &mut object, None, write.dry_run);
+            if errors.is_empty() && !write.dry_run {
+                service_address::check_health_port(&object, None)?;
+            }
         }
         let outcome = definition.validate_create(&object);
         if errors.is_empty() {
@@ -211,6 +219,22 @@ impl Registry {
         let base: String = prefix.chars().take(GENERATE_NAME_BASE_MAX).collect();
         let name = format!("{base}{}", self.random.suffix());
         object::set_meta(object, "name", Some(name.into()));
+    }
+}
+
+/// Warns of new finalizers of custom resources whose names have no domain.
+pub(super) fn warn_about_finalizers(write: &Write, object: &Value, old: Option<&Value>) {
+    if !write.definition.is_custom() || !write.subresource.is_empty() {
+        return;
+    }
+    let known = old.map(object::finalizers).unwrap_or_default();
+    for finalizer in object::finalizers(object) {
+        if !finalizer.contains('/') && !known.contains(&finalizer) {
+            write.warnings.add(format!(
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers",
+                apimachinery::go::quote(finalizer)
+            ));
+        }
     }
 }
 

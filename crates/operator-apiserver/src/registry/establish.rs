@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apimachinery::object;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
+use structural_schema::crd::Approval;
 use tokio_util::sync::CancellationToken;
 
 use crate::identity::authn::User;
@@ -287,6 +290,7 @@ fn accept_names(registry: &Registry, stored: &Stored, taken: &Taken) {
         None => ("True", "NoConflicts", "no conflicts found"),
         Some(conflict) => ("False", conflict.reason, conflict.message.as_str()),
     };
+    set_approval(&mut value, &now);
     set_condition(&mut value, "NamesAccepted", state, reason, message, &now);
     if conflict.is_none() && condition(&value, "Established").is_none() {
         set_condition(
@@ -310,21 +314,61 @@ fn accept_names(registry: &Registry, stored: &Stored, taken: &Taken) {
     save(registry, stored, value);
 }
 
+/// Sets the condition about the approval of an API of the Kubernetes project.
+fn set_approval(crd: &mut Value, now: &str) {
+    const KIND: &str = "KubernetesAPIApprovalPolicyConformant";
+    let (status, reason, message) = match structural_schema::crd::approval(crd) {
+        None => return,
+        Some(Approval::Approved(message)) => ("True", "ApprovedAnnotation", message),
+        Some(Approval::Bypassed(message)) => ("False", "UnapprovedAnnotation", message),
+        Some(Approval::Missing(message)) => ("False", "MissingAnnotation", message),
+        Some(Approval::Invalid(message)) => ("False", "InvalidAnnotation", message),
+    };
+    set_condition(crd, KIND, status, reason, &message, now);
+}
+
 fn set_established(registry: &Registry, stored: &Stored) {
     let crd = &stored.value;
     if !is_true(crd, "NamesAccepted") || is_true(crd, "Established") {
+        return;
+    }
+    let (state, reason, message) = match has_usable_bundle(crd) {
+        true => (
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        ),
+        false => (
+            "False",
+            "InvalidCABundle",
+            "The conversion webhook CABundle is invalid",
+        ),
+    };
+    let known = condition(crd, "Established");
+    if known.is_some_and(|known| object::text(known, &["reason"]) == reason) {
         return;
     }
     let mut value = (**crd).clone();
     set_condition(
         &mut value,
         "Established",
-        "True",
-        "InitialNamesAccepted",
-        "the initial names have been accepted",
+        state,
+        reason,
+        message,
         &registry.timestamp(),
     );
     save(registry, stored, value);
+}
+
+/// Returns true if the authorities of the conversion webhook can be read, or there are none.
+fn has_usable_bundle(crd: &Value) -> bool {
+    let config = crd.pointer("/spec/conversion/webhook/clientConfig");
+    let bundle = config.map(crate::webhook_client::bundle).unwrap_or_default();
+    if bundle.is_empty() {
+        return true;
+    }
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bundle).collect();
+    certificates.is_ok_and(|certificates| !certificates.is_empty())
 }
 
 /// Deletes the instances of a terminating CRD, and then the CRD if none is left.

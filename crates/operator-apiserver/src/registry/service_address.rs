@@ -103,6 +103,51 @@ pub(super) fn allocate(
     errors
 }
 
+/// Checks that no two ports of a changed service have the same node port and protocol. This is not a validation error.
+///
+/// # Errors
+/// Returns an error with the first such port.
+pub(super) fn check_node_ports(service: &Value) -> Result<(), Status> {
+    let spec = object::get(service, &["spec"]).unwrap_or(&Value::Null);
+    if !matches!(object::text(spec, &["type"]), "NodePort" | "LoadBalancer") {
+        return Ok(());
+    }
+    let ports = spec.get("ports").and_then(Value::as_array);
+    let mut seen = BTreeSet::new();
+    for port in ports.into_iter().flatten() {
+        let number = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        let protocol = object::text(port, &["protocol"]);
+        if number != 0 && !seen.insert((protocol, number)) {
+            return Err(status::plain(format!(
+                "duplicate nodePort: {{{protocol} {number}}}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the requested port of health checks can be allocated. This is not a validation error.
+///
+/// # Errors
+/// The port is outside of the range.
+pub(super) fn check_health_port(service: &Value, old: Option<&Value>) -> Result<(), Status> {
+    let port = |service: &Value| {
+        let spec = object::get(service, &["spec"]).unwrap_or(&Value::Null);
+        let is_used = object::text(spec, &["type"]) == "LoadBalancer"
+            && object::text(spec, &["externalTrafficPolicy"]) == "Local";
+        let port = spec.get("healthCheckNodePort").and_then(Value::as_u64);
+        port.filter(|_| is_used).unwrap_or(0)
+    };
+    let wanted = port(service);
+    let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
+    if wanted == 0 || range.contains(&wanted) || old.map(port) == Some(wanted) {
+        return Ok(());
+    }
+    Err(status::internal(&format!(
+        "failed to allocate requested HealthCheck NodePort {wanted}: provided port is not in the valid range. The range of valid ports is 30000-32767"
+    )))
+}
+
 /// Blocks the commits of other Services until the guard is dropped, and checks that no Service that was committed
 /// since [`allocate`] uses the same numbers.
 ///
@@ -404,6 +449,10 @@ fn set_node_ports(
                 given.into(),
                 "provided port is already allocated",
             ));
+        }
+        if !errors.is_empty() {
+            // The allocation stops at the first error.
+            break;
         }
     }
     errors

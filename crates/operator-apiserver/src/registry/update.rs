@@ -93,7 +93,12 @@ impl Registry {
         definition.prepare_for_update(&write.subresource, &mut object, &old);
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
+        create::warn_about_finalizers(write, &object, Some(&old));
         if definition.is("", "services") && write.subresource.is_empty() {
+            if !write.dry_run {
+                service_address::check_node_ports(&object)?;
+                service_address::check_health_port(&object, Some(&old))?;
+            }
             let errors = service_address::allocate(self, &mut object, Some(&old), write.dry_run);
             if !errors.is_empty() {
                 return Err(status::invalid(definition.stored_subject(), &write.name, &errors));

@@ -214,6 +214,30 @@ fn builtin_definitions() -> Vec<Arc<Definition>> {
         .collect()
 }
 
+/// Returns the built-in resources of beta versions, which are off by default. They are stored as `v1`.
+pub(crate) fn beta_catalog() -> &'static Catalog {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+        let all = builtin_kinds::resources();
+        let mut definitions = Vec::new();
+        for (group, version, kinds) in structured_merge::builtin::BETA {
+            let stable = all.iter().filter(|resource| {
+                let is_main = !resource.name.contains('/');
+                is_main && resource.served_group == group && kinds.contains(&resource.gvk.kind)
+            });
+            definitions.extend(stable.map(|resource| {
+                let mut definition = builtin_definition(resource, all);
+                version.clone_into(&mut definition.version);
+                for subresource in &mut definition.subresources {
+                    version.clone_into(&mut subresource.version);
+                }
+                Arc::new(definition)
+            }));
+        }
+        Catalog::new(definitions)
+    });
+    &CATALOG
+}
+
 fn builtin_definition(
     resource: &'static builtin_kinds::Resource,
     all: &'static [builtin_kinds::Resource],

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::crd::CustomCatalog;
-use super::{Catalog, Definition, RuntimeConfig, builtin_catalog};
+use super::{Catalog, Definition, RuntimeConfig, beta_catalog, builtin_catalog};
 
 /// The resources that a server serves.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    /// The served built-in resources, if some are disabled.
+    /// The built-in ones, if they are not the default ones.
     builtin: Option<Catalog>,
     custom: RwLock<Arc<CustomCatalog>>,
 }
@@ -19,6 +19,7 @@ impl Resources {
     pub(crate) fn new(config: &RuntimeConfig) -> Self {
         let enabled = || {
             let all = builtin_catalog().definitions().iter();
+            let all = all.chain(beta_catalog().definitions());
             let enabled = all.filter(|definition| {
                 let subject = &definition.subject;
                 config.enables(&subject.group, &definition.version, &subject.resource)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::builtin_catalog;
+use super::{beta_catalog, builtin_catalog};
 use crate::features::parse_bool;
 
 /// A selection of the built-in APIs.
@@ -40,23 +40,29 @@ impl RuntimeConfig {
         Ok(config)
     }
 
-    /// Returns true if nothing is disabled.
+    /// Returns true if exactly the generally available APIs are served.
     pub(crate) fn is_default(&self) -> bool {
-        self.settings.values().all(|is_on| *is_on)
+        let is_beta = |key: &str| {
+            matches!(key, "api/all" | "api/beta") || {
+                let mut parts = key.split('/');
+                let (group, version) = (parts.next(), parts.next());
+                group
+                    .zip(version)
+                    .is_some_and(|(group, version)| beta_catalog().has_version(group, version))
+            }
+        };
+        self.settings.iter().all(|(key, is_on)| *is_on != is_beta(key))
     }
 
-    /// Returns true if a resource is served. All built-in resources are generally available.
+    /// Returns true if a resource is served. Those of beta versions are off by default.
     pub(super) fn enables(&self, group: &str, version: &str, resource: &str) -> bool {
         let api = super::api_version(group, version);
-        let keys = [
-            format!("{api}/{resource}"),
-            api,
-            "api/ga".into(),
-            "api/all".into(),
-        ];
+        let is_beta = beta_catalog().has_version(group, version);
+        let level = if is_beta { "api/beta" } else { "api/ga" };
+        let keys = [format!("{api}/{resource}"), api, level.into(), "api/all".into()];
         keys.iter()
             .find_map(|key| self.settings.get(key).copied())
-            .unwrap_or(true)
+            .unwrap_or(!is_beta)
     }
 }
 
@@ -81,36 +87,36 @@ fn check(key: &str, is_on: bool) -> Result<(), String> {
         _ => return Err(format!("runtime-config invalid key {key}")),
     };
     let catalog = builtin_catalog();
-    let beta = BETA.contains(&(group, version));
+    let beta = UNSERVED.contains(&(group, version)) || beta_catalog().has_version(group, version);
     if !beta && !catalog.has_group(group) {
         return Err(format!("unknown api groups {key}"));
     }
     if !beta && !catalog.has_version(group, version) {
         return Err(format!("group version {key} that has not been registered"));
     }
-    if beta && is_on {
+    let is_unserved = match parts.as_slice() {
+        [_, _, resource] if beta => beta_catalog().find(group, version, resource).is_none(),
+        _ => UNSERVED.contains(&(group, version)),
+    };
+    if is_unserved && is_on {
         return Err(format!(
-            "{key} is not supported: only generally available APIs are served"
+            "{key} is not supported: this server does not have the API"
         ));
     }
     Ok(())
 }
 
-/// The group versions of kube-apiserver 1.36 that are off by default, and not supported here.
-const BETA: [(&str, &str); 14] = [
+/// The group versions of kube-apiserver 1.36 that are off by default and do not exist here.
+const UNSERVED: [(&str, &str); 10] = [
     ("admissionregistration.k8s.io", "v1alpha1"),
-    ("admissionregistration.k8s.io", "v1beta1"),
     ("certificates.k8s.io", "v1alpha1"),
     ("certificates.k8s.io", "v1beta1"),
     ("coordination.k8s.io", "v1alpha2"),
     ("coordination.k8s.io", "v1beta1"),
     ("internal.apiserver.k8s.io", "v1alpha1"),
-    ("networking.k8s.io", "v1beta1"),
     ("resource.k8s.io", "v1alpha3"),
     ("resource.k8s.io", "v1beta1"),
-    ("resource.k8s.io", "v1beta2"),
     ("scheduling.k8s.io", "v1alpha2"),
-    ("storage.k8s.io", "v1beta1"),
     ("storagemigration.k8s.io", "v1beta1"),
 ];
 
@@ -138,11 +144,17 @@ mod tests {
         for (group, version, resource, is_on) in cases {
             assert_eq!(config.enables(group, version, resource), is_on, "{resource}");
         }
-        assert!(
-            RuntimeConfig::parse(["api/all=true", "api/beta=true"])
-                .unwrap()
-                .is_default()
-        );
+        let with_beta = RuntimeConfig::parse(["api/ga=true", "api/beta=true"]).unwrap();
+        assert!(!with_beta.is_default());
+        assert!(with_beta.enables("networking.k8s.io", "v1beta1", "servicecidrs"));
+        for same in [
+            &[][..],
+            &["api/ga", "api/beta=false", "networking.k8s.io/v1beta1=false"],
+        ] {
+            let same = RuntimeConfig::parse(same.iter().copied()).unwrap();
+            assert!(same.is_default());
+            assert!(!same.enables("networking.k8s.io", "v1beta1", "servicecidrs"));
+        }
         assert!(
             !RuntimeConfig::parse(["api/all=false"])
                 .unwrap()
@@ -167,6 +179,8 @@ mod tests {
             assert_eq!(RuntimeConfig::parse([setting]), Err(why.to_owned()));
         }
         assert!(RuntimeConfig::parse(["networking.k8s.io/v1beta1=false"]).is_ok());
-        assert!(RuntimeConfig::parse(["networking.k8s.io/v1beta1=true"]).is_err());
+        assert!(RuntimeConfig::parse(["networking.k8s.io/v1beta1=true"]).is_ok());
+        assert!(RuntimeConfig::parse(["resource.k8s.io/v1beta1=true"]).is_err());
+        assert!(RuntimeConfig::parse(["resource.k8s.io/v1beta2/devicetaintrules=true"]).is_err());
     }
 }

@@ -1,5 +1,6 @@
-//! The kubeconfigs of audit, authentication and authorization webhooks.
+//! The kubeconfigs of audit, authentication, authorization and admission webhooks.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use apimachinery::object;
@@ -33,6 +34,26 @@ pub(super) fn read(text: &str) -> Result<Access, String> {
     let nobody = Value::Null;
     let user = entry(&config, "users", named("user"));
     let user = user.and_then(|user| user.get("user")).unwrap_or(&nobody);
+    let User {
+        identity,
+        authorization,
+    } = read_user(user)?;
+    Ok(Access {
+        server: object::text(cluster, &["server"]).to_owned(),
+        authorities: data(cluster, "certificate-authority")?.unwrap_or_default(),
+        identity,
+        authorization,
+    })
+}
+
+/// The credentials of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct User {
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    authorization: Option<String>,
+}
+
+fn read_user(user: &Value) -> Result<User, String> {
     let certificate = data(user, "client-certificate")?;
     let key = data(user, "client-key")?;
     let token = match object::text(user, &["token"]) {
@@ -53,13 +74,76 @@ pub(super) fn read(text: &str) -> Result<Access, String> {
         }
     };
     let bearer = (!token.is_empty()).then(|| format!("Bearer {token}"));
-    Ok(Access {
-        server: object::text(cluster, &["server"]).to_owned(),
-        authorities: data(cluster, "certificate-authority")?.unwrap_or_default(),
+    Ok(User {
         identity: certificate.zip(key),
         authorization: bearer.or(basic),
     })
 }
+
+/// The credentials for admission webhooks: the users of a kubeconfig, whose names are the hosts of webhooks.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct WebhookCredentials {
+    users: BTreeMap<String, User>,
+    /// The user of the current context.
+    current: String,
+}
+
+impl std::fmt::Debug for WebhookCredentials {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&String> = self.users.keys().collect();
+        formatter.debug_tuple("WebhookCredentials").field(&names).finish()
+    }
+}
+
+impl WebhookCredentials {
+    /// Reads a kubeconfig.
+    ///
+    /// # Errors
+    /// The kubeconfig, or a file that it names, cannot be read.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let config = apimachinery::yaml::parse(text)?.value;
+        let context = object::text(&config, &["current-context"]);
+        let list = |field: &str| config.get(field).and_then(Value::as_array).into_iter().flatten();
+        let named = list("contexts").find(|entry| object::text(entry, &["name"]) == context);
+        let mut users = BTreeMap::new();
+        for entry in list("users") {
+            let user = read_user(entry.get("user").unwrap_or(&Value::Null))?;
+            users.insert(object::text(entry, &["name"]).to_owned(), user);
+        }
+        Ok(Self {
+            users,
+            current: named
+                .map_or("", |context| object::text(context, &["context", "user"]))
+                .to_owned(),
+        })
+    }
+
+    /// Returns the certificate with its key, and the `Authorization` header, for a host and a port.
+    pub(super) fn of(&self, host: &str, port: u16, is_service: bool) -> Credentials {
+        let with_port = format!("{host}:{port}");
+        // A service has its port in the name only if it is not the default.
+        let targets: &[&str] = match (is_service, port) {
+            (true, 443) => &[host],
+            (false, 443) => &[&with_port, host],
+            _ => &[&with_port],
+        };
+        let found = targets.iter().find_map(|target| self.matching(target));
+        let found = found.or_else(|| self.users.get("*"));
+        let found = found.or_else(|| self.users.get(&self.current));
+        let user = found.cloned().unwrap_or_default();
+        (user.identity, user.authorization)
+    }
+
+    /// Returns the user with the name of the target, or with that of a domain above it: `*.DOMAIN`.
+    fn matching(&self, target: &str) -> Option<&User> {
+        let domains = target.match_indices('.').filter_map(|(at, _)| target.get(at..));
+        let names = std::iter::once(target.to_owned()).chain(domains.map(|domain| format!("*{domain}")));
+        names.into_iter().find_map(|name| self.users.get(&name))
+    }
+}
+
+/// The certificate of a client with its key, and the `Authorization` header.
+pub(super) type Credentials = (Option<(Vec<u8>, Vec<u8>)>, Option<String>);
 
 /// Returns the entry with a name, or the only one.
 fn entry<'c>(config: &'c Value, list: &str, name: &str) -> Option<&'c Value> {

@@ -6,6 +6,7 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::Services;
+use crate::store::Store;
 
 /// The host and the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +162,7 @@ impl Target {
             return Ok((host.to_owned(), self.port));
         }
         endpoint_of(services, namespace, name, object::text(port, &["name"]))
-            .map(|address| (address.ip().to_string(), address.port()))
+            .map(|found| (found.address.ip().to_string(), found.address.port()))
             .ok_or_else(|| format!("no endpoints available for service {name:?}"))
     }
 }
@@ -179,13 +180,20 @@ fn clean(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
+/// An endpoint of a Service.
+pub(crate) struct ServiceEndpoint {
+    pub(crate) address: SocketAddr,
+    /// True if a simulated node reports the pod as ready: nothing listens at the address.
+    pub(crate) is_simulated: bool,
+}
+
 /// Returns the first ready endpoint of a Service with the named port, from its Endpoints or its EndpointSlices.
 pub(crate) fn endpoint_of(
     services: &Services,
     namespace: &str,
     service: &str,
     port: &str,
-) -> Option<SocketAddr> {
+) -> Option<ServiceEndpoint> {
     let endpoints = services.store.get("endpoints", &format!("{namespace}/{service}"));
     let found = endpoints.and_then(|endpoints| endpoint(&endpoints.value, port));
     let found = found.or_else(|| {
@@ -199,30 +207,65 @@ pub(crate) fn endpoint_of(
             .filter(|slice| object::text(&slice.value, &label) == service);
         own.find_map(|slice| slice_endpoint(&slice.value, port))
     })?;
-    let (ip, port) = found;
-    Some(services.pods.resolve(SocketAddr::new(ip.parse().ok()?, port)))
+    let ip = found.ip.parse().ok()?;
+    let address = services.pods.resolve(SocketAddr::new(ip, found.port));
+    let runs_here = address.ip() != ip;
+    Some(ServiceEndpoint {
+        address,
+        is_simulated: !runs_here && is_simulated(&services.store, namespace, &found.pod),
+    })
 }
 
-/// Returns the first ready endpoint of a slice, with the named port.
-fn slice_endpoint(slice: &Value, name: &str) -> Option<(String, u16)> {
+/// Returns true if a pod is on a simulated node.
+fn is_simulated(store: &Store, namespace: &str, pod: &str) -> bool {
+    if pod.is_empty() {
+        return false;
+    }
+    let pod = store.get("pods", &format!("{namespace}/{pod}"));
+    let node = pod.and_then(|pod| store.get("nodes", object::text(&pod.value, &["spec", "nodeName"])));
+    node.is_some_and(|node| {
+        let runtime = object::text(&node.value, &["status", "nodeInfo", "containerRuntimeVersion"]);
+        runtime.starts_with("simulated://")
+    })
+}
+
+/// An entry of Endpoints or of an EndpointSlice.
+struct Entry {
+    ip: String,
+    port: u16,
+    /// The name of the pod; empty for other targets.
+    pod: String,
+}
+
+impl Entry {
+    fn new(ip: &str, ports: &Value, name: &str, target: Option<&Value>) -> Option<Self> {
+        let mut ports = ports.as_array()?.iter();
+        let port = ports.find(|port| object::text(port, &["name"]) == name)?;
+        let pod = target.filter(|target| object::text(target, &["kind"]) == "Pod");
+        Some(Self {
+            ip: ip.to_owned(),
+            port: u16::try_from(port.get("port")?.as_u64()?).ok()?,
+            pod: pod.map_or("", |pod| object::text(pod, &["name"])).to_owned(),
+        })
+    }
+}
+
+/// Returns the first ready endpoint of a slice, with the port of a name.
+fn slice_endpoint(slice: &Value, name: &str) -> Option<Entry> {
     let endpoints = slice.get("endpoints")?.as_array()?;
     let ready = |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
-    let address = endpoints.iter().find(ready)?.pointer("/addresses/0")?.as_str()?;
-    let mut ports = slice.get("ports")?.as_array()?.iter();
-    let port = ports.find(|port| object::text(port, &["name"]) == name)?;
-    let port = u16::try_from(port.get("port")?.as_u64()?).ok()?;
-    Some((address.to_owned(), port))
+    let endpoint = endpoints.iter().find(ready)?;
+    let address = endpoint.pointer("/addresses/0")?.as_str()?;
+    Entry::new(address, slice.get("ports")?, name, endpoint.get("targetRef"))
 }
 
-/// Returns the first ready address of Endpoints, with the named port.
-fn endpoint(endpoints: &Value, name: &str) -> Option<(String, u16)> {
+/// Returns the first ready address of Endpoints, with the port of a name.
+fn endpoint(endpoints: &Value, name: &str) -> Option<Entry> {
     let subsets = endpoints.get("subsets")?.as_array()?;
     subsets.iter().find_map(|subset| {
-        let ip = object::text(subset.get("addresses")?.get(0)?, &["ip"]);
-        let mut ports = subset.get("ports")?.as_array()?.iter();
-        let port = ports.find(|port| object::text(port, &["name"]) == name)?;
-        let port = u16::try_from(port.get("port")?.as_u64()?).ok()?;
-        Some((ip.to_owned(), port))
+        let address = subset.get("addresses")?.get(0)?;
+        let ip = object::text(address, &["ip"]);
+        Entry::new(ip, subset.get("ports")?, name, address.get("targetRef"))
     })
 }
 

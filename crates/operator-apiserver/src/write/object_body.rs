@@ -57,10 +57,15 @@ pub(crate) enum FaultOrder<'a> {
 pub(crate) fn complete(
     definition: &Definition,
     value: &mut Value,
-    faults: StrictFaults<'_>,
+    mut faults: StrictFaults<'_>,
     validation: FieldValidation,
     warnings: &Warnings,
 ) -> Result<(), Status> {
+    if let Some(of_type) = definition.builtin_type() {
+        // An embedded object is kept as it is, and not decoded.
+        let is_decoded = |fault: &String| !of_type.is_inside_raw(path_of(fault));
+        faults.duplicates.retain(is_decoded);
+    }
     let mistyped = mistyped(definition, value);
     let foreign = foreign_fields(definition, value);
     check_type(definition, value)?;
@@ -126,7 +131,7 @@ fn in_order(faults: Vec<String>, document: &[u8]) -> Vec<String> {
     let wanted: Vec<json::Wanted<'_>> = faults
         .iter()
         .map(|fault| json::Wanted {
-            path: fault.split('"').nth(1).unwrap_or_default(),
+            path: path_of(fault),
             repeated: fault.starts_with("duplicate "),
         })
         .collect();
@@ -136,9 +141,14 @@ fn in_order(faults: Vec<String>, document: &[u8]) -> Vec<String> {
     ordered.into_iter().map(|(_, fault)| fault).collect()
 }
 
+/// Returns the path in a strict decoding error.
+fn path_of(fault: &str) -> &str {
+    fault.split('"').nth(1).unwrap_or_default()
+}
+
 /// Returns true if the path in an error is an unknown field, or is below one.
 fn is_unknown(unknown: &HashSet<&str>, fault: &str) -> bool {
-    let path = fault.split('"').nth(1).unwrap_or_default();
+    let path = path_of(fault);
     let ends = path.match_indices(['.', '[']).map(|(end, _)| end);
     ends.chain([path.len()])
         .any(|end| path.get(..end).is_some_and(|parent| unknown.contains(parent)))

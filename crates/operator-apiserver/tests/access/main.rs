@@ -17,6 +17,7 @@ mod hook;
 mod issuer;
 mod oidc;
 mod oidc_configuration;
+mod plugin_configuration;
 mod token_webhook;
 
 use bytes::Bytes;

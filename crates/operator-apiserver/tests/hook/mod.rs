@@ -41,11 +41,16 @@ pub(crate) type Handler = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
 /// The paths and bodies of the received requests.
 type Received = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A webhook that listens, and the requests that it has received.
+/// The requests, and the headers of those with credentials.
+type Records = (Received, Arc<Mutex<Vec<String>>>);
+
+/// A webhook that listens, and the requests that it received, with their paths.
 pub(crate) struct Hook {
     pub(crate) address: SocketAddr,
     pub(crate) authority: String,
     pub(crate) received: Received,
+    /// The `Authorization` headers of the requests that have one.
+    pub(crate) authorizations: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -80,16 +85,20 @@ impl Hook {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
+        let authorizations = Arc::new(Mutex::new(Vec::new()));
+        let known = authorizations.clone();
+        let reply: Handler = Arc::new(reply);
         let task = tokio::spawn(listen(
             listener,
             TlsAcceptor::from(Arc::new(config)),
-            Arc::new(reply),
-            received.clone(),
+            reply,
+            (received.clone(), known),
         ));
         Self {
             address,
             authority: BASE64_STANDARD.encode(certificate.pem()),
             received,
+            authorizations,
             task,
         }
     }
@@ -114,7 +123,7 @@ impl Hook {
     }
 }
 
-async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, received: Received) {
+async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, received: Records) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, reply, received) = (acceptor.clone(), reply.clone(), received.clone());
         tokio::spawn(async move {
@@ -133,12 +142,16 @@ async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, re
 async fn answer(
     request: Request<Incoming>,
     reply: Handler,
-    received: Received,
+    (received, authorizations): Records,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
     // The user of a front proxy is recorded with the path.
     let user = request.headers().get("x-remote-user");
     let user = user.map(|user| format!("{}@", user.to_str().unwrap()));
     let path = format!("{}{}", user.unwrap_or_default(), request.uri());
+    if let Some(header) = request.headers().get("authorization") {
+        let header = header.to_str().unwrap().to_owned();
+        authorizations.lock().unwrap().push(header);
+    }
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     received.lock().unwrap().push((path.clone(), review.clone()));

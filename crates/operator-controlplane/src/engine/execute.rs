@@ -136,43 +136,26 @@ impl Executor {
     }
 
     async fn delete(&self, gvr: &Gvr, key: Key, delete: Delete, note: Option<Note>) -> Result<(), Refusal> {
-        let version = self.version(gvr, &key);
         let uid = delete.uid.clone();
         let deleted = self
             .client
             .delete(gvr, &key.namespace, &key.name, delete.into())
             .await;
         match deleted {
-            Err(status) if status.code == 404 => {}
-            Err(status) if status.code == 409 => return Err(Refusal::Stale(status)),
-            Err(status) => {
-                return Err(self
-                    .failed("FailedDelete", "Error deleting: ", &status, note)
-                    .await);
+            Err(status) if status.code == 404 => {
+                let is_gone = |object: Option<&Arc<Value>>| object.is_none_or(|object| object.uid() != uid);
+                self.cache
+                    .wait(|objects, _| is_gone(objects.find(gvr, &key)))
+                    .await;
+                Ok(())
             }
-            Ok(_) => {
-                if let Some(note) = note {
-                    self.recorder.record(&note).await;
-                }
-            }
+            Err(status) if status.code == 409 => Err(Refusal::Stale(status)),
+            Err(status) => Err(self
+                .failed("FailedDelete", "Error deleting: ", &status, note)
+                .await),
+            // The last state of a deleted object has the revision of its deletion.
+            deleted => self.written(deleted, note).await,
         }
-        let changed = |object: Option<&Arc<Value>>| {
-            object.is_none_or(|object| {
-                object.uid() != uid || object.is_terminating() || object.version() != version
-            })
-        };
-        self.cache
-            .wait(|objects, _| changed(objects.find(gvr, &key)))
-            .await;
-        Ok(())
-    }
-
-    fn version(&self, gvr: &Gvr, key: &Key) -> String {
-        let objects = self.cache.objects.read();
-        objects
-            .find(gvr, key)
-            .map(|object| object.version().to_owned())
-            .unwrap_or_default()
     }
 
     async fn bind(&self, pod: &Value, node: &str, note: Option<Note>) -> Result<(), Refusal> {

@@ -34,6 +34,7 @@ impl Embedded {
                 .get()
                 .map(|listener| listener.authority().to_owned())
                 .unwrap_or_default();
+            options.signer = listener.get().map(Listener::certificate_signer);
             options.processes = Some(processes);
             folder = Some(made);
         }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 /// control plane is ready, with its address and the kubeconfig of its administrator.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  kubectl --kubeconfig kubeconfig get nodes"
+    after_help = "Example:\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  kubectl --kubeconfig kubeconfig get nodes\n  operator-sdk cluster up -- --authorization-mode=RBAC --audit-policy-file=policy.yaml --audit-log-path=audit.log"
 )]
 pub(crate) struct UpArgs {
     /// The kubeconfig to write, readable only by you. It is removed at the end unless --data-dir is given [default: in
@@ -42,6 +42,12 @@ pub(crate) struct UpArgs {
     /// with the name of the directory. May be repeated.
     #[arg(long, value_name = "DIR", requires = "olm")]
     pub(crate) catalog: Vec<PathBuf>,
+    /// Flags of kube-apiserver for access to the server, after `--`: --authorization-*, --authentication-*, --oidc-*,
+    /// --audit-*, --requestheader-*, --token-auth-file, --anonymous-auth, --api-audiences,
+    /// --enable-admission-plugins, --disable-admission-plugins, --admission-control-config-file, --runtime-config and
+    /// --feature-gates. The program `kube-apiserver` of `operator-sdk envtest` explains them with --help.
+    #[arg(last = true, value_name = "FLAG", allow_hyphen_values = true)]
+    pub(crate) server_flags: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -124,6 +124,11 @@ fn unpack_bundles(directory: &Path) -> Result<(), ClusterError> {
 
 impl Cluster {
     pub(crate) async fn start(options: &ClusterOptions) -> Result<Self, ClusterError> {
+        Self::start_with(options, described(ApiServer::builder())).await
+    }
+
+    /// Starts a cluster with a server that is configured already.
+    pub(crate) async fn start_with(options: &ClusterOptions, builder: Builder) -> Result<Self, ClusterError> {
         let data = options.data_directory.as_deref();
         if let Some(data) = data.filter(|data| data.exists() && !data.is_dir()) {
             return Err(ClusterError::NotDirectory(data.to_owned()));
@@ -133,7 +138,7 @@ impl Cluster {
         if let Some(path) = &kubeconfig {
             check_replaceable(path)?;
         }
-        let server = server(data, options)?;
+        let server = server(builder, data, options)?;
         let port = options
             .port
             .or_else(|| remembered_port(data?))
@@ -161,6 +166,7 @@ impl Cluster {
                 delays: Delays::lifelike(),
                 container_events: true,
                 root_ca: listener.authority().to_owned(),
+                signer: Some(listener.certificate_signer()),
                 olm: options.olm,
                 processes: Some(Processes::new(&server, &listener, directory.path())),
                 ..Options::default()
@@ -177,6 +183,10 @@ impl Cluster {
             kubeconfig: Kubeconfig::write(kubeconfig, data.is_some(), &text)?,
             processes: directory,
         })
+    }
+
+    pub(crate) fn server(&self) -> &ApiServer {
+        &self.server
     }
 
     pub(crate) fn url(&self) -> String {
@@ -242,8 +252,11 @@ impl Cluster {
     }
 }
 
-fn server(data_directory: Option<&Path>, options: &ClusterOptions) -> Result<ApiServer, ClusterError> {
-    let mut builder = described(ApiServer::builder());
+fn server(
+    mut builder: Builder,
+    data_directory: Option<&Path>,
+    options: &ClusterOptions,
+) -> Result<ApiServer, ClusterError> {
     if let Some(audit) = &options.audit {
         builder = builder.audit(audit.clone());
     }

@@ -1,15 +1,21 @@
 //! `cluster up`: runs the embedded control plane until a signal.
 
+use operator_apiserver::{ApiServer, Authorization};
+
+use super::envtest::{parse_access_flags, with_access};
 use crate::args::{ControllersArg, UpArgs};
 use crate::failure::Failure;
-use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
+use crate::process::cluster::{Cluster, ClusterError, ClusterOptions, described};
 use crate::process::signal::Ends;
 use crate::report::Report;
 
 pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
+    let flags = parse_access_flags(&args.server_flags)?;
+    let builder = described(ApiServer::builder());
+    let (builder, files) = with_access(builder, &flags, Authorization::Rbac, report)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
-        let cluster = Cluster::start(&ClusterOptions {
+        let options = ClusterOptions {
             port: args.port,
             data_directory: args.data_dir.clone(),
             fsync: args.fsync,
@@ -18,13 +24,16 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
             olm: args.olm,
             kubeconfig: args.kubeconfig.clone(),
             audit: None,
-        })
-        .await?;
+        };
+        let cluster = Cluster::start_with(&options, builder).await?;
         for directory in &args.catalog {
             super::olm::add_catalog(&cluster, directory).await?;
         }
         report.line(&ready_line(&cluster));
-        ends.next().await;
+        tokio::select! {
+            _ = ends.next() => {}
+            () = files.follow(cluster.server().clone(), report) => {}
+        }
         report.progress("Stopping the control plane.");
         cluster.shutdown().await;
         Ok(())

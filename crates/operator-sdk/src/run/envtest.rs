@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use self::assets::assets;
+pub(in crate::run) use self::kube_apiserver::{parse_access_flags, with_access};
 use crate::args::go_flags::{self, Flag, GoFlags, GoFlagsError};
 use crate::failure::Failure;
 use crate::report::Report;

@@ -139,16 +139,17 @@ impl Policy<Mutations> {
             return Ok(Ok(()));
         }
         let before = mutated.object().cloned();
-        let attributes = mutated.attributes(before.as_ref());
-        let subjects = PolicyObjects::new(&attributes, target)?;
-        let scope = subjects.scope(&attributes, &self.variables, params.as_deref());
-        match self.conditions.hold(&scope) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Ok(())),
-            Err(why) => return Ok(fail(&why, "Invalid")),
-        }
         let mut result = Ok(());
         for mutation in &self.body.mutations {
+            // The conditions hold for the object as the mutations before left it.
+            match self.applies(mutated, target, params.as_deref())? {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => {
+                    result = fail(&why, "Invalid");
+                    break;
+                }
+            }
             if let Err(why) = mutation.run(mutated, target, &self.variables, params.as_deref())? {
                 result = fail(&why, "Invalid");
             }
@@ -160,6 +161,22 @@ impl Policy<Mutations> {
             reinvocation.invoked(key);
         }
         Ok(result)
+    }
+}
+
+impl Policy<Mutations> {
+    /// Evaluates the match conditions; the inner error is that of an expression.
+    fn applies(
+        &self,
+        mutated: &MutatedObject<'_>,
+        target: &Definition,
+        params: Option<&Json>,
+    ) -> Result<Result<bool, String>, Status> {
+        let live = mutated.object().cloned();
+        let attributes = mutated.attributes(live.as_ref());
+        let subjects = PolicyObjects::new(&attributes, target)?;
+        let scope = subjects.scope(&attributes, &self.variables, params);
+        Ok(self.conditions.hold(&scope))
     }
 }
 

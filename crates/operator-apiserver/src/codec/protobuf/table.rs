@@ -73,7 +73,11 @@ impl Messages {
             }
             // The older version has the same fields.
             "PartialObjectMetadata" | "PartialObjectMetadataList" => format!("meta.v1.{kind}"),
-            _ => format!("{}.{version}.{kind}", package(group)),
+            _ => {
+                let of = kind.strip_suffix("List").unwrap_or(kind);
+                let version = structured_merge::builtin::types_version(group, version, of);
+                format!("{}.{version}.{kind}", package(group))
+            }
         };
         self.by_name.get(name.as_str()).copied()
     }

@@ -205,6 +205,8 @@ fn resource_body(definition: &Definition) -> Value {
     body
 }
 
+/// Returns the type of an answer. Those of the core group have no version, as in a real server.
 fn kind(group: &str, version: &str, kind: &str) -> Value {
+    let version = if group.is_empty() { "" } else { version };
     json!({"group": group, "version": version, "kind": kind})
 }

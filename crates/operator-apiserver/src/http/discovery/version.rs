@@ -24,10 +24,13 @@ pub(crate) fn info() -> Value {
 /// Returns the hash of a storage version, which changes with the stored form of a resource.
 pub(crate) fn storage_version_hash(definition: &Definition) -> String {
     let subject = &definition.subject;
-    let text = format!(
-        "{}/{}/{}",
-        definition.storage.group, definition.storage.version, subject.kind
-    );
+    // A real server stores these kinds in a beta version.
+    let version = match (subject.group.as_str(), subject.kind.as_str()) {
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding")
+        | ("apiextensions.k8s.io", "CustomResourceDefinition") => "v1beta1",
+        _ => &definition.storage.version,
+    };
+    let text = format!("{}/{version}/{}", definition.storage.group, subject.kind);
     let digest = Sha256::digest(text.as_bytes());
     BASE64_STANDARD.encode(digest.get(..8).unwrap_or_default())
 }

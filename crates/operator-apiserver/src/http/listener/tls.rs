@@ -18,6 +18,7 @@ use super::ServerIdentity;
 use crate::error::Error;
 use crate::identity::authn::FrontProxy;
 use crate::identity::keyring::Keyring;
+use crate::identity::signing::CertificateSigner;
 
 /// A certificate and its key, both as PEM.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(super) struct Identity {
 pub(super) struct Certificates {
     pub(super) authority: String,
     pub(super) admin: Identity,
+    pub(super) signer: CertificateSigner,
     server: Identity,
 }
 
@@ -50,6 +52,9 @@ impl Certificates {
     /// Creates certificates for a server at an address and for additional names, signed by the keyring's authority.
     pub(super) fn make(address: IpAddr, host_names: &[String], keyring: &Keyring) -> Result<Self, Error> {
         let (pem, issuer) = authority(keyring)?;
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes());
+        let certificate = certificate.map_err(|error| unusable("authority's certificate", error))?;
+        let key = KeyPair::from_pem(&issuer.key().serialize_pem()).map_err(failed)?;
         let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
         names.push(Ipv4Addr::LOCALHOST.to_string());
         names.push(address.to_string());
@@ -67,6 +72,7 @@ impl Certificates {
             authority: pem,
             admin,
             server,
+            signer: CertificateSigner::new(&certificate, key)?,
         })
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn endpoint_document(path: &str, descriptions: &Descriptions) -> Valu
         components["schemas"] = schemas.into_json();
     }
     json!({
-        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.36"},
         "paths": {format!("/{path}/"): {"get": get}}, "components": components,
     })
 }

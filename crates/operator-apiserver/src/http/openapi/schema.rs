@@ -101,9 +101,20 @@ impl<'d> Components<'d> {
         let list = format!("{object}List");
         self.add_named(&format!("{META}.ObjectMeta"));
         self.add_named(&format!("{META}.ListMeta"));
-        let object_schema = custom_object(resource, schema, self.descriptions);
+        let selectable: Vec<Value> = resource
+            .selectable
+            .iter()
+            .map(|path| json!({"fieldPath": path.trim_start_matches('.')}))
+            .collect();
+        let with_selectable = |mut schema: Value| {
+            if !selectable.is_empty() {
+                schema["x-kubernetes-selectable-fields"] = selectable.clone().into();
+            }
+            schema
+        };
+        let object_schema = with_selectable(custom_object(resource, schema, self.descriptions));
         self.schemas.insert(object.clone(), object_schema);
-        let list_schema = custom_list(resource, &object, self.descriptions);
+        let list_schema = with_selectable(custom_list(resource, &object, self.descriptions));
         self.schemas.insert(list.clone(), list_schema);
         (object, list)
     }

@@ -36,6 +36,7 @@ fn deployments() -> Resource<'static> {
         verbs: VERBS,
         subresources: vec![status, scale],
         schema: None,
+        selectable: &[],
     }
 }
 
@@ -49,6 +50,7 @@ fn widgets(schema: &Value) -> Resource<'_> {
         verbs: VERBS,
         subresources: Vec::new(),
         schema: Some(schema),
+        selectable: &[],
     }
 }
 

@@ -33,10 +33,32 @@ pub(crate) fn document(resources: &[Resource<'_>], descriptions: &Descriptions) 
     }
     json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "info": {"title": "Kubernetes", "version": "1.36"},
         "paths": paths,
         "definitions": definitions,
     })
+}
+
+/// Adds the paths of a group version from the document of its server, and the definitions that are not there yet.
+pub(crate) fn merge(document: &mut Value, extension: &[u8], group_version: &str) {
+    let Ok(mut extension) = serde_json::from_slice::<Value>(extension) else {
+        return;
+    };
+    let own = format!("/apis/{group_version}/");
+    let is_own = |path: &str| path.starts_with(&own) || Some(path) == own.strip_suffix('/');
+    for part in ["paths", "definitions"] {
+        let found = extension.get_mut(part).map(Value::take);
+        let (Some(Value::Object(found)), Some(known)) =
+            (found, document.get_mut(part).and_then(Value::as_object_mut))
+        else {
+            continue;
+        };
+        for (name, value) in found {
+            if part == "definitions" || is_own(&name) {
+                known.entry(name).or_insert(value);
+            }
+        }
+    }
 }
 
 fn path_item(item: Value) -> Value {

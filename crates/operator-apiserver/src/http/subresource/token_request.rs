@@ -164,6 +164,9 @@ impl Bound {
                 )));
             }
         };
+        if text("name").is_empty() {
+            return Err(status::bad_request("Name parameter required."));
+        }
         let bound = find(handler, resource, object::namespace(account), text("name"))?;
         let mut references = vec![(part, identity(&bound))];
         if part == "pod" {

@@ -44,6 +44,10 @@ pub(crate) fn read(
         return Err(body::no_object(named, media, &value, &call.body));
     }
     let misnamed = name.and_then(|name| check_name(&value, name).err());
+    if !definition.is_custom() && object::text(&value, &["apiVersion"]) == format!("/{api_version}") {
+        // The core group may have its separator.
+        value["apiVersion"] = api_version.as_str().into();
+    }
     let given = object::text(&value, &["apiVersion"]);
     if definition.is_custom() {
         if let Some(refusal) = body::without_type(kind, &value, &call.body) {

@@ -15,6 +15,7 @@ use crate::registry::Registry;
 use crate::registry::patch::{Patch, Patching, unsupported};
 use crate::resource::Definition;
 use crate::status::{self, Status};
+use crate::write::FieldValidation;
 
 pub(super) async fn serve(
     registry: &Registry,
@@ -49,14 +50,18 @@ fn parse(call: &Call) -> Result<Patching, Status> {
         STRATEGIC_PATCH => status::bad_request(why),
         _ => status::bad_request(format!("error decoding patch: {why}")),
     };
-    let parsed = apimachinery::json::parse(&call.body).map_err(undecodable)?;
     let validation = options::field_validation(call);
+    // Without field validation, the patch is decoded only by the library that applies it.
+    let is_checked = validation != FieldValidation::Ignore;
+    let undecodable = |why: String| match media {
+        JSON_PATCH if !is_checked => status::bad_request(why),
+        _ => undecodable(why),
+    };
+    let parsed = apimachinery::json::parse(&call.body).map_err(undecodable)?;
     let mut faults = parsed.duplicates;
     let patch = match (media, parsed.value) {
         (JSON_PATCH, Value::Array(operations)) => {
-            if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
-                return Err(undecodable(body::cannot_unmarshal(other, "handlers.jsonPatchOp")));
-            }
+            check_operations(&operations, is_checked).map_err(undecodable)?;
             check_count(&operations)?;
             let duplicates = faults.iter().map(|fault| format!("json patch {fault}"));
             faults = unknown_members(&operations)
@@ -66,10 +71,11 @@ fn parse(call: &Call) -> Result<Patching, Status> {
             Patch::Json(operations)
         }
         (JSON_PATCH, other) => {
-            return Err(undecodable(body::cannot_unmarshal(
-                &other,
-                "[]handlers.jsonPatchOp",
-            )));
+            let list = match is_checked {
+                true => "[]handlers.jsonPatchOp",
+                false => "jsonpatch.Patch",
+            };
+            return Err(undecodable(body::cannot_unmarshal(&other, list)));
         }
         (MERGE_PATCH, patch @ Value::Object(_)) => Patch::Merge(patch),
         (STRATEGIC_PATCH, patch @ Value::Object(_)) => Patch::Strategic(patch),
@@ -86,6 +92,32 @@ fn parse(call: &Call) -> Result<Patching, Status> {
         validation,
         faults,
     })
+}
+
+/// Checks the types of operations, as Go decodes them: null is an empty operation.
+fn check_operations(operations: &[Value], is_checked: bool) -> Result<(), String> {
+    let name = match is_checked {
+        true => "handlers.jsonPatchOp",
+        false => "jsonpatch.Operation",
+    };
+    for operation in operations {
+        if !(operation.is_object() || operation.is_null()) {
+            return Err(body::cannot_unmarshal(operation, name));
+        }
+        if !is_checked {
+            continue;
+        }
+        for field in ["op", "path", "from"] {
+            let value = operation.get(field).unwrap_or(&Value::Null);
+            if !(value.is_string() || value.is_null()) {
+                let found = apimachinery::go::json_kind(value);
+                return Err(format!(
+                    "json: cannot unmarshal {found} into Go struct field jsonPatchOp.{field} of type string"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks the number of operations of a JSON patch.

@@ -47,6 +47,14 @@ pub(crate) struct Found {
     pub(crate) resources: Value,
     /// The URL of its OpenAPI document in version 3, with the hash.
     pub(crate) openapi: Option<String>,
+    /// Its OpenAPI document in version 2.
+    pub(crate) openapi_v2: Option<Bytes>,
+}
+
+/// The result of a discovery request.
+enum Discovered {
+    Unchanged,
+    Changed(Found),
 }
 
 /// A server, its health, and the task that checks it. The task ends when this value is dropped.
@@ -112,8 +120,9 @@ struct Checks {
 impl Checks {
     async fn run(self) {
         let mut retry = RETRY;
+        let mut known: Option<Arc<Found>> = None;
         loop {
-            let outcome = tokio::time::timeout(TIMEOUT, self.discover()).await;
+            let outcome = tokio::time::timeout(TIMEOUT, self.discover(known.as_deref())).await;
             let outcome = outcome.unwrap_or_else(|_| Err(format!("timed out waiting for {}", self.url())));
             let Some(store) = self.store.upgrade() else { return };
             let wait = match &outcome {
@@ -125,13 +134,18 @@ impl Checks {
             } else {
                 (retry * 2).min(PERIOD)
             };
+            let outcome = outcome.map(|found| match found {
+                Discovered::Changed(found) => Arc::new(found),
+                Discovered::Unchanged => known.clone().unwrap_or_default(),
+            });
+            known = outcome.as_ref().ok().cloned();
             self.record(&store, outcome);
             drop(store);
             tokio::time::sleep(wait).await;
         }
     }
 
-    fn record(&self, store: &Store, outcome: Result<Found, String>) {
+    fn record(&self, store: &Store, outcome: Result<Arc<Found>, String>) {
         let condition = match &outcome {
             Ok(_) => super::condition(true, "Passed", "all checks passed"),
             Err(why) => {
@@ -140,7 +154,7 @@ impl Checks {
             }
         };
         let health = match outcome {
-            Ok(found) => Health::Available(Arc::new(found)),
+            Ok(found) => Health::Available(found),
             Err(_) => Health::Unavailable,
         };
         self.health.send_replace(health);
@@ -163,13 +177,14 @@ impl Checks {
         format!("https://{address}{}", self.path())
     }
 
-    async fn discover(&self) -> Result<Found, String> {
+    /// Asks the server for its resources and documents. `known` is the last answer.
+    async fn discover(&self, known: Option<&Found>) -> Result<Discovered, String> {
         let path = self.path();
         let (code, body) = self.get(&path).await?;
         if !(200..300).contains(&code) {
             return Err(format!("bad status from {}: {code}", self.url()));
         }
-        let resources = serde_json::from_slice(&body).unwrap_or_default();
+        let resources: Value = serde_json::from_slice(&body).unwrap_or_default();
         let index: Value = match self.get("/openapi/v3").await {
             Ok((200, body)) => serde_json::from_slice(&body).unwrap_or_default(),
             _ => Value::Null,
@@ -181,10 +196,20 @@ impl Checks {
         // The URL must be relative to this server, which forwards the request.
         let own = format!("/openapi/v3{path}");
         let openapi = openapi.filter(|url| url.split('?').next() == Some(own.as_str()));
-        Ok(Found {
+        let is_known =
+            known.is_some_and(|known| known.resources == resources && known.openapi.as_deref() == openapi);
+        if is_known {
+            return Ok(Discovered::Unchanged);
+        }
+        let openapi_v2 = match self.get("/openapi/v2").await {
+            Ok((200, body)) => Some(body),
+            _ => None,
+        };
+        Ok(Discovered::Changed(Found {
             resources,
             openapi: openapi.map(str::to_owned),
-        })
+            openapi_v2,
+        }))
     }
 
     async fn get(&self, path: &str) -> Result<(u16, Bytes), String> {

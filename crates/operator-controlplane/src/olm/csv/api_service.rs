@@ -82,14 +82,10 @@ pub(super) fn actions(member: &Member<'_>) -> Vec<Action> {
     actions
 }
 
-/// Returns true if the servers of all owned APIs have endpoints. Simulated pods do not answer the discovery request
-/// that determines the condition `Available`.
+/// Returns true if the servers of all owned APIs are available.
 pub(super) fn are_available(member: &Member<'_>) -> bool {
     owned(member.csv).iter().all(|described| {
         let known = member.objects().get(&API_SERVICE, "", &name_of(described));
-        let available = known.as_ref().and_then(|known| known.condition("Available"));
-        available.is_some_and(|available| {
-            available.text("/status") == "True" || available.text("/reason") == "FailedDiscoveryCheck"
-        })
+        known.is_some_and(|known| known.is_condition_true("Available"))
     })
 }

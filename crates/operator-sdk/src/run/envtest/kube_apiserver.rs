@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use operator_apiserver::{
-    AdmissionConfiguration, ApiServer, Builder, FeatureGates, ListenOptions, RuntimeConfig, ServerIdentity,
-    ServiceNetwork,
+    AdmissionConfiguration, ApiServer, Authorization, Builder, FeatureGates, ListenOptions, RuntimeConfig,
+    ServerIdentity, ServiceNetwork,
 };
 
 use super::bad_value;
@@ -22,6 +22,7 @@ use crate::process::cluster::{ClusterError, described};
 use crate::process::signal::Ends;
 use crate::report::Report;
 
+pub(in crate::run) use self::access::Files;
 pub(super) use self::flags::FLAGS;
 
 pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
@@ -29,22 +30,9 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     let options = listen_options(given)?;
     let builder = described(ApiServer::builder())
         .service_network(service_network(given)?)
-        .anonymous_auth(given.value("anonymous-auth") != Some("false"))
-        .disable_admission_plugins(disabled_plugins(given, report)?)
-        .enable_admission_plugins(given.parts("enable-admission-plugins").map(str::to_owned))
-        .min_request_timeout(min_request_timeout(given)?)
-        .runtime_config(parsed(given, "runtime-config", RuntimeConfig::parse)?)
-        .feature_gates(parsed(given, "feature-gates", FeatureGates::parse)?)
-        .flags(
-            given
-                .names()
-                .map(|name| (name.to_owned(), flag_text(given, name))),
-        );
-    let builder = with_tokens(builder, given)?;
-    let (builder, files) = access::configure(builder, given)?;
-    let builder = audit::configure(builder, given)?;
-    let builder = with_admission(builder, given, report)?;
+        .min_request_timeout(min_request_timeout(given)?);
     let builder = with_proxy_client(builder, given)?;
+    let (builder, files) = with_access(builder, given, Authorization::AlwaysAllow, report)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let server = builder.build().map_err(ClusterError::Listen)?;
@@ -58,6 +46,70 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
         listener.shutdown().await;
         Ok(())
     })
+}
+
+/// The beginnings of the names of flags that `cluster up` has, too.
+const ACCESS: [&str; 14] = [
+    "admission-control-config-file",
+    "anonymous-auth",
+    "api-audiences",
+    "audit-",
+    "authentication-",
+    "authorization-",
+    "disable-admission-plugins",
+    "enable-admission-plugins",
+    "feature-gates",
+    "oidc-",
+    "requestheader-",
+    "runtime-config",
+    "service-account-issuer",
+    "token-auth-file",
+];
+
+/// Parses flags of kube-apiserver that are about access to the server.
+pub(in crate::run) fn parse_access_flags(arguments: &[String]) -> Result<GoFlags, Failure> {
+    let given = GoFlags::parse(FLAGS, arguments.iter().cloned());
+    let given = given.map_err(|error| Failure {
+        message: error.to_string(),
+        hint: Some(HINT.to_owned()),
+    })?;
+    let is_access = |name: &str| ACCESS.iter().any(|access| name.starts_with(access));
+    let other = given.names().find(|name| !is_access(name));
+    let other = other.or(given.help.then_some("help"));
+    match other.or(given.version.then_some("version")) {
+        None => Ok(given),
+        Some(name) => Err(Failure {
+            message: format!("--{name} of kube-apiserver is not a flag of access"),
+            hint: Some(HINT.to_owned()),
+        }),
+    }
+}
+
+const HINT: &str = "see `operator-sdk cluster up --help` for the flags after `--`";
+
+/// Configures authentication, authorization, admission, auditing, and the served APIs.
+pub(in crate::run) fn with_access(
+    builder: Builder,
+    given: &GoFlags,
+    default: Authorization,
+    report: &Report,
+) -> Result<(Builder, Files), Failure> {
+    let builder = builder
+        .anonymous_auth(given.value("anonymous-auth") != Some("false"))
+        .disable_admission_plugins(disabled_plugins(given, report)?)
+        .enable_admission_plugins(given.parts("enable-admission-plugins").map(str::to_owned))
+        .runtime_config(parsed(given, "runtime-config", RuntimeConfig::parse)?)
+        .feature_gates(parsed(given, "feature-gates", FeatureGates::parse)?)
+        .flags(
+            given
+                .names()
+                .map(|name| (name.to_owned(), flag_text(given, name))),
+        );
+    let builder = with_tokens(builder, given)?;
+    let (builder, files) = access::configure(builder, given, default)?;
+    let builder = audit::configure(builder, given)?;
+    let builder = with_admission(builder, given, report)?;
+    Ok((builder, files))
 }
 
 /// Returns the value of a flag in the format of `/flagz`: lists are in brackets.
@@ -129,7 +181,11 @@ fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Fai
     };
     for plugin in given.parts(ENABLE) {
         let (name, by_default) = known(ENABLE, plugin)?;
-        if !by_default && !matches!(*name, "AlwaysAdmit" | "NodeRestriction") {
+        let is_supported = matches!(
+            *name,
+            "AlwaysAdmit" | "EventRateLimit" | "ImagePolicyWebhook" | "NodeRestriction"
+        );
+        if !by_default && !is_supported {
             report.progress(&format!("warning: the admission plug-in {name} is not supported"));
         }
         if given.parts(DISABLE).any(|disabled| disabled == plugin) {

@@ -29,8 +29,8 @@ const WEBHOOK_FLAGS: [&str; 4] = [
 /// The interval at which the files are checked.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
-/// The configuration files, which are read again when they change.
-pub(super) struct Files {
+/// The configuration files, which the server reads again when they change.
+pub(in crate::run) struct Files {
     authorization: Option<Watched>,
     authentication: Option<Watched>,
     policies: Option<AbacPolicies>,
@@ -55,15 +55,19 @@ impl Watched {
     }
 }
 
-/// Configures authentication and authorization.
-pub(super) fn configure(builder: Builder, given: &GoFlags) -> Result<(Builder, Files), Failure> {
+/// Configures everything that decides who a user is and what the user may do; `default` is the authorizer without flags.
+pub(super) fn configure(
+    builder: Builder,
+    given: &GoFlags,
+    default: Authorization,
+) -> Result<(Builder, Files), Failure> {
     let mut files = Files {
         authorization: None,
         authentication: None,
         policies: policies(given)?,
         issuers: given.parts(ISSUER).map(str::to_owned).collect(),
     };
-    let builder = builder.authorizers(authorizers(given, &mut files)?);
+    let builder = builder.authorizers(authorizers(given, &mut files, default)?);
     let builder = with_tokens(builder, given, &mut files)?;
     let builder = match token_webhook(given)? {
         Some(webhook) => builder.token_webhook(webhook),
@@ -84,8 +88,12 @@ fn policies(given: &GoFlags) -> Result<Option<AbacPolicies>, Failure> {
     policies.map(Some).map_err(|why| bad_value(POLICIES, path, why))
 }
 
-/// Returns the authorizers in the order of their modes, or of the file. Without either, all requests are allowed.
-fn authorizers(given: &GoFlags, files: &mut Files) -> Result<Vec<Authorization>, Failure> {
+/// Returns the authorizers in the order of their modes, or of the file; without either the default one.
+fn authorizers(
+    given: &GoFlags,
+    files: &mut Files,
+    default: Authorization,
+) -> Result<Vec<Authorization>, Failure> {
     if let Some(path) = given.value(AUTHORIZATION) {
         let other = given
             .names()
@@ -132,7 +140,7 @@ fn authorizers(given: &GoFlags, files: &mut Files) -> Result<Vec<Authorization>,
         }
     }
     if authorizers.is_empty() {
-        authorizers.push(Authorization::AlwaysAllow);
+        authorizers.push(default);
     }
     Ok(authorizers)
 }
@@ -259,8 +267,8 @@ fn certificates(pem: &str) -> impl Iterator<Item = String> {
 }
 
 impl Files {
-    /// Applies changes of the files to a running server. Never completes. An invalid file has no effect.
-    pub(super) async fn follow(mut self, server: ApiServer, report: &Report) {
+    /// Applies changes of the files to a running server, without end. A file that is not valid changes nothing.
+    pub(in crate::run) async fn follow(mut self, server: ApiServer, report: &Report) {
         if self.authorization.is_none() && self.authentication.is_none() {
             return std::future::pending().await;
         }

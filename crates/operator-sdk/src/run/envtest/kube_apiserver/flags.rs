@@ -17,7 +17,7 @@ const fn idle(name: &'static str, type_: &'static str) -> Flag {
 /// All flags, by name.
 #[rustfmt::skip]
 pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
-    flag("admission-control-config-file", "string", "The AdmissionConfiguration; only that of PodSecurity has an effect."),
+    flag("admission-control-config-file", "string", "The AdmissionConfiguration: PodSecurity, ResourceQuota, EventRateLimit, ImagePolicyWebhook, and the kubeconfigs of webhooks."),
     idle("advertise-address", "ip"),
     idle("aggregator-reject-forwarding-redirect", ""),
     idle("allow-metric-labels", "stringToString"),
@@ -85,7 +85,7 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("egress-selector-config-file", "string"),
     flag("emulated-version", "string", "Accepted with a warning; not supported."),
     idle("emulation-forward-compatible", ""),
-    flag("enable-admission-plugins", "strings", "Plug-ins to enable: NodeRestriction, and those that are enabled by default."),
+    flag("enable-admission-plugins", "strings", "Plug-ins to enable: NodeRestriction, EventRateLimit, ImagePolicyWebhook, and those that are enabled by default."),
     idle("enable-aggregator-routing", ""),
     idle("enable-bootstrap-token-auth", ""),
     idle("enable-garbage-collector", ""),
