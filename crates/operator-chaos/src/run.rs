@@ -187,7 +187,13 @@ pub(crate) fn accepted(
     })
 }
 
-fn runtime(pace: &Pace) -> Result<tokio::runtime::Runtime, Error> {
+fn runtime(
+    #[cfg_attr(
+        not(feature = "simulation"),
+        expect(unused_variables, reason = "only a simulation pauses the clock")
+    )]
+    pace: &Pace,
+) -> Result<tokio::runtime::Runtime, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all();
     #[cfg(feature = "simulation")]
