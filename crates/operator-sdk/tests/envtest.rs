@@ -311,7 +311,7 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
     let path = |name: &str| environment.dir.path.join(name).display().to_string();
     arguments.push(format!("--audit-policy-file={}", path("audit.yaml")));
     arguments.push(format!("--audit-log-path={}", path("audit.log")));
-    let admission = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: PodSecurity, path: standards.yaml}, {name: EventRateLimit, path: limits.yaml}]\n";
+    let admission = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: PodSecurity, path: standards.yaml}, {name: PodNodeSelector, path: limits.yaml}]\n";
     environment.dir.write("admission.yaml", admission);
     environment.dir.write("standards.yaml", "");
     arguments.push(format!(
@@ -321,7 +321,7 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
     let mut seen = String::new();
     let mut program = Program::start(&environment.assets.join("kube-apiserver"), &arguments);
     let url = program.after("serving on ", &mut seen);
-    let warning = "the configuration of the admission plug-in EventRateLimit in --admission-control-config-file is ignored";
+    let warning = "the configuration of the admission plug-in PodNodeSelector in --admission-control-config-file is ignored";
     assert!(seen.contains(warning), "{warning}: {seen}");
     let anonymous = environment.client(&url, None).await;
     let refused = get(&anonymous, "/healthz").await.unwrap_err().to_string();

@@ -82,6 +82,16 @@ const PLUGIN: Struct = Struct {
 
 const POD_SECURITY: &str = "PodSecurity";
 
+/// The plug-ins whose configuration has an effect.
+const CONFIGURABLE: [&str; 6] = [
+    "EventRateLimit",
+    "ImagePolicyWebhook",
+    "MutatingAdmissionWebhook",
+    POD_SECURITY,
+    "ResourceQuota",
+    "ValidatingAdmissionWebhook",
+];
+
 const POD_SECURITY_KIND: Kind = Kind {
     group: "pod-security.admission.config.k8s.io",
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -301,6 +311,10 @@ impl AdmissionConfiguration {
         let plugins = file.get("plugins").and_then(Value::as_array);
         for plugin in plugins.into_iter().flatten() {
             let name = object::text(plugin, &["name"]);
+            if !CONFIGURABLE.contains(&name) {
+                configuration.unsupported.push(name.to_owned());
+                continue;
+            }
             let text = content(plugin, directory)?;
             if !text.trim().is_empty() {
                 configuration.read_plugin(name, &text)?;
@@ -332,7 +346,7 @@ impl AdmissionConfiguration {
             "ValidatingAdmissionWebhook" => {
                 self.validating_credentials = credentials(text).map_err(unreadable)?;
             }
-            _ => self.unsupported.push(name.to_owned()),
+            _ => {}
         }
         Ok(())
     }
