@@ -345,7 +345,7 @@ impl<'a> Scene<'a> {
                     pick.candidate.bundle.properties.extend(objects);
                     lookups.push(entry);
                 }
-                Unpacked::Next(action) => actions.push(action),
+                Unpacked::Next(action) => actions.push(*action),
                 Unpacked::Running => is_running = true,
                 Unpacked::Failed(reason, message) => failure = Some(format!("{reason}: {message}")),
             }

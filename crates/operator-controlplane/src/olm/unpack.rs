@@ -36,7 +36,7 @@ pub(super) enum Unpacked {
     /// The objects of the bundle.
     Objects(Vec<Property>),
     /// The next object for the Job.
-    Next(Action),
+    Next(Box<Action>),
     /// The Job is running.
     Running,
     /// Reason and message.
@@ -75,7 +75,7 @@ pub(super) fn unpack(objects: &Objects, candidate: &Candidate) -> Unpacked {
             );
         };
         let config_map = json!({"metadata": metadata(&owner_reference(&CATALOG_SOURCE, source))});
-        return Unpacked::Next(create(&CONFIG_MAP, config_map, None));
+        return Unpacked::Next(Box::new(create(&CONFIG_MAP, config_map, None)));
     };
     let data = content.texts("/binaryData");
     if !data.is_empty() {
@@ -93,7 +93,7 @@ pub(super) fn unpack(objects: &Objects, candidate: &Candidate) -> Unpacked {
                 "verbs": ["create", "get", "update"],
             }],
         });
-        return Unpacked::Next(create(&ROLE, role, None));
+        return Unpacked::Next(Box::new(create(&ROLE, role, None)));
     }
     if objects.get(&ROLE_BINDING, namespace, &name).is_none() {
         let binding = json!({
@@ -101,11 +101,11 @@ pub(super) fn unpack(objects: &Objects, candidate: &Candidate) -> Unpacked {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
         });
-        return Unpacked::Next(create(&ROLE_BINDING, binding, None));
+        return Unpacked::Next(Box::new(create(&ROLE_BINDING, binding, None)));
     }
     let Some(job) = objects.get(&JOB, namespace, &name) else {
         let job = json!({"metadata": metadata(&owner), "spec": job(&name, namespace, image)});
-        return Unpacked::Next(create(&JOB, job, None));
+        return Unpacked::Next(Box::new(create(&JOB, job, None)));
     };
     if let Some(failed) = job
         .condition("Failed")

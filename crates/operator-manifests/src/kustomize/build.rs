@@ -265,7 +265,7 @@ pub(super) fn invalid(path: &str, reason: impl Into<String>) -> BuildError {
 pub(super) fn documents(path: &str, text: &str) -> Result<Vec<Value>, BuildError> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| invalid(path, &apimachinery::yaml::summary(&error)))?;
+        .map_err(|error| invalid(path, apimachinery::yaml::summary(&error)))?;
     let kept = documents.into_iter().filter(|document| !document.is_null());
     Ok(kept.collect())
 }
