@@ -2,12 +2,19 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
 
 use jiff::Timestamp;
 
 /// Returns the current wall-clock time. Use it for fields of objects, not to measure durations.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
+}
+
+/// Returns the current time, to measure durations and for deadlines. It is that of tokio's clock, as are the timers: a
+/// simulation that pauses the clock would otherwise wait for a deadline in real time.
+pub(crate) fn instant() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Returns a random number in `0.0..1.0`.

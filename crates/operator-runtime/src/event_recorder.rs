@@ -5,7 +5,7 @@
 //! object is limited, so that a loop cannot flood the API server.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -211,7 +211,7 @@ impl Recorder {
                     None => break,
                 },
                 _ = look.tick() => {
-                    for series in self.correlator.due(Instant::now()) {
+                    for series in self.correlator.due(crate::clock::instant()) {
                         self.write(&series, &stop).await;
                     }
                 }
@@ -228,7 +228,7 @@ impl Recorder {
 
     async fn record(&mut self, entry: &Entry, stop: &CancellationToken) {
         let wall = crate::clock::now();
-        match self.correlator.judge(entry, Instant::now(), wall) {
+        match self.correlator.judge(entry, crate::clock::instant(), wall) {
             Verdict::Create => self.create(entry, wall, stop).await,
             Verdict::Write(series) => self.write(&series, stop).await,
             Verdict::Count => {}
@@ -247,7 +247,7 @@ impl Recorder {
         let key = ObjectKey::of(&event);
         let (api, params) = (self.api(&key), PostParams::default());
         match patiently(stop, self.pause, || api.create(&params, &event)).await {
-            Ok(_) => self.correlator.created(entry, key, Instant::now(), wall),
+            Ok(_) => self.correlator.created(entry, key, crate::clock::instant(), wall),
             Err(error) => {
                 tracing::warn!(reason = entry.reason, error = %describe(&error), "Event not written");
             }
@@ -262,7 +262,7 @@ impl Recorder {
         let patch = Patch::Merge(serde_json::json!({"series": observed}));
         let (api, params, name) = (self.api(&series.key), PatchParams::default(), series.key.name());
         match patiently(stop, self.pause, || api.patch(name, &params, &patch)).await {
-            Ok(_) => self.correlator.wrote(series, Instant::now()),
+            Ok(_) => self.correlator.wrote(series, crate::clock::instant()),
             Err(kube::Error::Api(status)) if status.is_not_found() => self.correlator.gone(series),
             Err(error) => {
                 tracing::warn!(event = name, error = %describe(&error), "Event series not written");

@@ -89,7 +89,11 @@ impl Access {
     }
 
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
-        if let Some(user) = self.users.lock().recall(&token.to_owned(), Instant::now()) {
+        if let Some(user) = self
+            .users
+            .lock()
+            .recall(&token.to_owned(), crate::clock::instant())
+        {
             return Ok(user);
         }
         let review = TokenReview {
@@ -104,7 +108,7 @@ impl Access {
         let user = status.user.filter(|_| status.authenticated == Some(true));
         self.users
             .lock()
-            .learn(token.to_owned(), user.clone(), TOKEN_FOR, Instant::now());
+            .learn(token.to_owned(), user.clone(), TOKEN_FOR, crate::clock::instant());
         Ok(user)
     }
 
@@ -116,7 +120,7 @@ impl Access {
             verb,
             path,
         };
-        if let Some(allowed) = self.verdicts.lock().recall(&question, Instant::now()) {
+        if let Some(allowed) = self.verdicts.lock().recall(&question, crate::clock::instant()) {
             return Ok(allowed);
         }
         let review = self
@@ -127,7 +131,7 @@ impl Access {
         let remember = if allowed { ALLOWED_FOR } else { DENIED_FOR };
         self.verdicts
             .lock()
-            .learn(question, allowed, remember, Instant::now());
+            .learn(question, allowed, remember, crate::clock::instant());
         Ok(allowed)
     }
 

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -87,7 +87,7 @@ impl WorkQueue {
 
     fn depth(&self) -> Vec<(i32, usize)> {
         let mut state = self.state.lock();
-        let depth = state.queue.depth(Instant::now());
+        let depth = state.queue.depth(crate::clock::instant());
         state.count(&self.metrics);
         depth
     }
@@ -99,7 +99,7 @@ impl WorkQueue {
             ..add
         };
         let mut state = self.state.lock();
-        state.queue.add(key, add, Instant::now());
+        state.queue.add(key, add, crate::clock::instant());
         state.count(&self.metrics);
         drop(state);
         self.changed.notify_one();
@@ -115,7 +115,7 @@ impl WorkQueue {
                     self.changed.notify_one();
                     return None;
                 }
-                let popped = state.queue.pop(Instant::now());
+                let popped = state.queue.pop(crate::clock::instant());
                 state.count(&self.metrics);
                 if let Some(Popped {
                     key,
@@ -151,7 +151,7 @@ impl WorkQueue {
     pub(crate) fn finish(&self, job: Job, next: Next, priority: i32) {
         let Job { key, running, .. } = job;
         let priority = self.priority(priority);
-        let now = Instant::now();
+        let now = crate::clock::instant();
         let mut state = self.state.lock();
         if matches!(next, Next::Done | Next::After(_)) {
             state.queue.forget(&key);
@@ -267,6 +267,21 @@ mod tests {
         let job = queue.next().await.unwrap();
         queue.finish(job, Next::After(Duration::from_millis(1)), 0);
         assert_eq!(queue.next().await.unwrap().key, key("a"));
+    }
+
+    /// A simulation pauses the clock of tokio and advances it to the next timer.
+    #[tokio::test(start_paused = true)]
+    async fn delays_follow_the_clock_of_timers() {
+        let queue = queue();
+        let hour = Duration::from_secs(3600);
+        // The clock of the machine is far behind.
+        tokio::time::advance(hour * 24).await;
+        queue.add_now(key("a"), 0);
+        let job = queue.next().await.unwrap();
+        let begin = tokio::time::Instant::now();
+        queue.finish(job, Next::After(hour), 0);
+        assert_eq!(queue.next().await.unwrap().key, key("a"));
+        assert!(begin.elapsed() >= hour);
     }
 
     #[tokio::test]
@@ -456,7 +471,7 @@ mod tests {
         ] {
             // Removes any delay.
             queue.add_now(key("a"), 0);
-            let (job, began) = (queue.next().await.unwrap(), Instant::now());
+            let (job, began) = (queue.next().await.unwrap(), crate::clock::instant());
             queue.finish(job, next, 0);
             let ready = queue.state.lock().queue.next_ready();
             let waits = ready.map(|ready| ready.saturating_duration_since(began).as_secs() / 60);
