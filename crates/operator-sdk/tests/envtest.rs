@@ -543,7 +543,10 @@ fn unusable_settings_are_named() {
         "--service-cluster-ip-range=10.0.0.0/30",
         "at least 8 IP addresses",
     );
-    bad("--service-cluster-ip-range=10.0.0.0", "not a range");
+    bad(
+        "--service-cluster-ip-range=10.0.0.0",
+        "it must be a range of addresses",
+    );
     bad("--feature-gates=WatchList", "missing bool value for WatchList");
     bad(
         "--feature-gates=Nothing=true",
