@@ -89,6 +89,14 @@ impl Progress {
     }
 }
 
+/// Returns `1 finding`, or another number of findings.
+pub(crate) fn counted_findings(count: usize) -> String {
+    match count {
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    }
+}
+
 impl fmt::Display for Progress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.phase == Phase::Reference {
@@ -96,13 +104,13 @@ impl fmt::Display for Progress {
         }
         write!(
             formatter,
-            "{} plans, {} of {} single faults, {} traces, {} end states, {} findings",
+            "{} plans, {} of {} single faults, {} traces, {} end states, {}",
             self.plans,
             self.single_faults_run,
             self.single_faults,
             self.traces,
             self.end_states,
-            self.findings,
+            counted_findings(self.findings),
         )?;
         match self.phase {
             Phase::Shrinking => formatter.write_str("; shrinking"),

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::oracle::Violation;
 use crate::plan::Plan;
+use crate::progress::counted_findings;
 use crate::workload::Workload;
 
 /// The result of a campaign.
@@ -209,10 +210,10 @@ impl fmt::Display for Report {
         let seconds = f64::from(u32::try_from(self.elapsed_ms).unwrap_or(u32::MAX)) / 1000.0;
         writeln!(
             formatter,
-            "{} plans in {seconds:.1} s: {} findings. {} of {} single faults, {} changes of the spec; {} traces, \
+            "{} plans in {seconds:.1} s: {}. {} of {} single faults, {} changes of the spec; {} traces, \
              {} states, {} end states; {} requests without faults, {} fields masked; seed {}.",
             self.plans,
-            self.findings.len(),
+            counted_findings(self.findings.len()),
             self.single_faults_run,
             self.single_faults,
             self.mutations,

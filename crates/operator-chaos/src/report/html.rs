@@ -2,6 +2,7 @@
 
 use super::align::aligned;
 use super::{FaultCoverage, Finding, Report, escaped};
+use crate::progress::counted_findings;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem;color:#222;background:#fff}\
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}code,pre{font:13px/1.45 ui-monospace,monospace}\
@@ -16,11 +17,18 @@ h3{font-size:1rem;margin:1rem 0 .3rem}.scroll{overflow-x:auto}.runs{font:12px/1.
 pub(super) fn render(report: &Report) -> String {
     let verdict = match report.findings.len() {
         0 => "<p class=\"clean\">No findings.</p>".to_owned(),
-        count => format!("<p class=\"severe\">{count} findings.</p>"),
+        count => format!("<p class=\"severe\">{}.</p>", counted_findings(count)),
     };
     let rows = [
         ("Plans", report.plans.to_string()),
-        ("Time", format!("{} ms", report.elapsed_ms)),
+        (
+            "Time",
+            format!(
+                "{}.{} s",
+                report.elapsed_ms / 1000,
+                report.elapsed_ms % 1000 / 100
+            ),
+        ),
         (
             "Single faults",
             format!("{} of {}", report.single_faults_run, report.single_faults),
