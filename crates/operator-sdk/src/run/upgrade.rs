@@ -253,7 +253,8 @@ fn replay(directory: &Path, words: &[String]) -> Result<(), UpgradeError> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(said.lines().next().unwrap_or_default().to_owned()))
+    let line = said.lines().next().unwrap_or_default();
+    Err(failed(line.strip_prefix("error: ").unwrap_or(line).to_owned()))
 }
 
 fn is_generated(path: &str) -> bool {
