@@ -47,7 +47,7 @@ mod testing;
 use std::sync::Arc;
 
 use operator_apiserver::CertificateSigner;
-use operator_apiserver::client::Client;
+use operator_apiserver::client::{Client, Gvr};
 use tokio::task::JoinSet;
 
 pub use crate::clock::Clock;
@@ -122,6 +122,17 @@ impl Default for Options {
             olm: false,
             processes: None,
             clock: Clock::default(),
+        }
+    }
+}
+
+/// Waits until an object exists that a controller creates. Never returns if no controller creates it.
+pub async fn created(client: &Client, gvr: &Gvr, namespace: &str, name: &str) {
+    let (revision, _) = client.snapshot();
+    let mut changes = client.watch(revision);
+    while client.get(gvr, namespace, name).await.is_err() {
+        if changes.next().await.is_none() {
+            return;
         }
     }
 }

@@ -60,17 +60,7 @@ const OWNER_KIND: &str = "olm.owner.kind";
 
 /// Waits until the CRDs of OLM are served and its objects exist. Never returns if OLM does not run.
 pub async fn installed(client: &Client) {
-    let (revision, _) = client.snapshot();
-    let mut changes = client.watch(revision);
-    while client
-        .get(&kinds::CSV.gvr, NAMESPACE, "packageserver")
-        .await
-        .is_err()
-    {
-        if changes.next().await.is_none() {
-            return;
-        }
-    }
+    crate::created(client, &kinds::CSV.gvr, NAMESPACE, "packageserver").await;
 }
 
 /// Starts to serve the content of catalogs; returns the controllers of OLM.

@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use operator_apiserver::client::Gvr;
 use operator_apiserver::{ApiServer, AuditOptions, Builder, ListenOptions, Listener};
 use operator_controlplane::olm::UNPACK_IMAGE;
-use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes, Program, register};
+use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes, Program, created, register};
 use serde_json::{Value, json};
 
 use super::temporary::{TemporaryDirectory, TemporaryError};
@@ -23,6 +24,9 @@ pub(crate) const PROCESSES: &str = "operator-sdk.dev/processes";
 
 /// The cluster name in the server's kubeconfigs. A file with this name may be replaced.
 const CLUSTER_NAME: &str = "operator-sdk";
+
+/// The time limit for the default service account. Its controller takes milliseconds; flags of the server may reject it.
+const ACCOUNT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Options of an embedded cluster.
 #[derive(Clone, Debug)]
@@ -172,6 +176,13 @@ impl Cluster {
                 ..Options::default()
             },
         );
+        if options.controllers {
+            // The first pod of a user needs it.
+            let accounts = Gvr::new("", "v1", "serviceaccounts");
+            let client = server.client();
+            let account = created(&client, &accounts, "default", "default");
+            let _ = tokio::time::timeout(ACCOUNT_WITHIN, account).await;
+        }
         if options.olm {
             operator_controlplane::olm::installed(&server.client()).await;
             unpack_bundles(directory.path())?;
