@@ -48,9 +48,7 @@ pub struct Signed {
 
 /// Returns the signed parts of a request, which is a PEM text in base64; `None` if it is malformed.
 pub fn signed(request: &str) -> Option<Signed> {
-    let bytes = BASE64_STANDARD.decode(request).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let (_, der) = first_block(&text).filter(|(kind, _)| *kind == BLOCK)?;
+    let der = der_of(request).ok()?;
     let parts = yasna::parse_der(&der, |reader| {
         reader.read_sequence(|parts| {
             let message = parts.next().read_der()?;
@@ -120,12 +118,7 @@ pub enum NameKind {
 /// # Errors
 /// Returns an error if the request has no such block, or its contents are malformed.
 pub fn parse(request: &str) -> Result<Request, Unreadable> {
-    let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let der = match first_block(&text) {
-        Some((BLOCK, der)) => der,
-        _ => return Err(Unreadable::Pem),
-    };
+    let der = der_of(request)?;
     yasna::parse_der(&der, read_parts).map_err(|error| Unreadable::Asn1(error.kind()))
 }
 
@@ -225,18 +218,22 @@ fn name_kinds(names: &[u8]) -> ASN1Result<Vec<NameKind>> {
 /// # Errors
 /// Returns an error if the block is missing, or its content is malformed.
 pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
-    let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let der = match first_block(&text) {
-        Some((BLOCK, der)) => der,
-        _ => return Err(Unreadable::Pem),
-    };
+    let der = der_of(request)?;
     let attributes = yasna::parse_der(&der, read_request).map_err(|error| Unreadable::Asn1(error.kind()))?;
     Ok(attributes
         .into_iter()
         .filter(|(kind, _)| kind.components().as_slice() == ORGANIZATION)
         .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
         .collect())
+}
+
+/// Returns the content of a request, which is a PEM text in base64.
+fn der_of(request: &str) -> Result<Vec<u8>, Unreadable> {
+    let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
+    match first_block(&String::from_utf8_lossy(&bytes)) {
+        Some((BLOCK, der)) => Ok(der),
+        _ => Err(Unreadable::Pem),
+    }
 }
 
 /// Returns the type and the content of the first well-formed block, like Go's `pem.Decode`.

@@ -357,9 +357,9 @@ pub enum Uncovered {
 ///
 /// # Errors
 /// Returns the amounts or the scopes that are not covered.
-pub fn check_limited(
+pub fn check_limited<'q>(
     limited: &[LimitedResource],
-    quotas: &[&Value],
+    quotas: impl IntoIterator<Item = &'q Value>,
     evaluator: &Evaluator<'_>,
     object: &Value,
     now: SystemTime,

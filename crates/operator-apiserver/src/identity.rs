@@ -3,6 +3,7 @@
 pub(crate) mod authn;
 pub(crate) mod authz;
 pub(crate) mod keyring;
+mod pem;
 pub(crate) mod signing;
 pub(crate) mod strict;
 pub(crate) mod token;

@@ -136,25 +136,17 @@ pub(crate) struct WebhookClient {
 impl WebhookClient {
     /// Reads a `clientConfig`.
     pub(crate) fn new(config: &Value) -> Self {
-        Self {
-            target: Target::read(config),
-            tls: client_config(&bundle(config), None, false),
-            authorization: None,
-            idle: Mutex::default(),
-            answer_bytes_max: ANSWER_BYTES_MAX,
-        }
+        Self::with_credentials(config, &WebhookCredentials::default())
     }
 
     /// Reads a `clientConfig`, and takes the credentials for its host.
     pub(crate) fn with_credentials(config: &Value, credentials: &WebhookCredentials) -> Self {
         let target = Target::read(config);
-        let (identity, authorization) = credentials.of(&target.host, target.port, target.service.is_some());
-        let identity = identity.as_ref();
-        let identity = identity.map(|(chain, key)| (chain.as_slice(), key.as_slice()));
+        let user = credentials.of(&target.host, target.port, target.service.is_some());
         Self {
-            tls: client_config(&bundle(config), identity, false),
+            tls: client_config(&bundle(config), user.identity(), false),
             target,
-            authorization,
+            authorization: user.authorization,
             idle: Mutex::default(),
             answer_bytes_max: ANSWER_BYTES_MAX,
         }
@@ -166,12 +158,10 @@ impl WebhookClient {
     /// Returns an error if the kubeconfig is invalid.
     pub(crate) fn from_kubeconfig(text: &str) -> Result<Self, String> {
         let access = kubeconfig::read(text)?;
-        let identity = access.identity.as_ref();
-        let identity = identity.map(|(chain, key)| (chain.as_slice(), key.as_slice()));
         Ok(Self {
             target: Target::of_server(&access.server)?,
-            tls: Ok(client_config(&access.authorities, identity, false)?),
-            authorization: access.authorization,
+            tls: Ok(client_config(&access.authorities, access.user.identity(), false)?),
+            authorization: access.user.authorization,
             idle: Mutex::default(),
             answer_bytes_max: ANSWER_BYTES_MAX,
         })

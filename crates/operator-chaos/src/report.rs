@@ -120,6 +120,11 @@ enum Format {
 // === impl Report ===
 
 impl Report {
+    /// Returns the duration of the campaign.
+    fn seconds(&self) -> f64 {
+        f64::from(u32::try_from(self.elapsed_ms).unwrap_or(u32::MAX)) / 1000.0
+    }
+
     /// Returns true if there are no findings.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
@@ -207,7 +212,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = f64::from(u32::try_from(self.elapsed_ms).unwrap_or(u32::MAX)) / 1000.0;
+        let seconds = self.seconds();
         writeln!(
             formatter,
             "{} plans in {seconds:.1} s: {}. {} of {} single faults, {} changes of the spec; {} traces, \

@@ -229,7 +229,7 @@ pub fn load(files: &Files) -> Result<Bundle, LoadError> {
 /// Determines the media type of a manifests directory from its content.
 ///
 /// # Errors
-/// Returns an error if the directory has no files. The directory has no files.
+/// Returns an error if the directory has no files.
 pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
     media_type_with(files, dir, &load::csvs(files, dir))
 }

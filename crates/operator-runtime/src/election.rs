@@ -169,7 +169,7 @@ impl Leadership {
     /// step that only the leader may do.
     pub fn is_leader(&self) -> bool {
         match self {
-            Self::Leader { until } => until.is_none_or(|until| crate::clock::instant() < until),
+            Self::Leader { until } => until.is_none_or(|until| clock::instant() < until),
             Self::Standby | Self::Lost => false,
         }
     }

@@ -266,7 +266,7 @@ fn add<'a>(
 }
 
 /// Compresses with gzip, without a name or a timestamp.
-fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+pub(crate) fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
     encoder.write_all(bytes)?;
     encoder.finish()

@@ -406,21 +406,27 @@ fn the_image_of_a_bundle_has_its_files_and_labels() {
     assert!(dir.path.join("bundle.tar").is_file());
 }
 
+/// Returns a function that runs the tool in a directory, with the credentials of a registry.
+fn signed_in(dir: &Dir, registry: &Registry) -> impl Fn(&[&str]) -> std::process::Output {
+    let path = dir.path.clone();
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    dir.write("docker/config.json", &credentials);
+    move |arguments| {
+        sdk()
+            .args(arguments)
+            .env("DOCKER_CONFIG", path.join("docker"))
+            .current_dir(&path)
+            .output()
+            .unwrap()
+    }
+}
+
 #[test]
 fn a_pulled_image_has_the_files_that_were_pushed() {
     let dir = bundle();
     let registry = Registry::start();
     let image = format!("{}/team/op:v1", registry.host);
-    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
-    dir.write("docker/config.json", &credentials);
-    let run = |arguments: &[&str]| {
-        sdk()
-            .args(arguments)
-            .env("DOCKER_CONFIG", dir.path.join("docker"))
-            .current_dir(&dir.path)
-            .output()
-            .unwrap()
-    };
+    let run = signed_in(&dir, &registry);
     let build = ["bundle", "build", &image, "bundle", "--push"];
     let said = succeeded(&build, run(&build));
     let pull = ["bundle", "pull", &image, "pulled"];
@@ -466,16 +472,7 @@ fn the_platforms_of_images_are_read_from_their_registries() {
     let dir = bundle();
     let registry = Registry::start();
     let image = format!("{}/team/op:v1", registry.host);
-    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
-    dir.write("docker/config.json", &credentials);
-    let run = |arguments: &[&str]| {
-        sdk()
-            .args(arguments)
-            .env("DOCKER_CONFIG", dir.path.join("docker"))
-            .current_dir(&dir.path)
-            .output()
-            .unwrap()
-    };
+    let run = signed_in(&dir, &registry);
     // An image of linux/amd64, and one that no registry has.
     let push = ["bundle", "push", &image, "bundle"];
     succeeded(&push, run(&push));

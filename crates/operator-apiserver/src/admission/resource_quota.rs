@@ -42,36 +42,24 @@ pub(super) fn charge(
         return Ok(Vec::new());
     }
     let mut charges = Vec::new();
-    let stored: Vec<_> = quotas.iter().map(|quota| quota.value.clone()).collect();
+    let attributes = Attributes {
+        admission,
+        write,
+        operation,
+        object: Some(object),
+        old,
+    };
+    let now = admission.clock.now();
+    let stored = quotas.iter().map(|quota| quota.value.as_ref());
+    let covered = quota::check_limited(limited, stored, &evaluator, object, now);
     for live in quotas {
-        let used = quota::charge(&live.value, &evaluator, change, object, admission.clock.now());
-        let refused = |why: String| {
-            let attributes = Attributes {
-                admission,
-                write,
-                operation,
-                object: Some(object),
-                old,
-            };
-            attributes.forbidden(&why)
-        };
-        if let Some(used) = used.map_err(refused)? {
+        let used = quota::charge(&live.value, &evaluator, change, object, now);
+        if let Some(used) = used.map_err(|why| attributes.forbidden(&why))? {
             charges.extend(charged(admission, live, used));
         }
     }
-    let stored: Vec<&Value> = stored.iter().map(AsRef::as_ref).collect();
-    let covered = quota::check_limited(limited, &stored, &evaluator, object, admission.clock.now());
     covered.map_err(|uncovered| match uncovered {
-        Uncovered::Amounts(names) => {
-            let attributes = Attributes {
-                admission,
-                write,
-                operation,
-                object: Some(object),
-                old,
-            };
-            attributes.forbidden(&format!("insufficient quota to consume: {names}"))
-        }
+        Uncovered::Amounts(names) => attributes.forbidden(&format!("insufficient quota to consume: {names}")),
         Uncovered::Scopes(scopes) => {
             status::plain(format!("insufficient quota to match these scopes: [{scopes}]"))
         }

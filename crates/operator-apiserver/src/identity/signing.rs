@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use builtin_kinds::certificate_request::Request;
 use jiff::Timestamp;
-use rcgen::{KeyPair, SigningKey};
+use rcgen::{Issuer, KeyPair, SigningKey};
 use yasna::models::ObjectIdentifier;
 use yasna::{DERWriter, DERWriterSeq, Tag};
 
@@ -49,7 +49,7 @@ pub struct CertificateSigner(Arc<Authority>);
 struct Authority {
     /// The subject of the authority, in DER.
     subject: Vec<u8>,
-    key: KeyPair,
+    issuer: Issuer<'static, KeyPair>,
 }
 
 impl std::fmt::Debug for CertificateSigner {
@@ -62,25 +62,25 @@ impl std::fmt::Debug for CertificateSigner {
 
 impl CertificateSigner {
     /// Returns the signer of an authority whose key is on the curve P-256.
-    pub(crate) fn new(authority: &[u8], key: KeyPair) -> Result<Self, Error> {
-        let issuer = yasna::parse_der(authority, |reader| {
+    pub(crate) fn new(certificate: &[u8], issuer: Issuer<'static, KeyPair>) -> Result<Self, Error> {
+        let subject = yasna::parse_der(certificate, |reader| {
             reader.read_sequence(|certificate| {
-                let issuer = certificate.next().read_sequence(|body| {
+                let subject = certificate.next().read_sequence(|body| {
                     // Version, number and algorithm come before the issuer, which is the authority itself.
                     for _ in 0..3 {
                         body.next().read_der()?;
                     }
-                    let issuer = body.next().read_der()?;
+                    let subject = body.next().read_der()?;
                     while body.read_optional(|rest| rest.read_der())?.is_some() {}
-                    Ok(issuer)
+                    Ok(subject)
                 })?;
                 certificate.next().read_der()?;
                 certificate.next().read_der()?;
-                Ok(issuer)
+                Ok(subject)
             })
         });
-        let subject = issuer.map_err(|error| Error::Certificates(error.to_string()))?;
-        Ok(Self(Arc::new(Authority { subject, key })))
+        let subject = subject.map_err(|error| Error::Certificates(error.to_string()))?;
+        Ok(Self(Arc::new(Authority { subject, issuer })))
     }
 
     /// Returns a certificate in PEM.
@@ -120,7 +120,8 @@ impl CertificateSigner {
         });
         let signature = self
             .0
-            .key
+            .issuer
+            .key()
             .sign(&body)
             .map_err(|error| failed(error.to_string()))?;
         let der = yasna::construct_der(|writer| {
@@ -132,7 +133,7 @@ impl CertificateSigner {
                     .write_bitvec_bytes(&signature, signature.len() * 8);
             });
         });
-        Ok(pem(&der))
+        Ok(super::pem::encode("CERTIFICATE", &der))
     }
 }
 
@@ -203,18 +204,4 @@ fn time(time: SystemTime) -> Vec<u8> {
     };
     let length = u8::try_from(text.len()).unwrap_or_default();
     [&[tag, length], text.as_bytes()].concat()
-}
-
-fn pem(der: &[u8]) -> String {
-    use base64::Engine;
-    let encoded = base64::prelude::BASE64_STANDARD.encode(der);
-    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    let mut rest = encoded.as_str();
-    while !rest.is_empty() {
-        let (line, behind) = rest.split_at(rest.len().min(64));
-        text.push_str(line);
-        text.push('\n');
-        rest = behind;
-    }
-    text + "-----END CERTIFICATE-----\n"
 }

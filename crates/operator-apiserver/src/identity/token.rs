@@ -226,25 +226,10 @@ impl Issuer {
                 which: "service account signing key",
                 problem: SigningError::Randomness.to_string(),
             })?;
-            Ok(pem(&der))
+            Ok(super::pem::encode("RSA PRIVATE KEY", &der))
         });
         let key = SigningKey::from_pem(made?.as_bytes())?;
         // Another request may have created a key at the same time; the first key is kept.
         Ok(self.signing.get_or_init(|| key))
     }
-}
-
-/// Returns a PKCS#1 key as PEM.
-fn pem(der: &[u8]) -> String {
-    let text = base64::prelude::BASE64_STANDARD.encode(der);
-    let mut pem = String::from("-----BEGIN RSA PRIVATE KEY-----\n");
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, more) = rest.split_at(rest.len().min(64));
-        pem.push_str(line);
-        pem.push('\n');
-        rest = more;
-    }
-    pem.push_str("-----END RSA PRIVATE KEY-----\n");
-    pem
 }

@@ -14,10 +14,7 @@ pub(super) struct Access {
     pub(super) server: String,
     /// The authorities of the server's certificate, in PEM.
     pub(super) authorities: Vec<u8>,
-    /// The certificate and the key of the client, in PEM.
-    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The `Authorization` header.
-    pub(super) authorization: Option<String>,
+    pub(super) user: User,
 }
 
 /// Reads the current context of a kubeconfig; the context is optional if there is only one cluster. Paths are relative
@@ -34,23 +31,28 @@ pub(super) fn read(text: &str) -> Result<Access, String> {
     let nobody = Value::Null;
     let user = entry(&config, "users", named("user"));
     let user = user.and_then(|user| user.get("user")).unwrap_or(&nobody);
-    let User {
-        identity,
-        authorization,
-    } = read_user(user)?;
     Ok(Access {
         server: object::text(cluster, &["server"]).to_owned(),
         authorities: data(cluster, "certificate-authority")?.unwrap_or_default(),
-        identity,
-        authorization,
+        user: read_user(user)?,
     })
 }
 
 /// The credentials of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct User {
+pub(super) struct User {
+    /// The certificate and the key of the client, in PEM.
     identity: Option<(Vec<u8>, Vec<u8>)>,
-    authorization: Option<String>,
+    /// The `Authorization` header.
+    pub(super) authorization: Option<String>,
+}
+
+impl User {
+    /// Returns the certificate and the key of the client, in PEM.
+    pub(super) fn identity(&self) -> Option<(&[u8], &[u8])> {
+        let identity = self.identity.as_ref();
+        identity.map(|(chain, key)| (chain.as_slice(), key.as_slice()))
+    }
 }
 
 fn read_user(user: &Value) -> Result<User, String> {
@@ -118,8 +120,8 @@ impl WebhookCredentials {
         })
     }
 
-    /// Returns the certificate with its key, and the `Authorization` header, for a host and a port.
-    pub(super) fn of(&self, host: &str, port: u16, is_service: bool) -> Credentials {
+    /// Returns the user for a host and a port; without credentials if there is none.
+    pub(super) fn of(&self, host: &str, port: u16, is_service: bool) -> User {
         let with_port = format!("{host}:{port}");
         // A service has its port in the name only if it is not the default.
         let targets: &[&str] = match (is_service, port) {
@@ -130,8 +132,7 @@ impl WebhookCredentials {
         let found = targets.iter().find_map(|target| self.matching(target));
         let found = found.or_else(|| self.users.get("*"));
         let found = found.or_else(|| self.users.get(&self.current));
-        let user = found.cloned().unwrap_or_default();
-        (user.identity, user.authorization)
+        found.cloned().unwrap_or_default()
     }
 
     /// Returns the user with the name of the target, or with that of a domain above it: `*.DOMAIN`.
@@ -141,9 +142,6 @@ impl WebhookCredentials {
         names.into_iter().find_map(|name| self.users.get(&name))
     }
 }
-
-/// The certificate of a client with its key, and the `Authorization` header.
-pub(super) type Credentials = (Option<(Vec<u8>, Vec<u8>)>, Option<String>);
 
 /// Returns the entry with a name, or the only one.
 fn entry<'c>(config: &'c Value, list: &str, name: &str) -> Option<&'c Value> {

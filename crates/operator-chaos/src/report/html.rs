@@ -21,14 +21,7 @@ pub(super) fn render(report: &Report) -> String {
     };
     let rows = [
         ("Plans", report.plans.to_string()),
-        (
-            "Time",
-            format!(
-                "{}.{} s",
-                report.elapsed_ms / 1000,
-                report.elapsed_ms % 1000 / 100
-            ),
-        ),
+        ("Time", format!("{:.1} s", report.seconds())),
         (
             "Single faults",
             format!("{} of {}", report.single_faults_run, report.single_faults),

@@ -112,19 +112,22 @@ pub(super) fn bundle(
     }
     let csv = bundle.as_ref().and_then(|loaded| loaded.csv.clone());
     match (bundle, csv) {
-        (Some(loaded), Some((csv_index, csv))) if errors.is_empty() => Ok(Bundle {
-            root: files.root().to_owned(),
-            dependencies: metadata_file(files, &annotations.path, "/dependencies"),
-            properties: metadata_file(files, &annotations.path, "/properties"),
-            ignored: ignored(files, &annotations.path),
-            annotations,
-            manifests_dir: dir,
-            manifests: loaded.manifests,
-            csv_index,
-            csv,
-            crds: loaded.crds,
-            size: loaded.size,
-        }),
+        (Some(loaded), Some((csv_index, csv))) if errors.is_empty() => {
+            let metadata = Metadata::read(files, &annotations.path);
+            Ok(Bundle {
+                root: files.root().to_owned(),
+                dependencies: metadata.file_with("dependencies"),
+                properties: metadata.file_with("properties"),
+                ignored: metadata.ignored(),
+                annotations,
+                manifests_dir: dir,
+                manifests: loaded.manifests,
+                csv_index,
+                csv,
+                crds: loaded.crds,
+                size: loaded.size,
+            })
+        }
         _ => Err(aggregate(&errors)),
     }
 }
@@ -278,36 +281,55 @@ fn add(loaded: &mut Directory, name: &str, path: String, document: Document) -> 
     Ok(())
 }
 
-/// Returns the files for dependencies and properties that have none, with the reasons.
-fn ignored(files: &Files, annotations: &str) -> Vec<(Manifest, String)> {
-    let (directory, _) = annotations.rsplit_once('/').unwrap_or_default();
-    let mut ignored = Vec::new();
-    for list_name in ["dependencies", "properties"] {
-        let path = format!("{directory}/{list_name}.yaml");
-        let Some(content) = files.content(path.trim_start_matches('/')) else {
-            continue;
-        };
-        let (document, reason) = match document::first(content) {
-            Err(reason) => (Document::default(), reason),
-            Ok(None) => continue,
-            Ok(Some(document)) if list(&document.value, &format!("/{list_name}")).is_empty() => {
-                let reason = format!("it has no list `{list_name}`");
-                (document, reason)
-            }
-            Ok(Some(_)) => continue,
-        };
-        ignored.push((Manifest { path, document }, reason));
-    }
-    ignored
+/// The parsed files of the directory of the labels.
+struct Metadata<'a> {
+    directory: &'a str,
+    /// The file with the labels.
+    labels: &'a str,
+    /// The documents by path, without files that are empty.
+    documents: BTreeMap<String, Result<Document, String>>,
 }
 
-/// Returns the first file of the directory of the labels that has items in a list. Files that cannot be read are ignored.
-fn metadata_file(files: &Files, annotations: &str, items: &str) -> Option<Manifest> {
-    let (directory, _) = annotations.rsplit_once('/').unwrap_or_default();
-    files.list(directory).find_map(|(name, content)| {
-        let document = document::first(content?).ok().flatten()?;
-        let path = join(directory, name);
-        (path != annotations && !list(&document.value, items).is_empty())
-            .then_some(Manifest { path, document })
-    })
+impl<'a> Metadata<'a> {
+    fn read(files: &Files, labels: &'a str) -> Self {
+        let (directory, _) = labels.rsplit_once('/').unwrap_or_default();
+        let documents = files.list(directory).filter_map(|(name, content)| {
+            let document = document::first(content?).transpose()?;
+            Some((join(directory, name), document))
+        });
+        Self {
+            directory,
+            labels,
+            documents: documents.collect(),
+        }
+    }
+
+    /// Returns the first file that has items in a list. Files that cannot be read are ignored.
+    fn file_with(&self, name: &str) -> Option<Manifest> {
+        self.documents.iter().find_map(|(path, document)| {
+            let document = document.as_ref().ok()?;
+            (path != self.labels && has_items(document, name)).then(|| Manifest {
+                path: path.clone(),
+                document: document.clone(),
+            })
+        })
+    }
+
+    /// Returns the files for dependencies and properties that have none, with the reasons.
+    fn ignored(&self) -> Vec<(Manifest, String)> {
+        let ignored = ["dependencies", "properties"].into_iter().filter_map(|name| {
+            let path = join(self.directory, &format!("{name}.yaml"));
+            let (document, reason) = match self.documents.get(&path)? {
+                Err(reason) => (Document::default(), reason.clone()),
+                Ok(document) if has_items(document, name) => return None,
+                Ok(document) => (document.clone(), format!("it has no list `{name}`")),
+            };
+            Some((Manifest { path, document }, reason))
+        });
+        ignored.collect()
+    }
+}
+
+fn has_items(document: &Document, name: &str) -> bool {
+    !list(&document.value, &format!("/{name}")).is_empty()
 }

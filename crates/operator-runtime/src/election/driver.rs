@@ -248,7 +248,7 @@ impl Core {
 
     /// Sends a request and waits for the response, at most until the end of leadership.
     async fn send(&self, request: Action, until: Option<Instant>) -> Input {
-        let sent = crate::clock::instant();
+        let sent = clock::instant();
         let patience = self.timing.request_timeout();
         let patience = until.map_or(patience, |until| {
             patience.min(until.saturating_duration_since(sent))
@@ -340,7 +340,7 @@ impl Core {
 
 fn moment() -> Moment {
     Moment {
-        now: crate::clock::instant(),
+        now: clock::instant(),
         wall: clock::now(),
         jitter: jitter(),
     }

@@ -162,9 +162,7 @@ impl Policy<Mutations> {
         }
         Ok(result)
     }
-}
 
-impl Policy<Mutations> {
     /// Evaluates the match conditions; the inner error is that of an expression.
     fn applies(
         &self,

@@ -54,7 +54,6 @@ impl Certificates {
         let (pem, issuer) = authority(keyring)?;
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes());
         let certificate = certificate.map_err(|error| unusable("authority's certificate", error))?;
-        let key = KeyPair::from_pem(&issuer.key().serialize_pem()).map_err(failed)?;
         let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
         names.push(Ipv4Addr::LOCALHOST.to_string());
         names.push(address.to_string());
@@ -72,7 +71,7 @@ impl Certificates {
             authority: pem,
             admin,
             server,
-            signer: CertificateSigner::new(&certificate, key)?,
+            signer: CertificateSigner::new(&certificate, issuer)?,
         })
     }
 

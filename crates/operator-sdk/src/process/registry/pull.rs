@@ -51,11 +51,7 @@ impl Repository {
         for layer in layers {
             let named = layer["digest"].as_str().unwrap_or_default();
             let kind = layer["mediaType"].as_str().unwrap_or_default();
-            let url = self.url(&format!("/blobs/{named}"));
-            let blob = self.read(&url, ANYTHING, FILES_MAX, "layer").await?;
-            if digest(&blob) != named {
-                return Err(self.invalid("layer", format!("its digest is not {named}")));
-            }
+            let blob = self.blob(named, FILES_MAX, "layer").await?;
             let unpacked = match kind {
                 kind if kind.ends_with("gzip") => unpack(GzDecoder::new(blob.as_ref()), &mut files),
                 kind if kind.ends_with("tar") => unpack(blob.as_ref(), &mut files),
@@ -80,12 +76,8 @@ impl Repository {
             return Ok(platforms.filter(|(os, _)| os != "unknown").collect());
         }
         let named = manifest.pointer("/config/digest").and_then(Value::as_str);
-        let named = named.unwrap_or_default();
-        let url = self.url(&format!("/blobs/{named}"));
-        let config = self.read(&url, ANYTHING, MANIFEST_MAX, "configuration").await?;
-        if digest(&config) != named {
-            return Err(self.invalid("configuration", format!("its digest is not {named}")));
-        }
+        let config = self.blob(named.unwrap_or_default(), MANIFEST_MAX, "configuration");
+        let config = config.await?;
         let config = serde_json::from_slice(&config);
         let config = config.map_err(|error| self.invalid("configuration", error.to_string()))?;
         Ok(BTreeSet::from([platform(&config)]))
@@ -102,6 +94,21 @@ impl Repository {
         let manifest = serde_json::from_slice(&body);
         let manifest = manifest.map_err(|error| self.invalid("manifest", error.to_string()))?;
         Ok((found, manifest))
+    }
+
+    /// Reads a blob by its digest, which is checked.
+    async fn blob(
+        &mut self,
+        named: &str,
+        size_max: usize,
+        what: &'static str,
+    ) -> Result<Bytes, RegistryError> {
+        let url = self.url(&format!("/blobs/{named}"));
+        let blob = self.read(&url, ANYTHING, size_max, what).await?;
+        match digest(&blob) == named {
+            true => Ok(blob),
+            false => Err(self.invalid(what, format!("its digest is not {named}"))),
+        }
     }
 
     /// Reads a resource, following redirects.

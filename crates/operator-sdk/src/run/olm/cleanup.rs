@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::process::objects::text;
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
+use crate::run::crd::counted;
 
 /// Runs `operator-sdk cleanup`.
 pub(crate) fn cleanup(args: &CleanupArgs, report: &Report) -> Result<ExitCode, Failure> {
@@ -101,10 +102,8 @@ async fn announce(session: &Session<'_>, order: &[(Resource, &str, bool)]) -> Re
         };
         let word = resource.word;
         let objects = if word == DEFINITION.word {
-            match v1::objects_of(session, &object).await?.len() {
-                1 => " with 1 object".to_owned(),
-                count => format!(" with {count} objects"),
-            }
+            let count = v1::objects_of(session, &object).await?.len();
+            format!(" with {}", counted(count, "object"))
         } else {
             String::new()
         };

@@ -1,18 +1,16 @@
 //! `alpha bundle extract`: writes the manifests of a bundle image to a ConfigMap, in place of `opm` in the Job of an embedded
 //! control plane.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 
 use super::OlmError;
 use crate::args::ExtractArgs;
 use crate::failure::Failure;
+use crate::oci::compress;
 use crate::process::api::Api;
 use crate::report::Report;
 use crate::run::bundle::load;
@@ -25,7 +23,7 @@ pub(crate) fn extract(args: &ExtractArgs, report: &Report) -> Result<ExitCode, F
         let Some(name) = path.strip_prefix("manifests/") else {
             continue;
         };
-        let compressed = compressed(content).map_err(|error| OlmError::Render {
+        let compressed = compress(content).map_err(|error| OlmError::Render {
             place: args.image.clone(),
             reason: error.to_string(),
         })?;
@@ -59,10 +57,4 @@ pub(crate) fn extract(args: &ExtractArgs, report: &Report) -> Result<ExitCode, F
         ));
         Ok(ExitCode::SUCCESS)
     })
-}
-
-fn compressed(content: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(content)?;
-    encoder.finish()
 }

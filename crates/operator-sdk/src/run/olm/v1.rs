@@ -13,6 +13,7 @@ use super::{OlmError, ROOT_V1, parts_of, registry};
 use crate::args::{CleanupArgs, RunBundleArgs};
 use crate::failure::Failure;
 use crate::process::objects::text;
+use crate::run::crd::counted;
 
 pub(super) use upgrade::{enter_namespace, upgrade};
 
@@ -273,8 +274,8 @@ pub(super) async fn clean(
         for definition in &own {
             let count = objects_of(session, definition).await?.len();
             let name = text(definition, "/metadata/name");
-            let objects = if count == 1 { "object" } else { "objects" };
-            report.progress(&format!("  {} {name:?} with {count} {objects}", DEFINITION.word));
+            let objects = counted(count, "object");
+            report.progress(&format!("  {} {name:?} with {objects}", DEFINITION.word));
         }
     }
     // The operator still runs, so that it completes the finalizers of the objects.
