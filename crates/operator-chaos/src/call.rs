@@ -34,7 +34,15 @@ pub(crate) struct Call {
     pub(crate) continues: bool,
 }
 
-/// The generated names of a run, and the canonical form of each.
+/// The labels with the hash at the end of the names of ReplicaSets and ControllerRevisions. It depends on how often such a
+/// name was taken, as by the ReplicaSet of a Deployment with the same name that was deleted.
+const HASH_LABELS: [&str; 3] = [
+    "pod-template-hash",
+    "controller.kubernetes.io/hash",
+    "controller-revision-hash",
+];
+
+/// The generated names and hashes of a run, and the canonical form of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     generated: BTreeMap<String, String>,
@@ -164,10 +172,28 @@ impl Names {
     /// Records the name of an object if it was generated.
     pub(crate) fn learn(&mut self, object: &Value) {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-        if let (Some(name), Some(base)) = (text("/metadata/name"), text("/metadata/generateName"))
+        let Some(name) = text("/metadata/name") else {
+            return;
+        };
+        if let Some(base) = text("/metadata/generateName")
             && name.starts_with(base)
         {
-            self.generated.insert(name.to_owned(), format!("{base}*"));
+            let canonical = match base.strip_suffix('-') {
+                Some(owner) => format!("{}-*", self.canonical(owner)),
+                None => format!("{base}*"),
+            };
+            self.generated.insert(name.to_owned(), canonical);
+            return;
+        }
+        let labels = object.pointer("/metadata/labels");
+        let hashes = HASH_LABELS
+            .iter()
+            .filter_map(|label| labels?.get(label)?.as_str());
+        for hash in hashes {
+            if let Some(base) = name.strip_suffix(hash).filter(|base| base.ends_with('-')) {
+                self.generated.insert(name.to_owned(), format!("{base}*"));
+                self.generated.insert(hash.to_owned(), "*".to_owned());
+            }
         }
     }
 
@@ -190,6 +216,8 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn signature(method: &Method, uri: &str, body: &str) -> String {
@@ -202,6 +230,19 @@ mod tests {
             &Names::default(),
         );
         call.map(|call| call.signature().to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_hash_in_the_name_of_a_replica_set_is_generated() {
+        let mut names = Names::default();
+        let labels = json!({"pod-template-hash": "75bfdfc894", "app": "web"});
+        names.learn(&json!({"metadata": {"name": "web-75bfdfc894", "labels": labels}}));
+        names.learn(&json!({"metadata": {
+            "name": "web-75bfdfc894-abcde", "generateName": "web-75bfdfc894-", "labels": labels,
+        }}));
+        let canonical =
+            ["web-75bfdfc894", "web-75bfdfc894-abcde", "75bfdfc894", "web"].map(|name| names.canonical(name));
+        assert_eq!(canonical, ["web-*", "web-*-*", "*", "web"]);
     }
 
     #[test]

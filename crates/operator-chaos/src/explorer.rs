@@ -32,7 +32,7 @@ const SECOND_SEED: u64 = 0x5eed;
 const FINDINGS_MAX: usize = 25;
 /// The number of plans that run before their results are processed. It does not depend on the number of threads, so
 /// that the same seed and number of plans lead to the same findings on every machine.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
 /// The number of single faults before the changes of the spec begin, so that a small budget covers both.
 const BEFORE_MUTANTS: usize = 48;
@@ -95,6 +95,19 @@ struct Results {
     singles_run: usize,
     faults: BTreeMap<String, usize>,
     findings: Vec<Finding>,
+}
+
+/// The result of a plan.
+struct Outcome {
+    is_pruned: bool,
+    /// The hash of the trace.
+    trace: String,
+    coverage: Vec<u64>,
+    /// The hash of the end state.
+    end_state: String,
+    recovered: Vec<Recovered>,
+    /// The run and its violations, if there are any.
+    failure: Option<(Run, Vec<Violation>)>,
 }
 
 /// A plan that violated an oracle in a new way.
@@ -348,16 +361,15 @@ impl Explorer {
             let result = self.run(&task.plan, &subject.workload, reference, Some(&subject.known));
             self.monitor
                 .update(|shown| shown.plans += usize::from(result.is_ok()));
-            Some(result)
+            Some(result.map(|(run, violations)| Outcome::of(run, violations)))
         });
         let (mut candidates, mut repeated) = (Vec::new(), Vec::new());
         for (index, (task, result)) in batch.into_iter().zip(runs).enumerate() {
-            let (run, violations) = match result {
+            let outcome = match result {
                 None | Some(Err(Error::Stopped)) => continue,
                 Some(result) => result?,
             };
-            results.take(&task, &run, violations.is_empty());
-            let Some(violation) = violations.first() else {
+            let Some((run, violations)) = results.take(&task, outcome) else {
                 continue;
             };
             if results.is_new(&violations) {
@@ -372,7 +384,7 @@ impl Explorer {
                     break;
                 }
             } else {
-                repeated.push(violation.fingerprint());
+                repeated.extend(violations.first().map(Violation::fingerprint));
             }
         }
         if !candidates.is_empty() {
@@ -440,6 +452,21 @@ fn without_faults(
         plans: 1,
         timeline,
         ..Finding::default()
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn of(mut run: Run, violations: Vec<Violation>) -> Self {
+        Self {
+            is_pruned: run.is_pruned,
+            trace: run.trace.hash(),
+            coverage: std::mem::take(&mut run.coverage),
+            end_state: hash_of(&run.state),
+            recovered: std::mem::take(&mut run.recovered),
+            failure: (!violations.is_empty()).then_some((run, violations)),
+        }
     }
 }
 
@@ -543,27 +570,29 @@ impl Results {
         self.states.len() > before
     }
 
-    /// Records the result of a plan.
-    fn take(&mut self, task: &Task, run: &Run, is_clean: bool) {
+    /// Records the result of a plan. Returns the run and its violations, if there are any.
+    fn take(&mut self, task: &Task, outcome: Outcome) -> Option<(Run, Vec<Violation>)> {
         self.plans += 1;
-        self.pruned += usize::from(run.is_pruned);
+        self.pruned += usize::from(outcome.is_pruned);
         if task.is_single && task.subject == 0 {
             self.singles_run += 1;
             for fault in &task.plan.faults {
                 *self.faults.entry(fault.action.kind()).or_default() += 1;
             }
         }
-        self.traces.insert(run.trace.hash());
-        if self.cover(&run.coverage) && task.plan.faults.len() == 1 {
+        self.traces.insert(outcome.trace);
+        if self.cover(&outcome.coverage) && task.plan.faults.len() == 1 {
             self.corpus.extend(task.plan.faults.iter().cloned());
         }
-        if run.is_pruned {
-            return;
+        if !outcome.is_pruned {
+            self.end_states.insert(outcome.end_state);
+            if let Some(subject) = self.subjects.get_mut(task.subject)
+                && outcome.failure.is_none()
+            {
+                subject.known.extend(outcome.recovered);
+            }
         }
-        self.end_states.insert(hash_of(&run.state));
-        if let Some(subject) = self.subjects.get_mut(task.subject).filter(|_| is_clean) {
-            subject.known.extend(run.recovered.iter().copied());
-        }
+        outcome.failure
     }
 
     /// Returns true if violations must be investigated: one of them is new, and the maximum number of findings is not

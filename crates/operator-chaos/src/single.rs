@@ -18,7 +18,7 @@ const OBJECTS_MAX: usize = 4;
 /// The difference by which a clock is set, in seconds.
 const JUMP: i32 = 600;
 
-/// The classes of faults. Classes alternate in a campaign, so that a small budget covers all of them.
+/// The classes of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Crashes, lost responses, and other clients.
@@ -39,6 +39,23 @@ enum Class {
 
 const CLASSES: usize = 7;
 
+/// The classes alternate in a campaign, so that a small budget covers all of them. Every second fault is one of
+/// [`Class::Crash`], which finds most bugs.
+const ORDER: [Class; 12] = [
+    Class::Crash,
+    Class::Late,
+    Class::Crash,
+    Class::Stale,
+    Class::Crash,
+    Class::Error,
+    Class::Crash,
+    Class::Watch,
+    Class::Crash,
+    Class::Environment,
+    Class::Crash,
+    Class::User,
+];
+
 /// The durations of faults, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -51,17 +68,35 @@ pub(crate) struct Times {
 /// The faults that were found so far.
 #[derive(Default)]
 struct Found {
-    classes: [Vec<Fault>; CLASSES],
+    /// The faults of each class, with the number of earlier faults of this class at the same point.
+    classes: [Vec<(usize, Fault)>; CLASSES],
     /// The calls and outages that are already covered.
     seen: BTreeSet<String>,
 }
 
 impl Found {
     fn add(&mut self, class: Class, at: &Point, action: Action) {
-        self.classes[class as usize].push(Fault {
-            at: at.clone(),
-            action,
+        let faults = &mut self.classes[class as usize];
+        let same = faults.iter().rev().take_while(|(_, fault)| fault.at == *at);
+        let rank = same.count();
+        let at = at.clone();
+        faults.push((rank, Fault { at, action }));
+    }
+
+    /// Returns all faults: classes alternate, and each class begins with one fault of each point.
+    fn in_order(self) -> Vec<Fault> {
+        let mut classes = self.classes.map(|mut faults| {
+            faults.sort_by_key(|(rank, _)| *rank);
+            faults.into_iter().map(|(_, fault)| fault)
         });
+        let mut all = Vec::new();
+        loop {
+            let before = all.len();
+            all.extend(ORDER.iter().filter_map(|class| classes[*class as usize].next()));
+            if all.len() == before {
+                return all;
+            }
+        }
     }
 }
 
@@ -77,7 +112,7 @@ struct Scene {
     has_leases: bool,
 }
 
-/// Returns every single fault of a run without faults, in an order in which the classes alternate.
+/// Returns every single fault of a run without faults, in the order of [`Found::in_order`].
 pub(crate) fn single_faults(reference: &Trace, times: Times) -> Vec<Fault> {
     let hold = times.hold;
     let mut found = Found::default();
@@ -140,10 +175,7 @@ pub(crate) fn single_faults(reference: &Trace, times: Times) -> Vec<Fault> {
     of_step(&mut found, steps, &mut scene, times);
     for step in 1..=steps {
         let at = Point::Step { step };
-        found.classes[Class::Crash as usize].push(Fault {
-            at: at.clone(),
-            action: Action::Restart,
-        });
+        found.add(Class::Crash, &at, Action::Restart);
         for resource in &lagging {
             for missing in 1..=MISSING_MAX {
                 let action = Action::RestartStale {
@@ -155,15 +187,7 @@ pub(crate) fn single_faults(reference: &Trace, times: Times) -> Vec<Fault> {
             }
         }
     }
-    let mut classes = found.classes.map(Vec::into_iter);
-    let mut all = Vec::new();
-    loop {
-        let before = all.len();
-        all.extend(classes.iter_mut().filter_map(Iterator::next));
-        if all.len() == before {
-            return all;
-        }
-    }
+    found.in_order()
 }
 
 fn is_lease_write(event: &Event) -> bool {
@@ -420,6 +444,24 @@ mod tests {
         assert_eq!(faults[0].action, Action::CrashAfterCommit);
         assert_eq!((at("update configmaps"), at("get configmaps")), (15, 3));
         assert_eq!(at("after the start"), 4, "{:?}", texts(&faults));
+    }
+
+    #[test]
+    fn a_crash_at_every_write_is_among_the_first_faults() {
+        let names = ["a", "b", "c"];
+        let write = |name: &str| call(&format!("update configmaps default/{name}"), true);
+        let faults = single_faults(&trace([step()].into_iter().chain(names.map(write))), TIMES);
+        let is_crash = |fault: &&Fault| fault.action == Action::CrashAfterCommit;
+        let crashes: Vec<String> = faults
+            .iter()
+            .take(2 * names.len())
+            .filter(is_crash)
+            .map(Fault::to_string)
+            .collect();
+        let of = |name: &str| format!("update configmaps default/{name}`");
+        let is_of = |(crash, name): (&String, &str)| crash.contains(&of(name));
+        assert_eq!(crashes.len(), 3, "{crashes:?}");
+        assert!(crashes.iter().zip(names).all(is_of), "{crashes:?}");
     }
 
     #[test]

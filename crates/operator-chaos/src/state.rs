@@ -11,7 +11,8 @@ use crate::call::Names;
 pub(crate) const THIRD_PARTY: &str = "chaos.operator-sdk.dev/third-party";
 
 /// Fields that differ between runs, such as counters.
-const VOLATILE: [&str; 4] = [
+const VOLATILE: [&str; 5] = [
+    "collisionCount",
     "resourceVersion",
     "observedGeneration",
     "restartCount",
@@ -86,30 +87,47 @@ pub(crate) fn is_custom(resource: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io")
 }
 
+/// Fields of the metadata that differ between runs.
+const VOLATILE_METADATA: [&str; 7] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+    "generateName",
+];
+
 /// Returns an object without the parts that differ between runs: UIDs, versions, times, addresses, random names.
 pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
-    let mut object = clean(object, names);
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "generation",
-            "managedFields",
-            "selfLink",
-            "generateName",
-        ] {
-            metadata.remove(field);
-        }
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove(THIRD_PARTY);
-            annotations.remove("deployment.kubernetes.io/revision");
-            if annotations.is_empty() {
-                metadata.remove("annotations");
-            }
+    let Value::Object(fields) = object else {
+        return clean(object, names);
+    };
+    let cleaned = fields.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Object(metadata) if name == "metadata" => clean_metadata(metadata, names),
+            value => clean(value, names),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(cleaned.collect())
+}
+
+fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
+    let kept = metadata
+        .iter()
+        .filter(|(name, _)| !VOLATILE_METADATA.contains(&name.as_str()));
+    let mut metadata: Map<String, Value> = kept
+        .map(|(name, value)| (name.clone(), clean(value, names)))
+        .collect();
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(THIRD_PARTY);
+        annotations.remove("deployment.kubernetes.io/revision");
+        if annotations.is_empty() {
+            metadata.remove("annotations");
         }
     }
-    object
+    Value::Object(metadata)
 }
 
 /// Returns a hash of an object that is the same in every run.
@@ -166,7 +184,9 @@ fn clean_text(text: &str, names: &Names) -> String {
     if text.parse::<std::net::IpAddr>().is_ok() {
         return "<address>".to_owned();
     }
-    text.to_owned()
+    // Messages have names in quotes.
+    let parts: Vec<&str> = text.split('"').map(|part| names.canonical(part)).collect();
+    parts.join("\"")
 }
 
 fn is_uuid(text: &str) -> bool {
