@@ -16,7 +16,7 @@ use crate::oracle::{Reference, Violation, check, fresh_deploy};
 use crate::plan::{Fault, Plan};
 use crate::progress::{Monitor, Phase, Progress};
 use crate::report::{Finding, Report};
-use crate::run::{Expectation, Recovered, Run, Setup, run};
+use crate::run::{Expectation, Expected, Recovered, Run, Setup, run};
 use crate::single::single_faults;
 use crate::state::{Mask, differences};
 use crate::trace::{Event, Kind, Timeline};
@@ -249,6 +249,11 @@ impl Explorer {
         let second = run(&self.setup, workload, &second, expectation)?;
         let mut mask = Mask::new(&self.settings.ignored);
         mask.learn(&differences(&first.state, &second.state, &mask));
+        for (step, state) in &first.step_states {
+            if let Some(other) = second.step_states.get(step) {
+                mask.learn(&differences(state, other, &mask));
+            }
+        }
         let before_check = |event: &&Event| !matches!(event, Event::IdempotenceCheck);
         let events = || first.trace.iter().take_while(before_check);
         let is_call = |event: &&Event| matches!(event, Event::Call { .. });
@@ -264,6 +269,7 @@ impl Explorer {
                 additions: first.trace.counts(Kind::Added),
                 deletions: first.trace.counts(Kind::Deleted),
                 state: first.state,
+                step_states: first.step_states,
                 mask,
             },
         }))
@@ -315,7 +321,11 @@ impl Explorer {
         known: Option<&BTreeSet<Recovered>>,
     ) -> Result<(Run, Vec<Violation>), Error> {
         let expectation = Expectation {
-            state: Some((&reference.state, &reference.mask)),
+            states: Some(Expected {
+                end: &reference.state,
+                steps: &reference.step_states,
+                mask: &reference.mask,
+            }),
             checks_idempotence: false,
             known,
         };

@@ -26,6 +26,8 @@ pub enum Oracle {
     Quiescence,
     /// The operator sends a bounded number of requests.
     Calls,
+    /// The state after each step equals that of a run without faults.
+    StepState,
     /// The end state equals that of a run without faults.
     EndState,
     /// Only objects that are also deleted without faults are deleted.
@@ -65,6 +67,8 @@ pub struct Violation {
 /// The results of runs without faults, with which other runs are compared.
 pub(crate) struct Reference {
     pub(crate) state: State,
+    /// The states after the steps of the workload, by number.
+    pub(crate) step_states: BTreeMap<u32, State>,
     pub(crate) additions: BTreeMap<String, Counts>,
     pub(crate) deletions: BTreeMap<String, Counts>,
     pub(crate) mask: Mask,
@@ -117,9 +121,14 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
     match reference {
         Some(reference) => {
             // A run that ended early was compared with the state of another run.
-            if !run.is_pruned {
-                all.extend(end_state(run, reference));
-            }
+            let end = match run.is_pruned {
+                true => Vec::new(),
+                false => end_state(run, reference),
+            };
+            let mut step = step_state(run, reference);
+            step.retain(|violation| end.iter().all(|other| other.subject != violation.subject));
+            all.extend(step);
+            all.extend(end);
             all.extend(deletions(run, reference));
             all.extend(additions(run, reference));
         }
@@ -178,6 +187,21 @@ fn ended(run: &Run) -> Option<Violation> {
     })?;
     let message = format!("the operator ended by itself: {reason}");
     Some(Violation::new(Oracle::Ended, "operator", message))
+}
+
+/// Compares the state after the first step that led to an unexpected one.
+fn step_state(run: &Run, reference: &Reference) -> Vec<Violation> {
+    let Some((step, state)) = run.step_states.first_key_value() else {
+        return Vec::new();
+    };
+    let Some(expected) = reference.step_states.get(step) else {
+        return Vec::new();
+    };
+    compared(
+        Oracle::StepState,
+        (&format!("after step {step}"), "not without faults"),
+        &differences(expected, state, &reference.mask),
+    )
 }
 
 fn end_state(run: &Run, reference: &Reference) -> Vec<Violation> {

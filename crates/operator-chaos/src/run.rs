@@ -41,8 +41,8 @@ pub(crate) struct Pace {
     final_rest: Duration,
     /// Maximum time to wait until the cluster is idle.
     rest_limit: Duration,
-    /// Maximum time for an operator to reach the expected state after faults, because exponential backoff can take
-    /// long.
+    /// Maximum time of a run in which an operator is given to reach expected states after faults, because exponential
+    /// backoff can take long.
     recovery_limit: Duration,
     /// The time after which a crashed operator is restarted.
     restart: Duration,
@@ -102,6 +102,8 @@ pub(crate) struct Setup {
 pub(crate) struct Run {
     pub(crate) trace: Trace,
     pub(crate) state: State,
+    /// The states after the steps of the workload, by number. In a run that is compared, only those that differ.
+    pub(crate) step_states: BTreeMap<u32, State>,
     pub(crate) names: Names,
     pub(crate) objects: Objects,
     /// The number of faults that were injected.
@@ -132,10 +134,19 @@ pub(crate) struct Run {
 /// The number of a step after which an operator that started after all faults was idle, and the state of the cluster.
 pub(crate) type Recovered = (u32, u64);
 
-/// The checks of a run, and the state that it waits for.
+/// The states of a run without faults.
+#[derive(Clone, Copy)]
+pub(crate) struct Expected<'a> {
+    pub(crate) end: &'a State,
+    /// The states after steps, by number.
+    pub(crate) steps: &'a BTreeMap<u32, State>,
+    pub(crate) mask: &'a Mask,
+}
+
+/// The checks of a run, and the states that it waits for.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expectation<'a> {
-    pub(crate) state: Option<(&'a State, &'a Mask)>,
+    pub(crate) states: Option<Expected<'a>>,
     pub(crate) checks_idempotence: bool,
     /// States from which a newly started operator is known to succeed.
     pub(crate) known: Option<&'a BTreeSet<Recovered>>,
@@ -219,7 +230,7 @@ async fn run_on(
     let driven = tokio::select! {
         biased;
         driven = driver => driven,
-        () = live(&session, &setup.operators, setup.pace, expectation.state.is_none()) => Driven {
+        () = live(&session, &setup.operators, setup.pace, expectation.states.is_none()) => Driven {
             is_quiet: true,
             ..Driven::default()
         },
@@ -238,6 +249,7 @@ async fn run_on(
         leadership: outcome.leadership,
         coverage: outcome.coverage,
         state: driven.state,
+        step_states: driven.step_states,
         is_quiet: driven.is_quiet,
         writes_at_rest: driven.writes_at_rest,
         failed_step: driven.failed_step,
@@ -365,6 +377,7 @@ async fn ended(former: Option<&mut Former>) {
 #[derive(Default)]
 struct Driven {
     state: State,
+    step_states: BTreeMap<u32, State>,
     is_quiet: bool,
     writes_at_rest: Vec<String>,
     failed_step: Option<String>,
@@ -382,6 +395,7 @@ async fn drive(
 ) -> Driven {
     let pace = setup.pace;
     let mut driven = Driven::default();
+    let mut patience = pace.recovery_limit;
     rest(session, pace.step_rest, pace).await;
     disturb_after(world, session, 0, pace).await;
     let steps = (1..).zip(&workload.steps);
@@ -398,7 +412,7 @@ async fn drive(
         session.touch();
         if let Err(error) = changed {
             driven.failed_step = Some(format!("step {number} ({}): {error}", step.change));
-            if expectation.state.is_none() {
+            if expectation.states.is_none() {
                 // A workload that fails without faults cannot be compared.
                 driven.is_quiet = true;
                 return driven;
@@ -412,6 +426,19 @@ async fn drive(
                 driven.failed_step = Some(format!("step {number} ({}): {problem}", step.change));
             }
             disturb_after(world, session, number, pace).await;
+            if !session.has_lasting_fault() {
+                let expected = expectation
+                    .states
+                    .map(|states| (states.steps.get(&number), states.mask));
+                let state = match expected {
+                    None => Some(session.state()),
+                    Some((None, _)) => None,
+                    Some((Some(expected), mask)) => {
+                        unexpected(session, expected, mask, pace, &mut patience).await
+                    }
+                };
+                driven.step_states.extend(state.map(|state| (number, state)));
+            }
             if session.has_recovered() && driven.failed_step.is_none() {
                 let recovered = (number, session.world_hash());
                 if expectation.known.is_some_and(|known| known.contains(&recovered)) {
@@ -430,15 +457,10 @@ async fn drive(
     session.touch();
     driven.is_quiet = rest(session, pace.final_rest, pace).await;
     driven.state = session.state();
-    if let Some((expected, mask)) = expectation.state {
+    if let Some(Expected { end, mask, .. }) = expectation.states {
         let since = Instant::now();
-        while !differences(expected, &driven.state, mask).is_empty()
-            && since.elapsed() < pace.recovery_limit
-            && !session.overran()
-        {
-            tokio::time::sleep(pace.final_rest).await;
-            session.drain(Actor::Cluster, None);
-            driven.state = session.state();
+        if let Some(state) = unexpected(session, end, mask, pace, &mut patience).await {
+            driven.state = state;
         }
         if since.elapsed() > pace.final_rest {
             driven.is_quiet = rest(session, pace.final_rest, pace).await;
@@ -453,6 +475,28 @@ async fn drive(
         driven.writes_at_rest = session.writes_since_check();
     }
     driven
+}
+
+/// Waits until the cluster reaches a state, and subtracts the time from the patience. Returns the state of the cluster if
+/// it does not.
+async fn unexpected(
+    session: &Session,
+    expected: &State,
+    mask: &Mask,
+    pace: &Pace,
+    patience: &mut Duration,
+) -> Option<State> {
+    loop {
+        let state = session.state();
+        if differences(expected, &state, mask).is_empty() {
+            return None;
+        }
+        if patience.is_zero() || session.overran() {
+            return Some(state);
+        }
+        *patience = patience.saturating_sub(pace.final_rest);
+        tokio::time::sleep(pace.final_rest).await;
+    }
 }
 
 /// Injects the faults at the end of a step.
