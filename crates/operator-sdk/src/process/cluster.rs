@@ -10,7 +10,9 @@ use std::time::Duration;
 use operator_apiserver::client::Gvr;
 use operator_apiserver::{ApiServer, AuditOptions, Builder, ListenOptions, Listener};
 use operator_controlplane::olm::UNPACK_IMAGE;
-use operator_controlplane::{ControlPlane, Controllers, Delays, Options, Processes, Program, created, register};
+use operator_controlplane::{
+    ControlPlane, Controllers, Delays, Options, Processes, Program, created, register,
+};
 use serde_json::{Value, json};
 
 use super::temporary::{TemporaryDirectory, TemporaryError};
