@@ -207,10 +207,10 @@ fn words(test: &Value) -> Vec<&str> {
 
 fn text((test, outcomes): &(Test, Vec<Outcome>)) -> String {
     let mut text = format!("{}\n", "-".repeat(80));
-    text += &format!(
-        "Image:      {}\n",
-        test.value["image"].as_str().unwrap_or_default()
-    );
+    // The tests of the suite `behaviour` have no image.
+    if let Some(image) = test.value["image"].as_str() {
+        text += &format!("Image:      {image}\n");
+    }
     text += &format!("Entrypoint: [{}]\n", words(&test.value).join(" "));
     if let Some(labels) = test.value["labels"]
         .as_object()

@@ -19,6 +19,7 @@ use crate::process::objects::{Objects, Place, text};
 use crate::process::signal::Ends;
 use crate::process::temporary::TemporaryDirectory;
 use crate::report::Report;
+use crate::run::crd::counted;
 use crate::run::olm::{self, LocalOperator, Source};
 
 /// The name of the suite, in its label.
@@ -172,13 +173,15 @@ impl Session<'_> {
         for example in examples {
             self.example(example).await?;
         }
-        if self.outcomes.values().any(|outcome| outcome.state != State::Pass) {
+        // The log is the same for all tests, and the errors of the other tests follow from the first failure.
+        let has_failed = |test: &&str| {
+            self.outcomes
+                .get(*test)
+                .is_some_and(|known| known.state == State::Fail)
+        };
+        if let Some(test) = TESTS.into_iter().find(has_failed) {
             let log = self.operator_log().await;
-            for outcome in self.outcomes.values_mut() {
-                if outcome.state != State::Pass {
-                    outcome.log += &log;
-                }
-            }
+            self.outcomes.entry(test).or_default().log += &log;
         }
         Ok(())
     }
@@ -222,6 +225,8 @@ impl Session<'_> {
             place,
         };
         let ready = self.until_ready(&example).await?;
+        self.report
+            .progress("  Checking that a reconciliation without a change writes nothing");
         match &ready {
             Ok(condition) => self.log(READY, &format!("{}: {condition} is True", example.name)),
             Err(reason) => self.fail(READY, format!("{}: {reason}", example.name)),
@@ -327,7 +332,9 @@ impl Session<'_> {
     async fn field(&mut self, example: &Example, field: &Field, value: &Value) -> Result<(), Failure> {
         let path = example.place.path();
         let spec = &example.object["spec"];
-        let change = format!("{}: {} from {} to {value}", example.name, field.name, field.value);
+        let change = format!("{} from {} to {value}", field.name, field.value);
+        self.report.progress(&format!("  Changing {change}"));
+        let change = format!("{}: {change}", example.name);
         let before = self.operator.api.get(&path).await?.unwrap_or_default();
         let begin = self.mark()?;
         let patch = json!({"spec": changed(spec, &field.pointer, value)});
@@ -426,6 +433,7 @@ impl Session<'_> {
             .collect();
         let count = left.len();
         let path = example.place.path();
+        self.report.progress("  Deleting it");
         self.operator.api.remove(&path).await?;
         let mut finalizers = Value::Null;
         let place = &example.place;
@@ -466,7 +474,8 @@ impl Session<'_> {
             }
         }
         if remaining.is_empty() {
-            let line = format!("{}: deleted, with {count} objects of the operator", example.name);
+            let objects = counted(count, "object");
+            let line = format!("{}: deleted, with {objects} of the operator", example.name);
             self.log(CLEANUP, &line);
         } else {
             let remaining = remaining.join(", ");
