@@ -468,6 +468,29 @@ fn a_bundle_that_olm_cannot_unpack_fails_at_once() {
     assert_eq!(left, "");
 }
 
+#[test]
+fn an_operator_that_crashes_ends_the_installation() {
+    let dir = Dir::project();
+    write_bundle(&dir, "bundle");
+    dir.remove(".cargo");
+    dir.remove("src");
+    dir.write(
+        "Cargo.toml",
+        "[package]\nname = \"memcached-operator\"\nversion = \"0.0.1\"\nedition = \"2024\"\n[workspace]\n",
+    );
+    dir.write(
+        "src/main.rs",
+        "fn main() -> std::process::ExitCode { eprintln!(\"error: no license\"); 3.into() }\n",
+    );
+    let output = dir.run(&["run", "bundle", "bundle", "--embedded"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let crashed = "error: the operator crashed 3 times: pod \"memcached-operator-controller-manager-";
+    assert!(errors.contains(crashed), "{errors}");
+    let reason = "\" exited with code 3: error: no license\nhint: ";
+    assert!(errors.contains(reason), "{errors}");
+}
+
 /// Serves texts by path over HTTP. A path below /releases is redirected to the same path below /files.
 fn file_server(files: &'static [(&'static str, String)]) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

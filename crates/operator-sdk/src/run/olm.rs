@@ -97,6 +97,13 @@ pub(crate) enum OlmError {
         message: String,
         causes: String,
     },
+    #[error("the operator crashed {count} times: pod {pod:?} exited with code {code}{output}")]
+    Crashed {
+        count: i64,
+        pod: String,
+        code: i64,
+        output: String,
+    },
     #[error("OLM v1 pulls the bundle and its catalog from a registry")]
     NeedsRegistry,
     #[error("OLM v1 deletes the CRDs of an operator together with it")]
@@ -146,6 +153,7 @@ impl Hinted for OlmError {
                 }
                 Self::Unpack { .. } => "check that the cluster can pull the image of the bundle, and the log of the Job that unpacks it",
                 Self::Blocked { .. } => "check the bundle with `operator-sdk bundle validate --select-optional name=olmv1`",
+                Self::Crashed { .. } => "run the operator with `operator-sdk run local --embedded`, and check its log",
                 Self::NeedsRegistry => {
                     "name a repository that you can push to and that the cluster can pull from with `--push-to`"
                 }

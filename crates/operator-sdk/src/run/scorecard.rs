@@ -96,9 +96,10 @@ pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Fai
     if tests.is_empty() {
         return Err(ScorecardError::Nothing.into());
     }
-    let needs_operator = |test: &Test| test.built_in.is_some_and(|name| behaviour::TESTS.contains(&name));
-    let behaviour = if !args.list && tests.iter().any(needs_operator) {
-        match behaviour::run(args, &loaded.bundle, report)? {
+    let built_in = tests.iter().filter_map(|test| test.built_in);
+    let of_operator: Vec<&'static str> = built_in.filter(|name| behaviour::TESTS.contains(name)).collect();
+    let behaviour = if !args.list && !of_operator.is_empty() {
+        match behaviour::run(args, &loaded.bundle, &of_operator, report)? {
             Some(outcomes) => outcomes,
             None => return Ok(ExitCode::from(INTERRUPTED)),
         }

@@ -145,12 +145,23 @@ async fn run(
         program.register(directory, &session.namespace)?;
     }
     undone_on_failure(&mut session, ends, async |session| {
-        match args.olm_version {
-            OlmVersionArg::V0 => {
-                let is_chosen = args.install_mode.is_some();
-                install(session, source, &mode, is_chosen, &args.registry).await?;
+        let (api, namespace) = (session.api.clone(), session.namespace.clone());
+        let installed = async {
+            match args.olm_version {
+                OlmVersionArg::V0 => {
+                    let is_chosen = args.install_mode.is_some();
+                    install(session, source, &mode, is_chosen, &args.registry).await
+                }
+                OlmVersionArg::V1 => v1::install(session, source, &mode, args, is_embedded).await,
             }
-            OlmVersionArg::V1 => v1::install(session, source, &mode, args, is_embedded).await?,
+        };
+        match program {
+            Some((program, _)) => {
+                program
+                    .unless_it_crashes(&api, &namespace, installed)
+                    .await?;
+            }
+            None => installed.await?,
         }
         report.line(&format!(
             "OLM has successfully installed {:?}",

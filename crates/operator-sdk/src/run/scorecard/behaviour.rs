@@ -76,15 +76,16 @@ pub(super) fn entries() -> impl Iterator<Item = (&'static str, Value)> {
     })
 }
 
-/// Runs the tests. Returns `None` after a signal.
+/// Runs the tests. The first failure of the selected ones has the details. Returns `None` after a signal.
 pub(super) fn run(
     args: &ScorecardArgs,
     bundle: &Bundle,
+    selected: &[&'static str],
     report: &Report,
 ) -> Result<Option<Outcomes>, Failure> {
     let source = match Source::read(&args.bundle, args.insecure) {
         Ok(source) => source,
-        Err(failure) => return Ok(Some(not_started(&failure))),
+        Err(failure) => return Ok(Some(not_started(&failure, selected))),
     };
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
@@ -94,12 +95,13 @@ pub(super) fn run(
         let operator = match olm::start(&source, INSTALLATION, audit, &mut ends, report).await {
             Ok(Some(operator)) => operator,
             Ok(None) => return Ok(None),
-            Err(failure) => return Ok(Some(not_started(&failure))),
+            Err(failure) => return Ok(Some(not_started(&failure, selected))),
         };
         let mut session = Session {
             objects: Objects::new(operator.api.clone()),
             operator: &operator,
             bundle,
+            selected,
             writes: Writes::new(log),
             limit: args.wait_time,
             report,
@@ -123,12 +125,17 @@ fn outcome(test: &str) -> Outcome {
 }
 
 /// Returns the outcomes if the operator could not be installed.
-fn not_started(failure: &Failure) -> Outcomes {
+fn not_started(failure: &Failure, selected: &[&'static str]) -> Outcomes {
     let of = |test: &'static str| {
+        let (error, hint) = if selected.first() == Some(&test) {
+            (failure.message.as_str(), failure.hint.clone())
+        } else {
+            ("the operator was not installed", None)
+        };
         let outcome = Outcome {
             state: State::Error,
-            errors: vec![failure.message.clone()],
-            suggestions: failure.hint.iter().cloned().collect(),
+            errors: vec![error.to_owned()],
+            suggestions: hint.into_iter().collect(),
             ..outcome(test)
         };
         (test, outcome)
@@ -141,6 +148,7 @@ struct Session<'a> {
     operator: &'a LocalOperator,
     objects: Objects,
     bundle: &'a Bundle,
+    selected: &'a [&'static str],
     writes: Writes,
     /// The time limit of a step.
     limit: Duration,
@@ -174,12 +182,13 @@ impl Session<'_> {
             self.example(example).await?;
         }
         // The log is the same for all tests, and the errors of the other tests follow from the first failure.
+        let mut selected = self.selected.iter().copied();
         let has_failed = |test: &&str| {
             self.outcomes
                 .get(*test)
-                .is_some_and(|known| known.state == State::Fail)
+                .is_some_and(|known| known.state != State::Pass)
         };
-        if let Some(test) = TESTS.into_iter().find(has_failed) {
+        if let Some(test) = selected.find(has_failed) {
             let log = self.operator_log().await;
             self.outcomes.entry(test).or_default().log += &log;
         }
