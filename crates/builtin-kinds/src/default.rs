@@ -119,7 +119,7 @@ impl Plans {
             let plan = self.by_name.get(id.resolve().name.as_str())?;
             Some((field.name, shape, *plan))
         };
-        of_type.fields.iter().filter_map(below).collect()
+        of_type.fields().iter().filter_map(below).collect()
     }
 
     /// Removes the fields without rules below them, so that they are not visited.

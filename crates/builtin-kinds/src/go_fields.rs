@@ -68,7 +68,7 @@ fn structs() -> HashMap<&'static str, GoStruct> {
         let field = |field| go_field(field, exceptions.get(&(name, field_name(field))).copied());
         let go = GoStruct {
             name: go_name(name),
-            fields: of_type.fields.iter().map(field).collect(),
+            fields: of_type.fields().iter().map(field).collect(),
         };
         (of_type.name.as_str(), go)
     };

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use operator_apiserver::ApiServer;
 use operator_apiserver::client::{Client, DeleteOptions, Gvr, Patch};
-use operator_controlplane::{ControlPlane, Options};
+use operator_controlplane::{ControlPlane, Delays, Options};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "default";
@@ -41,10 +41,15 @@ fn install_plans() -> Gvr {
 impl Stage {
     /// Starts a control plane with OLM.
     async fn start() -> Self {
+        Self::start_with(Delays::default()).await
+    }
+
+    async fn start_with(delays: Delays) -> Self {
         let server = ApiServer::builder().build().unwrap();
         let client = server.client();
         let options = Options {
             olm: true,
+            delays,
             ..Options::default()
         };
         let stage = Self {
@@ -462,6 +467,96 @@ async fn an_unknown_package_and_a_missing_group_are_reported() {
          sub, subscription sub exists",
     );
     stage.until(&subscriptions(), NAMESPACE, "sub", unknown).await;
+}
+
+/// Returns true if a Subscription has a condition with the status True.
+fn has(subscription: &Value, kind: &str) -> bool {
+    let conditions = subscription
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|found| text(found, "/type") == kind && text(found, "/status") == "True")
+}
+
+/// Returns the message of the condition BundleUnpackFailed; empty if it is missing.
+fn unpack_failure(subscription: &Value) -> &str {
+    let conditions = subscription
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    let found = conditions.find(|found| text(found, "/type") == "BundleUnpackFailed");
+    found.map_or("", |found| text(found, "/message"))
+}
+
+const BUNDLE_IMAGE: &str = "registry.example.com/cache:v0.1.0";
+
+impl Stage {
+    /// Subscribes to a bundle in an image that does not exist, and returns the name of the Job that unpacks it.
+    async fn subscribe_to_image(&self) -> String {
+        let bundle = json!({
+            "schema": "olm.bundle", "name": "cache.v0.1.0", "package": "cache", "image": BUNDLE_IMAGE,
+            "properties": [{"type": "olm.package", "value": {"packageName": "cache", "version": "0.1.0"}}],
+        });
+        self.catalog(&[package(), channel(json!([{"name": "cache.v0.1.0"}])), bundle])
+            .await;
+        self.group(json!({})).await;
+        let (revision, _) = self.client.snapshot();
+        let mut watch = self.client.watch(revision);
+        self.subscribe(json!({})).await;
+        loop {
+            let event = watch.next().await.unwrap();
+            if event.gvr.resource == "jobs" {
+                return text(&event.object, "/metadata/name").to_owned();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_that_cannot_be_unpacked_is_reported_and_unpacked_again() {
+    let hour = Duration::from_secs(3600);
+    let stage = Stage::start_with(Delays {
+        job: hour,
+        ..Delays::default()
+    })
+    .await;
+    let job = stage.subscribe_to_image().await;
+    let unpacking = |subscription: &Value| {
+        has(subscription, "BundleUnpacking") && !has(subscription, "BundleUnpackFailed")
+    };
+    stage.until(&subscriptions(), NAMESPACE, "sub", unpacking).await;
+    let jobs = Gvr::new("batch", "v1", "jobs");
+    stage
+        .patch(&jobs, &job, json!({"spec": {"activeDeadlineSeconds": 1}}))
+        .await;
+    let failed = |subscription: &Value| has(subscription, "BundleUnpackFailed");
+    let subscription = stage.until(&subscriptions(), NAMESPACE, "sub", failed).await;
+    assert!(!has(&subscription, "BundleUnpacking"));
+    assert_eq!(
+        unpack_failure(&subscription),
+        format!(
+            "Bundle unpacking failed - DeadlineExceeded: Job was active longer than specified deadline. Check the image \
+             {BUNDLE_IMAGE}, and delete the configmap {job} in the namespace default to unpack it again"
+        )
+    );
+    // The InstallPlan needs the objects of the bundle.
+    assert_eq!(subscription.pointer("/status/installPlanRef"), None);
+    let plans = stage.client.list(&install_plans(), NAMESPACE, "").await.unwrap();
+    assert!(plans.items.is_empty());
+
+    stage.delete(&Gvr::new("", "v1", "configmaps"), &job).await;
+    stage.until(&subscriptions(), NAMESPACE, "sub", unpacking).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpack_job_without_a_program_is_reported() {
+    let stage = Stage::start().await;
+    stage.subscribe_to_image().await;
+    let failed = |subscription: &Value| has(subscription, "BundleUnpackFailed");
+    let subscription = stage.until(&subscriptions(), NAMESPACE, "sub", failed).await;
+    let message = unpack_failure(&subscription);
+    let reason = "Bundle unpacking failed - BundleNotUnpacked: the unpack job has written no objects";
+    assert!(message.starts_with(reason), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

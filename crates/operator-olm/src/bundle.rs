@@ -222,7 +222,7 @@ pub fn load(files: &Files) -> Result<Bundle, LoadError> {
     let annotations = load::annotations(files)?;
     let manifests_dir = files::clean(annotations.label("manifests.v1").unwrap_or("manifests"));
     let csvs = load::csvs(files, &manifests_dir);
-    media_type_with(files, &manifests_dir, &csvs)?;
+    media_type_with(files, &manifests_dir, |path| csvs.contains_key(path))?;
     load::bundle(files, annotations, manifests_dir, csvs)
 }
 
@@ -231,14 +231,15 @@ pub fn load(files: &Files) -> Result<Bundle, LoadError> {
 /// # Errors
 /// Returns an error if the directory has no files.
 pub fn media_type(files: &Files, dir: &str) -> Result<MediaType, LoadError> {
-    media_type_with(files, dir, &load::csvs(files, dir))
+    let csvs = load::csvs(files, dir);
+    media_type_with(files, dir, |path| csvs.contains_key(path))
 }
 
-/// Determines the media type, with the known ClusterServiceVersions by path.
-fn media_type_with(
+/// Determines the media type, given the paths of the ClusterServiceVersions.
+pub(crate) fn media_type_with(
     files: &Files,
     dir: &str,
-    csvs: &BTreeMap<String, Document>,
+    is_csv: impl Fn(&str) -> bool,
 ) -> Result<MediaType, LoadError> {
     let mut manifests = files
         .list(dir)
@@ -258,11 +259,9 @@ fn media_type_with(
     if files.content(&chart).is_some() {
         return Ok(MediaType::Helm);
     }
-    Ok(
-        if manifests.any(|(name, _)| csvs.contains_key(&files::join(dir, name))) {
-            MediaType::RegistryV1
-        } else {
-            MediaType::Plain
-        },
-    )
+    Ok(if manifests.any(|(name, _)| is_csv(&files::join(dir, name))) {
+        MediaType::RegistryV1
+    } else {
+        MediaType::Plain
+    })
 }

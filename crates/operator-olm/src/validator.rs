@@ -29,7 +29,7 @@ pub(crate) use bundle::is_old as is_old_crd;
 pub(crate) use crd::converted as converted_crd;
 pub(crate) use csv::api_of;
 pub(crate) use example::{Examples, examples};
-pub use format::format;
+pub use format::{format, format_of};
 pub use multiarch::{Platform, images_of};
 pub(crate) use object_metadata::SUPPORTED;
 

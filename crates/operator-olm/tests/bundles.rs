@@ -196,7 +196,7 @@ fn check_validators(case: &Value, bundle: &Bundle, problems: &mut Vec<String>) {
 
 fn check_validate(expected: &Value, files: &Files, bundle: &Bundle, problems: &mut Vec<String>) {
     let mut outputs: Vec<String> = Vec::new();
-    let mut format: Vec<String> = validator::format(files)
+    let mut format: Vec<String> = validator::format_of(files, bundle)
         .into_iter()
         .map(|finding| finding.detail)
         .collect();

@@ -242,7 +242,7 @@ fn finalizers_that_nobody_ends_are_named() {
     let patch = ["patch", "memcached", "memcached-sample", "--type=merge", "-p"];
     scene.kubectl(&[&patch[..], &[finalizer]].concat());
     let errors = scene.fails(&["undeploy", "--timeout", "1s"]);
-    let reason = "Memcached memcached-sample waits for cache.example.com/finalizer";
+    let reason = "Memcached default/memcached-sample waits for cache.example.com/finalizer";
     assert!(errors.contains(reason), "{errors}");
     // The operator still runs, to complete the finalizer.
     scene.kubectl(&["-n", NAMESPACE, "get", "deployment", DEPLOYMENT]);

@@ -366,6 +366,131 @@ fn the_installation_of_olm_is_shown_and_removed() {
     );
 }
 
+const HELD: &str = "\
+apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: held, namespace: default, finalizers: [example.com/hold]}
+spec: {name: memcached-operator, channel: alpha, source: catalog, sourceNamespace: olm}
+";
+
+#[test]
+fn an_uninstallation_that_a_finalizer_blocks_is_explained_and_continued() {
+    let scene = Scene::new();
+    scene.dir.write("held.yaml", HELD);
+    scene.kubectl(&["apply", "-f", "held.yaml"]);
+    let errors = scene.fails(&["olm", "uninstall", "--timeout", "2s"]);
+    let definition = "CustomResourceDefinition \"subscriptions.operators.coreos.com\"";
+    let blocked = format!(
+        "error: {definition} is not deleted after 2 s: Subscription default/held waits for example.com/hold\n"
+    );
+    assert!(errors.contains(&blocked), "{errors}");
+    let left = format!(
+        "OLM is partially uninstalled. Run the command again to delete the remaining objects: {definition}, Deployment \"olm-operator\", "
+    );
+    assert!(errors.contains(&left), "{errors}");
+
+    let release = r#"{"metadata":{"finalizers":null}}"#;
+    scene.kubectl(&["patch", "subscription", "held", "--type=merge", "-p", release]);
+    assert_eq!(scene.ok(&["olm", "uninstall"]), "Successfully uninstalled OLM\n");
+    let definitions = scene.kubectl(&["get", "crd", "-o", "name"]);
+    assert!(
+        !definitions.contains("subscriptions.operators.coreos.com"),
+        "{definitions}"
+    );
+}
+
+#[test]
+fn a_bundle_that_olm_cannot_unpack_fails_at_once() {
+    // A cluster with the CRDs of OLM, without its controllers.
+    let olm = Scene::new();
+    let all = olm.kubectl(&["get", "crd", "-o", "json"]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let definitions = all["items"].as_array().unwrap().iter().map(|definition| {
+        serde_json::json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": definition["metadata"]["name"]}, "spec": definition["spec"],
+        })
+    });
+    let definitions: Vec<Value> = definitions.collect();
+    let dir = Dir::named("olm-failed");
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": definitions});
+    dir.write("crds.json", &list.to_string());
+    write_bundle(&dir, "bundle");
+    let _cluster = cluster(&dir.path, &[]);
+    in_cluster(&dir.path, &["create", "-f", "crds.json"]);
+    in_cluster(
+        &dir.path,
+        &[
+            "wait",
+            "--for=condition=Established",
+            "--timeout=180s",
+            "crd",
+            "--all",
+        ],
+    );
+
+    let mut command = sdk();
+    command
+        .args(["run", "bundle", "bundle"])
+        .env("KUBECONFIG", dir.path.join("kubeconfig"))
+        .current_dir(&dir.path)
+        .stderr(std::process::Stdio::piped());
+    let run = command.spawn().unwrap();
+    let subscription = "subscription/memcached-operator-v0-0-1-sub";
+    in_cluster(
+        &dir.path,
+        &["wait", "--for=create", "--timeout=180s", subscription],
+    );
+    let failed = r#"{"status":{"lastUpdated":"2026-01-01T00:00:00Z","conditions":[{
+        "type":"BundleUnpackFailed","status":"True","reason":"BundleUnpackFailed","message":"Bundle unpacking failed - X: y"
+    }]}}"#;
+    let patch = [
+        "patch",
+        subscription,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        failed,
+    ];
+    in_cluster(&dir.path, &patch);
+    let output = run.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains(
+            "error: subscription \"memcached-operator-v0-0-1-sub\" failed: Bundle unpacking failed - X: y\nhint: "
+        ),
+        "{errors}"
+    );
+    let pod = "pod/memcached-operator-v0-0-1-registry";
+    in_cluster(&dir.path, &["wait", "--for=delete", "--timeout=180s", pod]);
+    let left = in_cluster(&dir.path, &["get", "catalogsources,subscriptions", "-o", "name"]);
+    assert_eq!(left, "");
+}
+
+#[test]
+fn an_operator_that_crashes_ends_the_installation() {
+    let dir = Dir::project();
+    write_bundle(&dir, "bundle");
+    dir.remove(".cargo");
+    dir.remove("src");
+    dir.write(
+        "Cargo.toml",
+        "[package]\nname = \"memcached-operator\"\nversion = \"0.0.1\"\nedition = \"2024\"\n[workspace]\n",
+    );
+    dir.write(
+        "src/main.rs",
+        "fn main() -> std::process::ExitCode { eprintln!(\"error: no license\"); 3.into() }\n",
+    );
+    let output = dir.run(&["run", "bundle", "bundle", "--embedded"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let crashed = "error: the operator crashed 3 times: pod \"memcached-operator-controller-manager-";
+    assert!(errors.contains(crashed), "{errors}");
+    let reason = "\" exited with code 3: error: no license\nhint: ";
+    assert!(errors.contains(reason), "{errors}");
+}
+
 /// Serves texts by path over HTTP. A path below /releases is redirected to the same path below /files.
 fn file_server(files: &'static [(&'static str, String)]) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -27,7 +27,7 @@
 //! and may contain spaces.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde_json::Value;
 
@@ -35,7 +35,8 @@ mod parse;
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| parse::table(include_str!("builtin/types-1.36.txt")));
 
-/// Returns the table of built-in types, which is parsed when it is first used.
+/// Returns the table of built-in types. Its types are read when it is first used, and their fields when they are first
+/// used: a program that reads a few kinds does not parse the others.
 pub fn types() -> &'static Types {
     &TYPES
 }
@@ -72,8 +73,10 @@ pub fn types_version<'a>(group: &str, version: &'a str, kind: &str) -> &'a str {
 /// All built-in types.
 #[derive(Debug, Default)]
 pub struct Types {
+    /// The types, ordered by name.
     types: Vec<Type>,
-    by_name: HashMap<String, TypeId>,
+    /// The names of the packages, by alias.
+    packages: HashMap<&'static str, &'static str>,
     by_kind: HashMap<(&'static str, &'static str, &'static str), TypeId>,
 }
 
@@ -88,12 +91,17 @@ impl Types {
 
     /// Returns the type with this OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
     pub fn named(&self, name: &str) -> Option<&Type> {
-        self.by_name.get(name).and_then(|id| self.get(*id))
+        self.id(name).and_then(|id| self.get(id))
     }
 
     /// Returns all types, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Type> {
         self.types.iter()
+    }
+
+    fn id(&self, name: &str) -> Option<TypeId> {
+        let found = self.types.binary_search_by(|entry| (*entry.name).cmp(name));
+        found.ok().and_then(|index| u16::try_from(index).ok()).map(TypeId)
     }
 
     fn get(&self, id: TypeId) -> Option<&Type> {
@@ -111,7 +119,9 @@ static NO_TYPE: Type = Type {
     special: None,
     atomic: false,
     required: Vec::new(),
-    fields: Vec::new(),
+    package: "",
+    lines: "",
+    fields: OnceLock::new(),
 };
 
 impl TypeId {
@@ -134,17 +144,24 @@ pub struct Type {
     pub atomic: bool,
     /// The names of required fields, in the order of the Go struct.
     pub required: Vec<&'static str>,
-    /// The fields, ordered by name.
-    pub fields: Vec<Field>,
+    /// The alias of the package.
+    package: &'static str,
+    /// The lines with the fields, in the order of their names.
+    lines: &'static str,
+    fields: OnceLock<Vec<Field>>,
 }
 
 impl Type {
+    /// Returns the fields, ordered by name.
+    pub fn fields(&self) -> &[Field] {
+        self.fields.get_or_init(|| parse::fields(self, types()))
+    }
+
     /// Returns the field with this JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.fields
-            .binary_search_by(|field| field.name.cmp(name))
-            .ok()
-            .and_then(|index| self.fields.get(index))
+        let fields = self.fields();
+        let found = fields.binary_search_by(|field| field.name.cmp(name));
+        found.ok().and_then(|index| fields.get(index))
     }
 
     /// Returns true if a path, such as `spec.config[0].parameters.x`, leads into an embedded object of any type.
@@ -180,7 +197,7 @@ impl Type {
             (_, None) => field.required.then_some(Value::Null),
         };
         let fields = self
-            .fields
+            .fields()
             .iter()
             .filter_map(|field| Some((field.name.to_owned(), value(field)?)));
         Value::Object(fields.collect())

@@ -17,11 +17,12 @@ fn field(of: &str, name: &str) -> &'static Field {
 #[test]
 fn every_line_of_the_table_is_understood() {
     assert_eq!(builtin::types().iter().count(), 581);
-    let fields: usize = builtin::types().iter().map(|entry| entry.fields.len()).sum();
+    let fields: usize = builtin::types().iter().map(|entry| entry.fields().len()).sum();
     assert_eq!(fields, 2438);
+    assert!(builtin::types().iter().is_sorted_by_key(|entry| &entry.name));
     for entry in builtin::types().iter() {
         assert!(
-            entry.fields.is_sorted_by_key(|field| field.name),
+            entry.fields().is_sorted_by_key(|field| field.name),
             "{}",
             entry.name
         );

@@ -347,7 +347,7 @@ impl<'a> Scene<'a> {
                 }
                 Unpacked::Next(action) => actions.push(*action),
                 Unpacked::Running => is_running = true,
-                Unpacked::Failed(reason, message) => failure = Some(format!("{reason}: {message}")),
+                Unpacked::Failed { reason, message } => failure = Some(format!("{reason}: {message}")),
             }
         }
         if let Some(message) = failure {
@@ -533,10 +533,13 @@ impl<'a> Scene<'a> {
             };
             let mut conditions = status.items("/conditions").to_vec();
             let condition = match failure {
-                None => json!({
-                    "type": "BundleUnpacking", "status": "True", "reason": "UnpackingInProgress",
-                    "message": "unpack job not completed",
-                }),
+                None => {
+                    remove_condition(&mut conditions, "BundleUnpackFailed");
+                    json!({
+                        "type": "BundleUnpacking", "status": "True", "reason": "UnpackingInProgress",
+                        "message": "unpack job not completed",
+                    })
+                }
                 Some(message) => {
                     remove_condition(&mut conditions, "BundleUnpacking");
                     json!({

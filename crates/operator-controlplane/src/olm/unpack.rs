@@ -1,7 +1,7 @@
 //! Bundles in images: a Job unpacks each into a ConfigMap in the namespace of its catalog.
 //!
 //! The objects are those of OLM. The Job does its work only if a program is registered for [`IMAGE`]; otherwise its pod is
-//! simulated, and the Job fails at its deadline.
+//! simulated, and unpacking fails when the Job completes.
 
 use std::io::Read;
 
@@ -39,8 +39,10 @@ pub(super) enum Unpacked {
     Next(Box<Action>),
     /// The Job is running.
     Running,
-    /// Reason and message.
-    Failed(&'static str, String),
+    Failed {
+        reason: String,
+        message: String,
+    },
 }
 
 /// Returns true for a Job or a ConfigMap of a bundle image.
@@ -69,10 +71,10 @@ pub(super) fn unpack(objects: &Objects, candidate: &Candidate) -> Unpacked {
     };
     let Some(content) = objects.get(&CONFIG_MAP, namespace, &name) else {
         let Some(source) = objects.get(&CATALOG_SOURCE, namespace, &source.name) else {
-            return Unpacked::Failed(
-                "CatalogSourceMissing",
-                "referenced catalogsource not found".to_owned(),
-            );
+            return Unpacked::Failed {
+                reason: "CatalogSourceMissing".to_owned(),
+                message: "referenced catalogsource not found".to_owned(),
+            };
         };
         let config_map = json!({"metadata": metadata(&owner_reference(&CATALOG_SOURCE, source))});
         return Unpacked::Next(Box::new(create(&CONFIG_MAP, config_map, None)));
@@ -81,7 +83,10 @@ pub(super) fn unpack(objects: &Objects, candidate: &Candidate) -> Unpacked {
     if !data.is_empty() {
         return match data.into_iter().map(property).collect() {
             Ok(properties) => Unpacked::Objects(properties),
-            Err(message) => Unpacked::Failed("BundleNotUnpacked", message),
+            Err(message) => Unpacked::Failed {
+                reason: "BundleNotUnpacked".to_owned(),
+                message,
+            },
         };
     }
     let owner = owner_reference(&CONFIG_MAP, content);
@@ -107,13 +112,24 @@ pub(super) fn unpack(objects: &Objects, candidate: &Candidate) -> Unpacked {
         let job = json!({"metadata": metadata(&owner), "spec": job(&name, namespace, image)});
         return Unpacked::Next(Box::new(create(&JOB, job, None)));
     };
+    let advice = format!(
+        "Check the image {image}, and delete the configmap {name} in the namespace {namespace} to unpack it again"
+    );
     if let Some(failed) = job
         .condition("Failed")
         .filter(|_| job.is_condition_true("Failed"))
     {
-        let (reason, message) = (failed.text("/reason"), failed.text("/message"));
-        let message = format!("unpack job has failed: {reason}: {message}");
-        return Unpacked::Failed("JobFailed", message);
+        return Unpacked::Failed {
+            reason: failed.text("/reason").to_owned(),
+            message: format!("{}. {advice}", failed.text("/message")),
+        };
+    }
+    // The index contains all writes of the pod before the completion of its Job.
+    if job.is_condition_true("Complete") {
+        return Unpacked::Failed {
+            reason: "BundleNotUnpacked".to_owned(),
+            message: format!("the unpack job has written no objects, as a simulated pod does. {advice}"),
+        };
     }
     Unpacked::Running
 }

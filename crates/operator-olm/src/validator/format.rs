@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::bundle::{self, Annotations, list, text};
+use crate::bundle::{self, Annotations, Bundle, LoadError, MediaType, list, text};
 use crate::catalog::rule::Rule;
 use crate::catalog::version::Range;
 use crate::files::Files;
@@ -14,6 +14,19 @@ const PREFIX: &str = "operators.operatorframework.io.bundle.";
 
 /// Checks the format of a bundle directory. The command prints all findings as one finding.
 pub fn format(files: &Files) -> Vec<Finding> {
+    format_with(files, |dir| bundle::media_type(files, dir))
+}
+
+/// Checks the format of the directory of a loaded bundle, like [`format`], without parsing its manifests again.
+pub fn format_of(files: &Files, bundle: &Bundle) -> Vec<Finding> {
+    let csv = bundle.csv_manifest().path.as_str();
+    format_with(files, |dir| match csv.rsplit_once('/') {
+        Some((parent, _)) if parent == dir => bundle::media_type_with(files, dir, |path| path == csv),
+        _ => bundle::media_type(files, dir),
+    })
+}
+
+fn format_with(files: &Files, media_type: impl FnOnce(&str) -> Result<MediaType, LoadError>) -> Vec<Finding> {
     let mut findings = Findings::new("format");
     let root = Manifest {
         path: String::new(),
@@ -28,7 +41,7 @@ pub fn format(files: &Files) -> Vec<Finding> {
     if !findings.list.is_empty() {
         return findings.list;
     }
-    let media_type = match bundle::media_type(files, "manifests") {
+    let media_type = match media_type("manifests") {
         Ok(media_type) => media_type.as_str(),
         Err(error) => {
             findings.add(Level::Error, KIND, None, error.message, (&root, ""));

@@ -166,31 +166,69 @@ impl Api {
             if let Some(done) = check(list.pointer("/items/0")) {
                 return Ok(done);
             }
-            let version = list["metadata"]["resourceVersion"].as_str().unwrap_or("0");
-            let request = http::Request::get(format!("{selected}&watch=true&resourceVersion={version}"))
-                .body(Vec::new())
-                .map_err(|error| ApiError::Refused(error.to_string()))?;
-            let events = self
-                .client
-                .request_events::<Value>(request)
-                .await
-                .map_err(|error| self.described(error))?;
-            let mut events = std::pin::pin!(events);
-            // A watch that ends or fails is followed by a new list.
-            while let Ok(Some(event)) = events.try_next().await {
-                let seen = match &event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => check(Some(object)),
-                    WatchEvent::Deleted(_) => check(None),
-                    WatchEvent::Bookmark(_) => None,
-                    WatchEvent::Error(_) => break,
-                };
-                if let Some(done) = seen {
-                    return Ok(done);
-                }
+            let watched = self.watch(&selected, &list, |event| match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => check(Some(object)),
+                WatchEvent::Deleted(_) => check(None),
+                WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+            });
+            if let Some(done) = watched.await? {
+                return Ok(done);
             }
-            // Limits the rate even if every watch ends immediately.
-            tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Watches all objects of a collection until `check` returns a value for one of them. The caller sets a time limit.
+    pub(crate) async fn find<T>(
+        &self,
+        collection: &str,
+        mut check: impl FnMut(&Value) -> Option<T>,
+    ) -> Result<T, ApiError> {
+        let selected = format!("{collection}?");
+        loop {
+            let list = self.get(&selected).await?.unwrap_or_default();
+            let mut items = list["items"].as_array().into_iter().flatten();
+            if let Some(found) = items.find_map(&mut check) {
+                return Ok(found);
+            }
+            let watched = self.watch(&selected, &list, |event| match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => check(object),
+                _ => None,
+            });
+            if let Some(found) = watched.await? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Watches the objects of a list until `check` returns a value. Returns `None` if the watch ends or fails; the caller
+    /// then gets a new list.
+    async fn watch<T>(
+        &self,
+        selected: &str,
+        list: &Value,
+        mut check: impl FnMut(&WatchEvent<Value>) -> Option<T>,
+    ) -> Result<Option<T>, ApiError> {
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or("0");
+        let request = http::Request::get(format!("{selected}&watch=true&resourceVersion={version}"))
+            .body(Vec::new())
+            .map_err(|error| ApiError::Refused(error.to_string()))?;
+        let events = self
+            .client
+            .request_events::<Value>(request)
+            .await
+            .map_err(|error| self.described(error))?;
+        let mut events = std::pin::pin!(events);
+        while let Ok(Some(event)) = events.try_next().await {
+            if matches!(event, WatchEvent::Error(_)) {
+                break;
+            }
+            if let Some(done) = check(&event) {
+                return Ok(Some(done));
+            }
+        }
+        // Limits the rate even if every watch ends immediately.
+        tokio::time::sleep(PAUSE).await;
+        Ok(None)
     }
 
     /// Returns the object at a path, or `None` if it does not exist.

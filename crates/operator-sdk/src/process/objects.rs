@@ -163,6 +163,48 @@ impl Objects {
     }
 }
 
+/// Returns the API version for reading the objects of a CRD.
+pub(crate) fn served_version(definition: &Value) -> Option<String> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array)?;
+    let version = versions.iter().find(|version| version["served"] == true)?;
+    let group = text(definition, "/spec/group");
+    Some(format!("{group}/{}", text(version, "/name")))
+}
+
+/// Returns the finalizers that block the deletion of an object: those of its objects for a CRD, otherwise its own.
+pub(crate) async fn holders(api: &Api, object: &Value) -> Vec<String> {
+    let of_objects = match served_version(object) {
+        Some(version) => {
+            let path = format!("{}/{}", root(&version), text(object, "/spec/names/plural"));
+            let list = api.get(&path).await.ok().flatten().unwrap_or_default();
+            let kind = text(object, "/spec/names/kind");
+            let items = list["items"].as_array().into_iter().flatten();
+            items
+                .filter_map(|item| {
+                    let name = text(item, "/metadata/name");
+                    let name = match text(item, "/metadata/namespace") {
+                        "" => name.to_owned(),
+                        namespace => format!("{namespace}/{name}"),
+                    };
+                    Some(format!("{kind} {name} waits for {}", finalizers(item)?))
+                })
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    if of_objects.is_empty() {
+        let own = finalizers(object).map(|names| format!("it waits for {names}"));
+        return own.into_iter().collect();
+    }
+    of_objects
+}
+
+fn finalizers(object: &Value) -> Option<String> {
+    let names = object.pointer("/metadata/finalizers")?.as_array()?;
+    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// Returns the items of a list with their type, which lists omit. Items that are not objects are skipped.
 fn items_of(list: &Value, api_version: &str, kind: &str) -> Vec<Value> {
     let items = list["items"].as_array().into_iter().flatten();

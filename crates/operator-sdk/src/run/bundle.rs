@@ -178,7 +178,7 @@ fn validate(args: &BundleValidateArgs, report: &Report) -> Result<ExitCode, Fail
 const FIXES_MAX: usize = 100;
 
 fn findings(loaded: &Loaded, selected: &[&Optional], options: &Options) -> Vec<Finding> {
-    let mut findings = validator::format(&loaded.files);
+    let mut findings = validator::format_of(&loaded.files, &loaded.bundle);
     findings.extend(validator::validate(&loaded.bundle));
     for optional in selected {
         findings.extend(validator::warnings_first(

@@ -81,18 +81,28 @@ pub(crate) enum OlmError {
         message: String,
         causes: String,
     },
-    #[error("{word} {name:?} is not deleted; its finalizers are {finalizers}")]
+    #[error("{word} {name:?} is not deleted after {seconds} s{causes}")]
     NotDeleted {
         word: String,
         name: String,
-        finalizers: String,
+        seconds: u64,
+        causes: String,
     },
+    #[error("subscription {name:?} failed: {message}")]
+    Unpack { name: String, message: String },
     #[error("{word} {name:?} cannot proceed: {message}{causes}")]
     Blocked {
         word: &'static str,
         name: String,
         message: String,
         causes: String,
+    },
+    #[error("the operator crashed {count} times: pod {pod:?} exited with code {code}{output}")]
+    Crashed {
+        count: i64,
+        pod: String,
+        code: i64,
+        output: String,
     },
     #[error("OLM v1 pulls the bundle and its catalog from a registry")]
     NeedsRegistry,
@@ -141,7 +151,9 @@ impl Hinted for OlmError {
                 Self::NotDeleted { .. } => {
                     "the controller that owns the finalizers must run; remove them only if it will never run again"
                 }
+                Self::Unpack { .. } => "check that the cluster can pull the image of the bundle, and the log of the Job that unpacks it",
                 Self::Blocked { .. } => "check the bundle with `operator-sdk bundle validate --select-optional name=olmv1`",
+                Self::Crashed { .. } => "run the operator with `operator-sdk run local --embedded`, and check its log",
                 Self::NeedsRegistry => {
                     "name a repository that you can push to and that the cluster can pull from with `--push-to`"
                 }
@@ -177,6 +189,14 @@ impl OlmError {
             found => format!(": {}", found.join("; ")),
         };
         match self {
+            Self::NotDeleted {
+                word, name, seconds, ..
+            } => Self::NotDeleted {
+                word,
+                name,
+                seconds,
+                causes,
+            },
             Self::Timeout { goal, seconds, .. } => Self::Timeout {
                 goal,
                 seconds,

@@ -96,9 +96,10 @@ pub(crate) fn run(args: &ScorecardArgs, report: &Report) -> Result<ExitCode, Fai
     if tests.is_empty() {
         return Err(ScorecardError::Nothing.into());
     }
-    let needs_operator = |test: &Test| test.built_in.is_some_and(|name| behaviour::TESTS.contains(&name));
-    let behaviour = if !args.list && tests.iter().any(needs_operator) {
-        match behaviour::run(args, &loaded.bundle, report)? {
+    let built_in = tests.iter().filter_map(|test| test.built_in);
+    let of_operator: Vec<&'static str> = built_in.filter(|name| behaviour::TESTS.contains(name)).collect();
+    let behaviour = if !args.list && !of_operator.is_empty() {
+        match behaviour::run(args, &loaded.bundle, &of_operator, report)? {
             Some(outcomes) => outcomes,
             None => return Ok(ExitCode::from(INTERRUPTED)),
         }
@@ -207,10 +208,10 @@ fn words(test: &Value) -> Vec<&str> {
 
 fn text((test, outcomes): &(Test, Vec<Outcome>)) -> String {
     let mut text = format!("{}\n", "-".repeat(80));
-    text += &format!(
-        "Image:      {}\n",
-        test.value["image"].as_str().unwrap_or_default()
-    );
+    // The tests of the suite `behaviour` have no image.
+    if let Some(image) = test.value["image"].as_str() {
+        text += &format!("Image:      {image}\n");
+    }
     text += &format!("Entrypoint: [{}]\n", words(&test.value).join(" "));
     if let Some(labels) = test.value["labels"]
         .as_object()

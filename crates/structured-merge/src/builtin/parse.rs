@@ -1,87 +1,54 @@
 //! Parses the text format of [`Types`]. The text is part of this crate and tested, so invalid lines are skipped.
 
-use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use super::{Field, FieldKind, ListType, MapType, Type, TypeId, Types};
 
-/// Parses the table; the parent module describes the grammar.
+/// Parses the packages and the types of the table; the parent module describes the grammar. The types are ordered by
+/// name, like the lines.
 pub(super) fn table(text: &'static str) -> Types {
-    let names = Names::collect(text);
-    let mut types: Vec<Type> = Vec::with_capacity(names.ids.len());
+    let mut table = Types::default();
     let mut package = ("", "");
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix(' ') {
-            let Some(last) = types.last_mut() else { continue };
-            if let Some(field) = field(rest, package.0, &names, &last.required) {
-                last.fields.push(field);
+    // The positions of the first field of the last type, and of the current line.
+    let (mut fields, mut at) = (0, 0);
+    for line in text.split_inclusive('\n').chain([""]) {
+        if !line.starts_with(' ') {
+            if let Some(last) = table.types.last_mut().filter(|last| last.lines.is_empty()) {
+                last.lines = text.get(fields..at).unwrap_or_default();
             }
-        } else if let Some(rest) = line.strip_prefix("type ") {
-            types.push(type_line(rest, package.1));
-        } else if let Some(found) = package_line(line) {
-            package = found;
+            fields = at + line.len();
+            let line = line.trim_end();
+            if let Some(rest) = line.strip_prefix("type ") {
+                table.types.push(type_line(rest, package));
+            } else if let Some(found) = line
+                .strip_prefix("package ")
+                .and_then(|rest| rest.split_once(' '))
+            {
+                package = found;
+                table.packages.insert(package.0, package.1);
+            }
         }
+        at += line.len();
     }
-    index(types)
-}
-
-fn index(types: Vec<Type>) -> Types {
-    let mut table = Types {
-        types,
-        ..Types::default()
-    };
     for (id, entry) in (0..).map(TypeId).zip(&table.types) {
-        table.by_name.insert(entry.name.clone(), id);
         table.by_kind.extend(entry.kinds.iter().map(|kind| (*kind, id)));
     }
     table
 }
 
-/// The result of the first pass: the position and the full name of each type.
-struct Names {
-    /// The numbers of the types, by package alias and name.
-    ids: HashMap<(&'static str, &'static str), TypeId>,
-    specials: HashMap<TypeId, FieldKind>,
+/// Parses the fields of a type.
+pub(super) fn fields(of: &Type, table: &Types) -> Vec<Field> {
+    let lines = of.lines.lines().filter_map(|line| line.strip_prefix(' '));
+    lines.filter_map(|line| field(line, of, table)).collect()
 }
 
-impl Names {
-    fn collect(text: &'static str) -> Self {
-        let mut names = Self {
-            ids: HashMap::new(),
-            specials: HashMap::new(),
-        };
-        let mut package = "";
-        let mut next = 0;
-        for line in text.lines().filter(|line| !line.starts_with(' ')) {
-            if let Some((alias, _)) = package_line(line) {
-                package = alias;
-            } else if let Some(rest) = line.strip_prefix("type ") {
-                names.add(package, rest, TypeId(next));
-                next += 1;
-            }
-        }
-        names
-    }
-
-    fn add(&mut self, alias: &'static str, line: &'static str, id: TypeId) {
-        let mut words = line.split(' ');
-        let name = words.next().unwrap_or_default();
-        self.ids.insert((alias, name), id);
-        if let Some(kind) = words.find_map(|word| word.strip_prefix("is=")).and_then(special) {
-            self.specials.insert(id, kind);
-        }
-    }
-
-    fn reference(&self, text: &'static str, package: &'static str) -> Option<FieldKind> {
-        let (alias, name) = text.rsplit_once('.')?;
-        let id = *self
-            .ids
-            .get(&(if alias.is_empty() { package } else { alias }, name))?;
-        Some(self.specials.get(&id).cloned().unwrap_or(FieldKind::Ref(id)))
-    }
-}
-
-fn package_line(line: &'static str) -> Option<(&'static str, &'static str)> {
-    line.strip_prefix("package ")?.split_once(' ')
+/// Returns the kind of a reference to a type, such as `.Name` or `ALIAS.Name`.
+fn reference(text: &str, of: &Type, table: &Types) -> Option<FieldKind> {
+    let (alias, name) = text.rsplit_once('.')?;
+    let alias = if alias.is_empty() { of.package } else { alias };
+    let id = table.id(&format!("{}.{name}", table.packages.get(alias)?))?;
+    let special = table.get(id).and_then(|found| found.special.clone());
+    Some(special.unwrap_or(FieldKind::Ref(id)))
 }
 
 fn special(name: &str) -> Option<FieldKind> {
@@ -97,16 +64,18 @@ fn special(name: &str) -> Option<FieldKind> {
     })
 }
 
-fn type_line(line: &'static str, package: &str) -> Type {
+fn type_line(line: &'static str, package: (&'static str, &str)) -> Type {
     let mut words = line.split(' ');
     let name = words.next().unwrap_or_default();
     let mut entry = Type {
-        name: format!("{package}.{name}"),
+        name: format!("{}.{name}", package.1),
         kinds: Vec::new(),
         special: None,
         atomic: false,
         required: Vec::new(),
-        fields: Vec::new(),
+        package: package.0,
+        lines: "",
+        fields: OnceLock::new(),
     };
     for word in words {
         match word.split_once('=') {
@@ -124,14 +93,14 @@ fn kind_name(text: &'static str) -> Option<(&'static str, &'static str, &'static
     Some((parts.next()?, parts.next()?, parts.next()?))
 }
 
-fn field(line: &'static str, package: &'static str, names: &Names, required: &[&str]) -> Option<Field> {
+fn field(line: &'static str, of: &Type, table: &Types) -> Option<Field> {
     let (line, values) = line.split_once(" |").map_or((line, Vec::new()), split_values);
     let mut words = line.split(' ');
     let (name, kind_text) = (words.next()?, words.next()?);
     let mut field = Field {
         name,
-        kind: kind(kind_text, package, names)?,
-        required: required.contains(&name),
+        kind: kind(kind_text, of, table)?,
+        required: of.required.contains(&name),
         default: None,
         values,
         list_type: None,
@@ -148,20 +117,14 @@ fn split_values((line, values): (&'static str, &'static str)) -> (&'static str, 
     (line, values.split('|').collect())
 }
 
-fn kind(text: &'static str, package: &'static str, names: &Names) -> Option<FieldKind> {
+fn kind(text: &str, of: &Type, table: &Types) -> Option<FieldKind> {
     if let Some(items) = text.strip_prefix('[') {
-        return Some(FieldKind::List(Box::new(kind(
-            items.strip_suffix(']')?,
-            package,
-            names,
-        )?)));
+        let items = kind(items.strip_suffix(']')?, of, table)?;
+        return Some(FieldKind::List(Box::new(items)));
     }
     if let Some(items) = text.strip_prefix('{') {
-        return Some(FieldKind::Map(Box::new(kind(
-            items.strip_suffix('}')?,
-            package,
-            names,
-        )?)));
+        let items = kind(items.strip_suffix('}')?, of, table)?;
+        return Some(FieldKind::Map(Box::new(items)));
     }
     Some(match text {
         "string" => FieldKind::String,
@@ -170,7 +133,7 @@ fn kind(text: &'static str, package: &'static str, names: &Names) -> Option<Fiel
         "int32" => FieldKind::Int32,
         "int64" => FieldKind::Int64,
         "number" => FieldKind::Number,
-        reference => names.reference(reference, package)?,
+        reference => self::reference(reference, of, table)?,
     })
 }
 

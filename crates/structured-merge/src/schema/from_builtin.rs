@@ -106,7 +106,7 @@ impl Arena {
             return self.get(id).clone();
         }
         let fields: Vec<Field> = entry
-            .fields
+            .fields()
             .iter()
             .map(|field| self.field(field, resolve))
             .collect();

@@ -150,7 +150,7 @@ impl<'d> Components<'d> {
         };
         self.schemas
             .insert(name.to_owned(), type_schema(found, self.descriptions));
-        for field in &found.fields {
+        for field in found.fields() {
             self.add_references(&field.kind);
         }
     }
@@ -178,9 +178,9 @@ fn type_schema(found: &Type, descriptions: &Descriptions) -> Value {
             schema.insert("type".to_owned(), "object".into());
         }
     }
-    if !found.fields.is_empty() {
+    if !found.fields().is_empty() {
         let properties: Map<String, Value> = found
-            .fields
+            .fields()
             .iter()
             .map(|field| {
                 let mut schema = field_schema(field);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{DeployError, LABEL, identities, identity};
 use crate::args::DeleteCrdsArgs;
 use crate::failure::Failure;
-use crate::process::objects::{Objects, Place, name_of, text};
+use crate::process::objects::{Objects, Place, holders, name_of, served_version, text};
 use crate::report::Report;
 use crate::run::prompt;
 
@@ -41,14 +41,6 @@ const KINDS: [(&str, &str); 22] = [
     ("cert-manager.io/v1", "Certificate"),
     ("scheduling.k8s.io/v1", "PriorityClass"),
 ];
-
-/// Returns the API version for reading the objects of a CRD.
-fn served_version(definition: &Value) -> Option<String> {
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array)?;
-    let version = versions.iter().find(|version| version["served"] == true)?;
-    let group = text(definition, "/spec/group");
-    Some(format!("{group}/{}", text(version, "/name")))
-}
 
 /// Namespaces of the cluster itself, which are never deleted.
 const KEPT_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -244,36 +236,21 @@ impl Removal<'_> {
             Err(_) => Err(DeployError::Timeout {
                 what: format!("{name} is not deleted"),
                 seconds: self.timeout.as_secs(),
-                state: self.holders(object).await,
+                state: self.state(place).await,
                 hint: "the operator that owns these finalizers must run to complete them: check its log, or remove the finalizers by hand",
             }
             .into()),
         }
     }
 
-    /// Returns the objects that block the deletion of a CRD.
-    async fn holders(&mut self, object: &Value) -> String {
-        let Some(api_version) = served_version(object) else {
-            return "it still exists".to_owned();
-        };
-        let kind = text(object, "/spec/names/kind");
-        let left = self.objects.all(&api_version, kind).await.unwrap_or_default();
-        let held: Vec<String> = left
-            .iter()
-            .filter_map(|item| {
-                let finalizers = item.pointer("/metadata/finalizers")?.as_array()?;
-                let finalizers: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
-                Some(format!(
-                    "{kind} {} waits for {}",
-                    text(item, "/metadata/name"),
-                    finalizers.join(", ")
-                ))
-            })
-            .collect();
-        if held.is_empty() {
-            "it still exists".to_owned()
-        } else {
-            held.join("; ")
+    /// Returns the reasons why an object still exists.
+    async fn state(&self, place: &Place) -> String {
+        let api = self.objects.api();
+        let found = api.get(&place.path()).await.ok().flatten();
+        let held = holders(api, &found.unwrap_or_default()).await;
+        match held.as_slice() {
+            [] => "it still exists".to_owned(),
+            held => held.join("; "),
         }
     }
 }

@@ -145,12 +145,23 @@ async fn run(
         program.register(directory, &session.namespace)?;
     }
     undone_on_failure(&mut session, ends, async |session| {
-        match args.olm_version {
-            OlmVersionArg::V0 => {
-                let is_chosen = args.install_mode.is_some();
-                install(session, source, &mode, is_chosen, &args.registry).await?;
+        let (api, namespace) = (session.api.clone(), session.namespace.clone());
+        let installed = async {
+            match args.olm_version {
+                OlmVersionArg::V0 => {
+                    let is_chosen = args.install_mode.is_some();
+                    install(session, source, &mode, is_chosen, &args.registry).await
+                }
+                OlmVersionArg::V1 => v1::install(session, source, &mode, args, is_embedded).await,
             }
-            OlmVersionArg::V1 => v1::install(session, source, &mode, args, is_embedded).await?,
+        };
+        match program {
+            Some((program, _)) => {
+                program
+                    .unless_it_crashes(&api, &namespace, installed)
+                    .await?;
+            }
+            None => installed.await?,
         }
         report.line(&format!(
             "OLM has successfully installed {:?}",
@@ -429,8 +440,14 @@ pub(super) async fn approve(session: &Session<'_>, subscription: &str, before: &
                 report.progress(&format!("  Subscription {subscription:?}: {problem}"));
                 told = problem;
             }
+            if let Some(failed) = condition(found, &["BundleUnpackFailed"]) {
+                return Some(Err(OlmError::Unpack {
+                    name: subscription.to_owned(),
+                    message: text(failed, "/message").to_owned(),
+                }));
+            }
             let plan = text(found, "/status/installPlanRef/name");
-            (!plan.is_empty() && plan != before).then(|| plan.to_owned())
+            (!plan.is_empty() && plan != before).then(|| Ok(plan.to_owned()))
         })
         .await;
     let plan = match plan {
@@ -439,7 +456,7 @@ pub(super) async fn approve(session: &Session<'_>, subscription: &str, before: &
             let cause = found.as_ref().and_then(problem);
             return Err(session.timeout(&goal, cause.as_slice()));
         }
-        plan => plan?,
+        plan => plan??,
     };
     session.approve_plan(&plan).await?;
     report.progress(&format!(
@@ -450,19 +467,16 @@ pub(super) async fn approve(session: &Session<'_>, subscription: &str, before: &
 
 /// Returns the condition of a Subscription that blocks its progress.
 fn problem(subscription: &Value) -> Option<String> {
-    let conditions = subscription
-        .pointer("/status/conditions")
-        .and_then(Value::as_array)?;
-    let bad = [
-        "ResolutionFailed",
-        "BundleUnpackFailed",
-        "CatalogSourcesUnhealthy",
-        "InstallPlanFailed",
-    ];
-    let found = conditions
-        .iter()
-        .find(|condition| bad.contains(&text(condition, "/type")) && text(condition, "/status") == "True")?;
+    let bad = ["ResolutionFailed", "CatalogSourcesUnhealthy", "InstallPlanFailed"];
+    let found = condition(subscription, &bad)?;
     Some(format!("{}: {}", text(found, "/type"), text(found, "/message")))
+}
+
+/// Returns the first condition of the given types that is True.
+fn condition<'a>(subscription: &'a Value, types: &[&str]) -> Option<&'a Value> {
+    let conditions = subscription.pointer("/status/conditions")?.as_array()?;
+    let is_found = |found: &&Value| types.contains(&text(found, "/type")) && text(found, "/status") == "True";
+    conditions.iter().find(is_found)
 }
 
 /// Waits until a ClusterServiceVersion is installed.

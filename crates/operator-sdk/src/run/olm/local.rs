@@ -64,8 +64,11 @@ pub(crate) async fn start(
         let mut session = Session::open(api.clone(), &[V1ALPHA1], None, timeout, report).await?;
         let mode = install_mode(None, source.csv(), &session.namespace)?;
         program.register(cluster.programs(), &session.namespace)?;
-        install(&mut session, source, &mode, false, &RegistryArgs::default()).await?;
-        Ok::<_, Failure>((api, session.namespace, mode))
+        let namespace = session.namespace.clone();
+        let registry = RegistryArgs::default();
+        let installed = install(&mut session, source, &mode, false, &registry);
+        program.unless_it_crashes(&api, &namespace, installed).await?;
+        Ok::<_, Failure>((api, namespace, mode))
     };
     let outcome = tokio::select! {
         outcome = installed => outcome.map(Some),

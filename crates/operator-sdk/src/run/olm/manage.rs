@@ -13,7 +13,7 @@ use crate::args::{ClusterArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUni
 use crate::failure::Failure;
 use crate::process::api::ApplyOptions;
 use crate::process::download;
-use crate::process::objects::{Objects, text};
+use crate::process::objects::{Objects, holders, text};
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
@@ -31,7 +31,15 @@ pub(crate) fn manage(command: &OlmCommand, report: &Report) -> Result<ExitCode, 
         tokio::select! {
             outcome = work => outcome.map(|()| ExitCode::SUCCESS),
             () = ends.next() => {
-                report.progress("Interrupted: remove the created objects with `operator-sdk olm uninstall`.");
+                report.progress(match command {
+                    OlmCommand::Install(_) => {
+                        "Interrupted: remove the created objects with `operator-sdk olm uninstall`."
+                    }
+                    OlmCommand::Status(_) => "Interrupted",
+                    OlmCommand::Uninstall(_) => {
+                        "Interrupted: the remaining objects are kept. The command can be run again."
+                    }
+                });
                 Ok(ExitCode::from(INTERRUPTED))
             }
         }
@@ -386,8 +394,8 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
     let all = all(&args.status)?;
     let mut objects = objects(&args.status.cluster).await?;
     let deadline = Instant::now() + args.timeout;
-    let version = match checked_version(&mut objects, &all, args.status.version.as_deref()).await {
-        Ok(version) => version,
+    let installed = match checked_version(&mut objects, &all, args.status.version.as_deref()).await {
+        Ok(version) => format!(" version {version:?}"),
         Err(failure) => {
             // A partially deleted installation has no package server. The remaining objects are deleted anyway.
             let mut left = false;
@@ -400,7 +408,10 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
             String::new()
         }
     };
-    report.progress(&format!("Uninstalling resources for version {version:?}"));
+    match installed.as_str() {
+        "" => report.progress("Uninstalling the remaining resources"),
+        installed => report.progress(&format!("Uninstalling resources for{installed}")),
+    }
     // Custom resources and CRDs are deleted first, while the controllers of OLM still run. Namespaces are deleted last.
     let mut order: Vec<&Value> = all.iter().collect();
     order.sort_by_key(|object| match text(object, "/kind") {
@@ -409,7 +420,7 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
         "Namespace" => 3,
         _ => 2,
     });
-    for object in order {
+    for (index, object) in order.iter().enumerate() {
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         report.progress(&format!("  Deleting {kind} {name:?}"));
         let place = objects.place(object).await?;
@@ -421,26 +432,41 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
             report.progress(&format!("    {kind} {name:?} does not exist"));
             continue;
         };
-        let mut finalizers = String::new();
-        let gone = objects
-            .api()
-            .follow(&place.collection, &place.name, |found| match found {
-                None => Some(()),
-                Some(found) => {
-                    finalizers = found["metadata"]["finalizers"].to_string();
-                    None
-                }
-            });
+        let mut left = Value::Null;
+        let gone = objects.api().follow(&place.collection, &place.name, |found| {
+            left = found.cloned().unwrap_or_default();
+            found.is_none().then_some(())
+        });
         match tokio::time::timeout_at(deadline, gone).await {
             Ok(gone) => gone?,
             Err(_) => {
-                return Err(fault(
-                    format!("{kind} {name:?} is not deleted; its finalizers are {finalizers}"),
-                    "objects of its kinds may wait for controllers that are not running; start them and run the command again",
-                ));
+                remaining(&mut objects, order.get(index..).unwrap_or_default(), report).await?;
+                let error = OlmError::NotDeleted {
+                    word: kind.to_owned(),
+                    name: name.to_owned(),
+                    seconds: args.timeout.as_secs(),
+                    causes: String::new(),
+                };
+                return Err(error.with_causes(&holders(objects.api(), &left).await).into());
             }
         }
     }
-    report.line(&format!("Successfully uninstalled OLM version {version:?}"));
+    report.line(&format!("Successfully uninstalled OLM{installed}"));
+    Ok(())
+}
+
+/// Prints the objects that an incomplete deletion leaves in the cluster.
+async fn remaining(objects: &mut Objects, list: &[&Value], report: &Report) -> Result<(), Failure> {
+    let mut left = Vec::new();
+    for object in list {
+        if found(objects, object).await?.is_some() {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+            left.push(format!("{kind} {name:?}"));
+        }
+    }
+    report.progress(&format!(
+        "OLM is partially uninstalled. Run the command again to delete the remaining objects: {}",
+        left.join(", ")
+    ));
     Ok(())
 }

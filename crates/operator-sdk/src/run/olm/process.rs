@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use operator_controlplane::{Program, register};
 use serde_json::Value;
 
+use super::OlmError;
 use super::install::Source;
 use crate::args::ProgramArgs;
 use crate::failure::Failure;
+use crate::process::api::{Api, ApiError};
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::objects::text;
 use crate::process::signal::Ends;
@@ -16,6 +18,9 @@ use crate::project::{Project, Resource};
 use crate::report::Report;
 use crate::run::deploy::DeployError;
 use crate::run::scaffold::current_directory;
+
+/// The number of crashes after which an installation fails. An operator may crash before its objects exist.
+const CRASHES_MAX: i64 = 3;
 
 /// The project in the current directory, if the bundle belongs to it.
 pub(super) struct LocalProject {
@@ -105,6 +110,45 @@ impl LocalProgram {
         }
         register(directory, &self.image, &program).map_err(DeployError::from)?;
         Ok(())
+    }
+
+    /// Runs an installation, which fails if the program crashes repeatedly.
+    pub(super) async fn unless_it_crashes(
+        &self,
+        api: &Api,
+        namespace: &str,
+        installed: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        tokio::select! {
+            outcome = installed => outcome,
+            crash = self.crash(api, namespace) => Err(crash?.into()),
+        }
+    }
+
+    /// Waits until the program has crashed repeatedly.
+    async fn crash(&self, api: &Api, namespace: &str) -> Result<OlmError, ApiError> {
+        let pods = format!("/api/v1/namespaces/{namespace}/pods");
+        let prefix = format!("{}-", self.deployment);
+        let is_looping = |status: &&Value| {
+            text(status, "/state/waiting/reason") == "CrashLoopBackOff"
+                && status["restartCount"].as_i64() >= Some(CRASHES_MAX - 1)
+        };
+        let crashed = api.find(&pods, |pod| {
+            let name = Some(text(pod, "/metadata/name")).filter(|name| name.starts_with(&prefix))?;
+            let statuses = pod.pointer("/status/containerStatuses")?.as_array()?;
+            let status = statuses.iter().find(is_looping)?;
+            let code = status.pointer("/lastState/terminated/exitCode")?.as_i64()?;
+            Some((name.to_owned(), code))
+        });
+        let (pod, code) = crashed.await?;
+        let log = api.text(&format!("{pods}/{pod}/log")).await.unwrap_or_default();
+        let last = log.lines().rev().find(|line| !line.trim().is_empty());
+        Ok(OlmError::Crashed {
+            count: CRASHES_MAX,
+            pod,
+            code,
+            output: last.map_or(String::new(), |line| format!(": {line}")),
+        })
     }
 
     /// Returns the name of the Deployment with the operator.

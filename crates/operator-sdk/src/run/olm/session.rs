@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::OlmError;
 use crate::failure::Failure;
 use crate::process::api::{Api, ApiError};
-use crate::process::objects::text;
+use crate::process::objects::{holders, text};
 use crate::report::Report;
 
 /// A resource that the commands use.
@@ -210,20 +210,22 @@ impl<'a> Session<'a> {
 
     /// Waits until an object of a collection is deleted.
     pub(super) async fn gone_from(&self, collection: &str, name: &str, word: &str) -> Result<(), Failure> {
-        let mut left = Vec::new();
+        let mut left = Value::Null;
         let gone = self.api.follow(collection, name, |object| {
-            let finalizers = object.and_then(|object| object.pointer("/metadata/finalizers"));
-            left = finalizers.and_then(Value::as_array).cloned().unwrap_or_default();
+            left = object.cloned().unwrap_or_default();
             object.is_none().then_some(())
         });
         match tokio::time::timeout_at(self.deadline, gone).await {
             Ok(gone) => Ok(gone?),
-            Err(_) => Err(OlmError::NotDeleted {
-                word: word.to_owned(),
-                name: name.to_owned(),
-                finalizers: json!(left).to_string(),
+            Err(_) => {
+                let error = OlmError::NotDeleted {
+                    word: word.to_owned(),
+                    name: name.to_owned(),
+                    seconds: self.seconds,
+                    causes: String::new(),
+                };
+                Err(error.with_causes(&holders(&self.api, &left).await).into())
             }
-            .into()),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::process::objects::{Objects, Place, text};
 use crate::process::signal::Ends;
 use crate::process::temporary::TemporaryDirectory;
 use crate::report::Report;
+use crate::run::crd::counted;
 use crate::run::olm::{self, LocalOperator, Source};
 
 /// The name of the suite, in its label.
@@ -75,15 +76,16 @@ pub(super) fn entries() -> impl Iterator<Item = (&'static str, Value)> {
     })
 }
 
-/// Runs the tests. Returns `None` after a signal.
+/// Runs the tests. The first failure of the selected ones has the details. Returns `None` after a signal.
 pub(super) fn run(
     args: &ScorecardArgs,
     bundle: &Bundle,
+    selected: &[&'static str],
     report: &Report,
 ) -> Result<Option<Outcomes>, Failure> {
     let source = match Source::read(&args.bundle, args.insecure) {
         Ok(source) => source,
-        Err(failure) => return Ok(Some(not_started(&failure))),
+        Err(failure) => return Ok(Some(not_started(&failure, selected))),
     };
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
@@ -93,12 +95,13 @@ pub(super) fn run(
         let operator = match olm::start(&source, INSTALLATION, audit, &mut ends, report).await {
             Ok(Some(operator)) => operator,
             Ok(None) => return Ok(None),
-            Err(failure) => return Ok(Some(not_started(&failure))),
+            Err(failure) => return Ok(Some(not_started(&failure, selected))),
         };
         let mut session = Session {
             objects: Objects::new(operator.api.clone()),
             operator: &operator,
             bundle,
+            selected,
             writes: Writes::new(log),
             limit: args.wait_time,
             report,
@@ -122,12 +125,17 @@ fn outcome(test: &str) -> Outcome {
 }
 
 /// Returns the outcomes if the operator could not be installed.
-fn not_started(failure: &Failure) -> Outcomes {
+fn not_started(failure: &Failure, selected: &[&'static str]) -> Outcomes {
     let of = |test: &'static str| {
+        let (error, hint) = if selected.first() == Some(&test) {
+            (failure.message.as_str(), failure.hint.clone())
+        } else {
+            ("the operator was not installed", None)
+        };
         let outcome = Outcome {
             state: State::Error,
-            errors: vec![failure.message.clone()],
-            suggestions: failure.hint.iter().cloned().collect(),
+            errors: vec![error.to_owned()],
+            suggestions: hint.into_iter().collect(),
             ..outcome(test)
         };
         (test, outcome)
@@ -140,6 +148,7 @@ struct Session<'a> {
     operator: &'a LocalOperator,
     objects: Objects,
     bundle: &'a Bundle,
+    selected: &'a [&'static str],
     writes: Writes,
     /// The time limit of a step.
     limit: Duration,
@@ -172,13 +181,16 @@ impl Session<'_> {
         for example in examples {
             self.example(example).await?;
         }
-        if self.outcomes.values().any(|outcome| outcome.state != State::Pass) {
+        // The log is the same for all tests, and the errors of the other tests follow from the first failure.
+        let mut selected = self.selected.iter().copied();
+        let has_failed = |test: &&str| {
+            self.outcomes
+                .get(*test)
+                .is_some_and(|known| known.state != State::Pass)
+        };
+        if let Some(test) = selected.find(has_failed) {
             let log = self.operator_log().await;
-            for outcome in self.outcomes.values_mut() {
-                if outcome.state != State::Pass {
-                    outcome.log += &log;
-                }
-            }
+            self.outcomes.entry(test).or_default().log += &log;
         }
         Ok(())
     }
@@ -222,6 +234,8 @@ impl Session<'_> {
             place,
         };
         let ready = self.until_ready(&example).await?;
+        self.report
+            .progress("  Checking that a reconciliation without a change writes nothing");
         match &ready {
             Ok(condition) => self.log(READY, &format!("{}: {condition} is True", example.name)),
             Err(reason) => self.fail(READY, format!("{}: {reason}", example.name)),
@@ -327,7 +341,9 @@ impl Session<'_> {
     async fn field(&mut self, example: &Example, field: &Field, value: &Value) -> Result<(), Failure> {
         let path = example.place.path();
         let spec = &example.object["spec"];
-        let change = format!("{}: {} from {} to {value}", example.name, field.name, field.value);
+        let change = format!("{} from {} to {value}", field.name, field.value);
+        self.report.progress(&format!("  Changing {change}"));
+        let change = format!("{}: {change}", example.name);
         let before = self.operator.api.get(&path).await?.unwrap_or_default();
         let begin = self.mark()?;
         let patch = json!({"spec": changed(spec, &field.pointer, value)});
@@ -426,6 +442,7 @@ impl Session<'_> {
             .collect();
         let count = left.len();
         let path = example.place.path();
+        self.report.progress("  Deleting it");
         self.operator.api.remove(&path).await?;
         let mut finalizers = Value::Null;
         let place = &example.place;
@@ -466,7 +483,8 @@ impl Session<'_> {
             }
         }
         if remaining.is_empty() {
-            let line = format!("{}: deleted, with {count} objects of the operator", example.name);
+            let objects = counted(count, "object");
+            let line = format!("{}: deleted, with {objects} of the operator", example.name);
             self.log(CLEANUP, &line);
         } else {
             let remaining = remaining.join(", ");
