@@ -334,10 +334,16 @@ impl fmt::Display for Fault {
                 resource,
                 missing,
                 seconds,
-            } => write!(
-                formatter,
-                "restart the operator after {at} against an API server whose {resource} lack the last {missing} changes for {seconds} s"
-            ),
+            } => {
+                let changes = match missing {
+                    1 => "change".to_owned(),
+                    missing => format!("{missing} changes"),
+                };
+                write!(
+                    formatter,
+                    "restart the operator after {at} against an API server whose {resource} lack the last {changes} for {seconds} s"
+                )
+            }
         }
     }
 }

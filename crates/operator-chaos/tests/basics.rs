@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use operator_chaos::{Action, Chaos, Oracle, Plan, Point, Report, Signature, Workload};
 use serde_json::json;
 
@@ -115,6 +115,33 @@ fn a_child_with_a_generated_name_is_created_twice_after_a_lost_answer() {
             .collect()
     };
     assert_eq!(ids(&explore(8)), ids(&report));
+}
+
+/// The child is missing after a crash between the two writes. At the end, it is absent with and without faults.
+#[test]
+fn a_child_that_is_missing_until_its_owner_is_deleted_is_found() {
+    let careless = |client| {
+        poll(client, |configs: Api<ConfigMap>, wanted: ConfigMap| async move {
+            if wanted.annotations().contains_key("done") {
+                return Ok(());
+            }
+            let done = json!({"metadata": {"annotations": {"done": "yes"}}});
+            configs
+                .patch("wanted", &PatchParams::default(), &Patch::Merge(done))
+                .await?;
+            let mut child: ConfigMap = serde_json::from_value(child(&wanted))?;
+            child.metadata.owner_references = wanted.owner_ref(&()).map(|owner| vec![owner]);
+            configs.create(&PostParams::default(), &child).await?;
+            Ok(())
+        })
+    };
+    let workload = Workload::new().apply(wanted("1")).delete(wanted("1"));
+    let chaos = Chaos::new(careless).workload(workload).plans(8).budget(NO_END);
+    let report = chaos.run().unwrap();
+    let violation = &report.findings[0].violations[0];
+    assert_eq!(violation.oracle, Oracle::StepState, "{report}");
+    assert_eq!(violation.subject, "configmaps default/child", "{report}");
+    assert!(violation.message.contains("missing after step 1"), "{report}");
 }
 
 #[test]
