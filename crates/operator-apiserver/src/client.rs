@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::identity::authn::User;
 pub use crate::registry::pod_logs::LogWriter;
@@ -350,7 +349,7 @@ const WATCH_BATCH: usize = 256;
 #[derive(Debug)]
 pub struct Watch {
     registry: Arc<Registry>,
-    changes: watch::Receiver<u64>,
+    changes: store::Changes,
     cursor: u64,
     batch: VecDeque<Arc<store::Event>>,
 }
@@ -362,7 +361,7 @@ impl Watch {
             if let Some(event) = self.try_next() {
                 return Some(event);
             }
-            self.changes.borrow_and_update();
+            self.changes.mark_seen();
             let events = self.registry.store.all_events(self.cursor, WATCH_BATCH);
             self.batch.extend(events.ok()?);
             if !self.batch.is_empty() {
@@ -370,6 +369,7 @@ impl Watch {
             }
             let stop = self.registry.stop.clone();
             tokio::select! {
+                biased;
                 changed = self.changes.changed() => changed.ok()?,
                 () = stop.cancelled() => return None,
             }

@@ -6,19 +6,21 @@
 //!
 //! With a journal, a commit is in the file before it becomes visible.
 
+mod changes;
 pub(crate) mod journal;
 mod list;
 mod persistence;
 mod snapshot;
 mod stored;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::watch;
 
+pub(crate) use self::changes::Changes;
+use self::changes::Signal;
 use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
 pub(crate) use self::snapshot::Frozen;
@@ -80,7 +82,7 @@ pub(crate) struct Compacted {
 pub(crate) struct Store {
     state: RwLock<State>,
     horizon: Horizon,
-    revision: watch::Sender<u64>,
+    changes: Signal,
 }
 
 /// The limits of the history.
@@ -96,7 +98,7 @@ pub(crate) struct Horizon {
 struct State {
     journal: Option<Journal>,
     revision: u64,
-    tables: HashMap<TableId, Table>,
+    tables: BTreeMap<TableId, Table>,
     history: History,
 }
 
@@ -108,7 +110,7 @@ struct Table {
     history: VecDeque<Arc<Event>>,
     /// The revision of the last dropped event of this table.
     compacted: u64,
-    revision: watch::Sender<u64>,
+    changes: Signal,
 }
 
 /// The last events of all tables; one per revision, so that revisions are positions.
@@ -143,7 +145,7 @@ impl Store {
         Self {
             state: RwLock::new(State::default()),
             horizon,
-            revision: watch::Sender::new(0),
+            changes: Signal::default(),
         }
     }
 
@@ -258,7 +260,7 @@ impl Store {
         }
         state.forget(self.horizon);
         state.compact_journal();
-        self.revision.send_replace(state.revision);
+        self.changes.send(state.revision);
         Ok(committed)
     }
 
@@ -321,20 +323,20 @@ impl Store {
     }
 
     /// Returns a receiver that changes with each new event of the table.
-    pub(crate) fn subscribe(&self, table: &TableId, gvr: &Arc<Gvr>) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self, table: &TableId, gvr: &Arc<Gvr>) -> Changes {
         let mut state = self.state.write();
         let compacted = state.history.compacted;
         state
             .tables
             .entry(table.clone())
             .or_insert_with(|| Table::new(gvr.clone(), compacted))
-            .revision
+            .changes
             .subscribe()
     }
 
     /// Returns a receiver that changes with every commit.
-    pub(crate) fn subscribe_all(&self) -> watch::Receiver<u64> {
-        self.revision.subscribe()
+    pub(crate) fn subscribe_all(&self) -> Changes {
+        self.changes.subscribe()
     }
 }
 
@@ -373,7 +375,7 @@ impl State {
         if let Some(table) = self.tables.get_mut(&table_id) {
             table.apply(&event);
             table.history.push_back(event.clone());
-            table.revision.send_replace(event.revision);
+            table.changes.send(event.revision);
         }
         self.history.bytes += event.object.memory;
         self.history.events.push_back((table_id, event));
@@ -419,7 +421,7 @@ impl Table {
             objects: Arc::default(),
             history: VecDeque::new(),
             compacted,
-            revision: watch::Sender::new(0),
+            changes: Signal::default(),
         }
     }
 

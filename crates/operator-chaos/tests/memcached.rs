@@ -59,3 +59,28 @@ fn the_memcached_sample_is_clean() {
     println!("{report}");
     report.assert_clean();
 }
+
+/// The order of tasks, lists and events must not depend on the process, the speed of the machine, or a random number.
+#[test]
+fn the_same_seed_leads_to_the_same_exploration() {
+    let explored = || {
+        let chaos = Chaos::new(operator)
+            .objects([memcached_types::Memcached::crd()])
+            .workload(workload());
+        let report = chaos
+            .plans(12)
+            .budget(Duration::from_secs(300))
+            .jobs(1)
+            .run()
+            .unwrap();
+        (
+            report.reference_calls,
+            report.single_faults,
+            report.traces,
+            report.states,
+        )
+    };
+    let first = explored();
+    assert!(first.3 > 100, "{first:?}");
+    assert_eq!([explored(), explored()], [first, first]);
+}

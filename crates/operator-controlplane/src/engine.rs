@@ -6,11 +6,12 @@ mod feed;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use operator_apiserver::client::{Client, Event};
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 pub(crate) use feed::{Subscriber, feed};
 
@@ -47,21 +48,39 @@ pub(crate) struct Controller {
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) objects: RwLock<Objects>,
-    pub(crate) revision: watch::Sender<u64>,
+    revision: AtomicU64,
+    /// Wakes those who wait in the order in which they began, so that a simulation can be repeated.
+    changed: Notify,
 }
 
 impl Cache {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             objects: RwLock::default(),
-            revision: watch::Sender::new(0),
+            revision: AtomicU64::new(0),
+            changed: Notify::new(),
         })
+    }
+
+    /// Sets the revision of the index.
+    fn reach(&self, revision: u64) {
+        self.revision.store(revision, Ordering::Release);
+        self.changed.notify_waiters();
     }
 
     /// Waits until `seen` returns true for the index.
     async fn wait(&self, seen: impl Fn(&Objects, u64) -> bool) {
-        let mut revision = self.revision.subscribe();
-        let reached = revision.wait_for(|revision| seen(&self.objects.read(), *revision));
+        let reached = async {
+            loop {
+                let mut changed = std::pin::pin!(self.changed.notified());
+                // From here on, a change wakes this task.
+                changed.as_mut().enable();
+                if seen(&self.objects.read(), self.revision.load(Ordering::Acquire)) {
+                    return;
+                }
+                changed.await;
+            }
+        };
         if tokio::time::timeout(CATCH_UP_MAX, reached).await.is_err() {
             tracing::warn!("the index lags behind the server");
         }

@@ -236,7 +236,7 @@ struct Inner {
 /// The watched kinds.
 #[derive(Default)]
 struct Registry {
-    by_kind: HashMap<String, Arc<Informer>>,
+    by_kind: BTreeMap<String, Arc<Informer>>,
     /// The same informers, by the types of their readers: a shortcut for static types.
     by_type: HashMap<TypeId, Arc<Informer>>,
     started: bool,

@@ -206,16 +206,17 @@ impl Recorder {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                entry = self.queue.recv() => match entry {
-                    Some(entry) => self.record(&entry, &stop).await,
-                    None => break,
-                },
+                biased;
+                () = stop.cancelled() => break,
                 _ = look.tick() => {
                     for series in self.correlator.due(crate::clock::instant()) {
                         self.write(&series, &stop).await;
                     }
                 }
-                () = stop.cancelled() => break,
+                entry = self.queue.recv() => match entry {
+                    Some(entry) => self.record(&entry, &stop).await,
+                    None => break,
+                },
             }
         }
         while let Ok(entry) = self.queue.try_recv() {
@@ -292,6 +293,7 @@ where
             answered => return answered,
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => break,
         }

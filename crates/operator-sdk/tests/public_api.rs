@@ -19,11 +19,12 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree, Visibility};
 
-const CRATES: [&str; 4] = [
+const CRATES: [&str; 5] = [
     "operator-runtime",
     "operator-lib",
     "operator-macros",
     "operator-envtest",
+    "operator-chaos",
 ];
 
 /// Maximum length of a chain of re-exports.

@@ -14,7 +14,6 @@ use futures::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +26,7 @@ use crate::registry::{ListOptions, Registry};
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
-use crate::store::EventType;
-use crate::store::{Event, Stored};
+use crate::store::{Changes, Event, EventType, Stored};
 
 /// The number of events that are taken from the history at once.
 const BATCH: usize = 256;
@@ -56,7 +54,7 @@ pub(crate) struct Subscription {
     ended: bool,
     include: IncludeObject,
     columns_told: AtomicBool,
-    changes: watch::Receiver<u64>,
+    changes: Changes,
 }
 
 /// A frame to be sent.
@@ -160,7 +158,7 @@ impl Subscription {
                 }
                 return self.take_pending();
             }
-            self.changes.borrow_and_update();
+            self.changes.mark_seen();
             let store = &self.registry.store;
             let events = match store.events(&self.definition.table, self.cursor, BATCH) {
                 Ok(events) => events,
@@ -419,17 +417,18 @@ impl Stream {
         let stop = self.subscription.registry.stop.clone();
         let definition = self.subscription.definition.clone();
         tokio::select! {
-            changed = self.subscription.changes.changed() => changed.is_ok(),
+            biased;
+            () = stop.cancelled() => false,
+            () = self.drain.cancelled() => false,
+            () = tokio::time::sleep_until(self.end) => false,
             () = tokio::time::sleep_until(bookmark), if self.bookmarks && !self.last_bookmark => {
                 self.last_bookmark = bookmark == before_end;
                 self.next_bookmark = bookmark + BOOKMARK_PERIOD;
                 self.frames.extend(self.subscription.idle_bookmark());
                 true
             }
-            () = tokio::time::sleep_until(self.end) => false,
-            () = self.drain.cancelled() => false,
             () = definition.retired() => true,
-            () = stop.cancelled() => false,
+            changed = self.subscription.changes.changed() => changed.is_ok(),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Store {
             let mut state = store.state.write();
             state.recover(directory, &recovered)?;
             state.journal = Some(journal);
-            store.revision.send_replace(state.revision);
+            store.changes.send(state.revision);
         }
         Ok(store)
     }

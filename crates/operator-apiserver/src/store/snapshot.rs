@@ -48,7 +48,7 @@ impl Store {
                 state.tables.insert(table.id.clone(), thawed);
             }
             state.forget_all();
-            store.revision.send_replace(frozen.revision);
+            store.changes.send(frozen.revision);
         }
         store
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Explorer, Results, Subject, parallel};
 use crate::error::Error;
 use crate::mutate::{mutations, schema_of};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Violation};
 use crate::report::Finding;
 use crate::run::accepted;
 use crate::workload::{Change, Workload, merged};
@@ -82,11 +82,13 @@ impl Explorer {
             let baseline = match self.baseline_of(workload)? {
                 Ok(baseline) => baseline,
                 Err(finding) => {
-                    let mut oracles = finding.violations.iter().map(|it| it.oracle);
-                    return Ok(match oracles.all(|oracle| oracle == Oracle::Predicate) {
-                        true => Outcome::Other,
-                        false => Outcome::Finding(finding),
-                    });
+                    // The server or a webhook can refuse the change of an object that it accepts as a new one.
+                    let is_refused =
+                        |it: &Violation| matches!(it.oracle, Oracle::Predicate | Oracle::Workload);
+                    if finding.violations.iter().all(is_refused) {
+                        break;
+                    }
+                    return Ok(Outcome::Finding(finding));
                 }
             };
             if let Some(finding) = self.compared_with_fresh(workload, &baseline)? {

@@ -29,13 +29,13 @@ pub(crate) async fn feed(client: Client, cache: Arc<Cache>, subscribers: Vec<Sub
         for event in missed {
             take(&cache, &subscribers, &event);
         }
-        cache.revision.send_replace(revision);
+        cache.reach(revision);
         let mut watch = client.watch(revision);
         let mut idle = true;
         while let Some(event) = watch.next().await {
             idle = false;
             take(&cache, &subscribers, &event);
-            cache.revision.send_replace(event.revision);
+            cache.reach(event.revision);
         }
         if idle {
             tokio::time::sleep(PAUSE).await;

@@ -126,6 +126,7 @@ impl Worker {
         };
         let mut synced = begun.synced;
         let is_synced = tokio::select! {
+            biased;
             is_synced = shared.sync(&mut synced, &stop) => is_synced?,
             failed = sources.failure() => return failed,
         };
@@ -140,6 +141,7 @@ impl Worker {
             tasks.spawn(async move { shared.work().await }.in_current_span());
         }
         let failed = tokio::select! {
+            biased;
             () = stop.cancelled() => Ok(()),
             failed = sources.failure() => failed,
             // A worker ends early only after a panic that is not recovered.
@@ -171,6 +173,7 @@ impl Sources {
     async fn failure(&mut self) -> Result<()> {
         loop {
             tokio::select! {
+                biased;
                 Some(source) = self.added.recv() => self.start(source),
                 Some(ended) = self.raw.join_next() => match ended {
                     Ok(outcome) => outcome?,
@@ -228,6 +231,7 @@ impl Shared {
             }
         };
         tokio::select! {
+            biased;
             ended = synced => match ended {
                 Ok(()) => Ok(true),
                 Err(ended) => Err(Error::msg(ended_text(ended))),

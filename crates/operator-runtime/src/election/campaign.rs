@@ -40,6 +40,7 @@ impl Campaign {
     pub(super) async fn acquire(&mut self) -> Result<()> {
         let mut leadership = self.leadership.clone();
         tokio::select! {
+            biased;
             error = self.ended() => Err(error),
             Ok(_) = leadership.wait_for(Leadership::is_leader) => Ok(()),
         }

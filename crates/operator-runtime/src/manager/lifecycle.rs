@@ -63,6 +63,7 @@ pub(super) async fn run(
     let mut is_lost = false;
     let outcome = loop {
         tokio::select! {
+            biased;
             () = &mut shutdown => break Ok(()),
             Some(error) = failed.recv() => break Err(error),
             Some(member) = added.recv() => groups.add(member),
@@ -100,6 +101,7 @@ pub(super) async fn run(
         let mut stopping = pin!(groups.end(inner, grace));
         loop {
             tokio::select! {
+                biased;
                 (stopped, has_ended) = &mut stopping => {
                     ended = ended.and(stopped);
                     break has_ended;

@@ -213,6 +213,7 @@ impl Serving {
             }
             Ok(managed) => {
                 let certificates = tokio::select! {
+                    biased;
                     certificates = managed.obtain(&kube) => certificates?,
                     () = stop.cancelled() => return Ok(()),
                 };

@@ -138,6 +138,7 @@ impl WorkQueue {
             match wake {
                 Some(wake) => {
                     tokio::select! {
+                        biased;
                         () = changed => {}
                         () = tokio::time::sleep_until(wake.into()) => {}
                     }

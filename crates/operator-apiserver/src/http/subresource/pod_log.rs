@@ -24,6 +24,7 @@ use crate::registry::Registry;
 use crate::registry::pod_logs::{Line, PodLog};
 use crate::resource::Definition;
 use crate::status::{self, NamedResource, Status};
+use crate::store::Changes;
 use builtin_kinds::tree::{at, text};
 
 const MEDIA_TYPE: &str = "text/plain";
@@ -299,7 +300,7 @@ impl Options {
 struct Following {
     registry: Arc<Registry>,
     definition: Arc<Definition>,
-    changes: watch::Receiver<u64>,
+    changes: Changes,
     key: String,
     uid: String,
     container: String,
@@ -324,7 +325,7 @@ impl Following {
             return Some(first);
         }
         loop {
-            self.changes.borrow_and_update();
+            self.changes.mark_seen();
             let live = self.registry.store.get(&self.definition.table, &self.key);
             let pod = live.filter(|live| object::uid(&live.value) == self.uid)?;
             let log = log_of(&pod.value, &self.container);

@@ -102,6 +102,7 @@ impl Informer {
                 self.set_live(&planned.scope, false);
             }
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(AFTER_PANIC) => {}
             }
@@ -128,6 +129,7 @@ impl Informer {
             // Spreads the resyncs of kinds that were started together.
             let wait = period.mul_f64(0.9 + 0.2 * crate::clock::jitter());
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
@@ -182,6 +184,7 @@ impl Informer {
             let (client, intake) = (client.clone(), self.intake.clone());
             let stream = (current.open)(client, &planned.scope, config, intake, own_write);
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 next = self.follow(stream, &watch, current, &mut attempt) => match next {
                     Then::ListInPages => attempt.streams = false,
