@@ -185,6 +185,9 @@ fn clean_text(text: &str, names: &Names) -> String {
         return "<address>".to_owned();
     }
     // Messages have names in quotes.
+    if !text.contains('"') {
+        return text.to_owned();
+    }
     let parts: Vec<&str> = text.split('"').map(|part| names.canonical(part)).collect();
     parts.join("\"")
 }

@@ -41,6 +41,15 @@ fn child(wanted: &ConfigMap) -> serde_json::Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}, "data": wanted.data})
 }
 
+/// Annotates the object of the user, so that an operator can tell that it has handled it.
+async fn mark_done(configs: &Api<ConfigMap>) -> Outcome {
+    let done = json!({"metadata": {"annotations": {"done": "yes"}}});
+    configs
+        .patch("wanted", &PatchParams::default(), &Patch::Merge(done))
+        .await?;
+    Ok(())
+}
+
 /// Applies one child. It has no bug.
 async fn careful(client: Client) -> Outcome {
     poll(client, |configs, wanted| async move {
@@ -81,11 +90,7 @@ fn a_child_with_a_generated_name_is_created_twice_after_a_lost_answer() {
             let mut child = ConfigMap::default();
             child.metadata.generate_name = Some("child-".to_owned());
             configs.create(&PostParams::default(), &child).await?;
-            let done = json!({"metadata": {"annotations": {"done": "yes"}}});
-            configs
-                .patch("wanted", &PatchParams::default(), &Patch::Merge(done))
-                .await?;
-            Ok(())
+            mark_done(&configs).await
         })
     };
     let chaos = || Chaos::new(careless).workload(workload());
@@ -125,10 +130,7 @@ fn a_child_that_is_missing_until_its_owner_is_deleted_is_found() {
             if wanted.annotations().contains_key("done") {
                 return Ok(());
             }
-            let done = json!({"metadata": {"annotations": {"done": "yes"}}});
-            configs
-                .patch("wanted", &PatchParams::default(), &Patch::Merge(done))
-                .await?;
+            mark_done(&configs).await?;
             let mut child: ConfigMap = serde_json::from_value(child(&wanted))?;
             child.metadata.owner_references = wanted.owner_ref(&()).map(|owner| vec![owner]);
             configs.create(&PostParams::default(), &child).await?;

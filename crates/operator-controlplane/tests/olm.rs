@@ -469,23 +469,20 @@ async fn an_unknown_package_and_a_missing_group_are_reported() {
     stage.until(&subscriptions(), NAMESPACE, "sub", unknown).await;
 }
 
+/// Returns the condition of a type, if the Subscription has it.
+fn condition<'a>(subscription: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = subscription.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|found| text(found, "/type") == kind)
+}
+
 /// Returns true if a Subscription has a condition with the status True.
 fn has(subscription: &Value, kind: &str) -> bool {
-    let conditions = subscription
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|found| text(found, "/type") == kind && text(found, "/status") == "True")
+    condition(subscription, kind).is_some_and(|found| text(found, "/status") == "True")
 }
 
 /// Returns the message of the condition BundleUnpackFailed; empty if it is missing.
 fn unpack_failure(subscription: &Value) -> &str {
-    let conditions = subscription
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    let found = conditions.find(|found| text(found, "/type") == "BundleUnpackFailed");
-    found.map_or("", |found| text(found, "/message"))
+    condition(subscription, "BundleUnpackFailed").map_or("", |found| text(found, "/message"))
 }
 
 const BUNDLE_IMAGE: &str = "registry.example.com/cache:v0.1.0";

@@ -90,13 +90,12 @@ mod tests {
     #[tokio::test]
     async fn readers_wake_in_the_order_in_which_they_wait() {
         let signal = Signal::default();
-        let readers: FuturesUnordered<_> = (0..40)
+        let mut readers: FuturesUnordered<_> = (0..40)
             .map(|number| {
                 let mut changes = signal.subscribe();
                 async move { changes.changed().await.map(|()| number) }
             })
             .collect();
-        let mut readers = readers;
         assert!(readers.next().now_or_never().is_none());
         signal.send(1);
         let woken: Vec<_> = readers.map(|woken| woken.unwrap_or(-1)).collect().await;

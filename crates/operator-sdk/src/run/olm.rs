@@ -21,13 +21,14 @@ use base64::prelude::BASE64_STANDARD;
 use operator_apiserver::client::Gvr;
 use operator_olm::catalog::{Catalog, parts};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::session::Session;
 use super::catalog::{CatalogError, load};
 use crate::failure::{Failure, Hinted};
-use crate::process::api::Api;
+use crate::process::api::{Api, ApiError};
 use crate::process::cluster::{Cluster, ClusterError};
-use crate::process::objects::text;
+use crate::process::objects::{holders, text};
 use crate::process::signal::{Ends, INTERRUPTED};
 
 pub(crate) use cleanup::cleanup;
@@ -183,41 +184,43 @@ impl Hinted for OlmError {
 
 impl OlmError {
     /// Adds known causes to the error.
-    fn with_causes(self, found: &[String]) -> Self {
-        let causes = match found {
-            [] => return self,
-            found => format!(": {}", found.join("; ")),
-        };
-        match self {
-            Self::NotDeleted {
-                word, name, seconds, ..
-            } => Self::NotDeleted {
-                word,
-                name,
-                seconds,
-                causes,
-            },
-            Self::Timeout { goal, seconds, .. } => Self::Timeout {
-                goal,
-                seconds,
-                causes,
-            },
-            Self::Csv { reason, message, .. } => Self::Csv {
-                reason,
-                message,
-                causes,
-            },
-            Self::Blocked {
-                word, name, message, ..
-            } => Self::Blocked {
-                word,
-                name,
-                message,
-                causes,
-            },
-            other => other,
+    fn with_causes(mut self, found: &[String]) -> Self {
+        if let Self::NotDeleted { causes, .. }
+        | Self::Timeout { causes, .. }
+        | Self::Csv { causes, .. }
+        | Self::Blocked { causes, .. } = &mut self
+            && !found.is_empty()
+        {
+            *causes = format!(": {}", found.join("; "));
         }
+        self
     }
+}
+
+/// Waits until an object of a collection is deleted. Returns the error, with what blocks the deletion, if the object still
+/// exists at the deadline, which is that of a time limit in seconds.
+async fn not_deleted(
+    api: &Api,
+    (collection, name): (&str, &str),
+    word: &str,
+    deadline: Instant,
+    seconds: u64,
+) -> Result<Option<OlmError>, ApiError> {
+    let mut left = Value::Null;
+    let gone = api.follow(collection, name, |object| {
+        left = object.cloned().unwrap_or_default();
+        object.is_none().then_some(())
+    });
+    if let Ok(gone) = tokio::time::timeout_at(deadline, gone).await {
+        return gone.map(|()| None);
+    }
+    let error = OlmError::NotDeleted {
+        word: word.to_owned(),
+        name: name.to_owned(),
+        seconds,
+        causes: String::new(),
+    };
+    Ok(Some(error.with_causes(&holders(api, &left).await)))
 }
 
 /// Connects to the cluster of a command.

@@ -13,7 +13,7 @@ use crate::args::{ClusterArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUni
 use crate::failure::Failure;
 use crate::process::api::ApplyOptions;
 use crate::process::download;
-use crate::process::objects::{Objects, holders, text};
+use crate::process::objects::{Objects, text};
 use crate::process::signal::INTERRUPTED;
 use crate::report::Report;
 
@@ -432,23 +432,11 @@ async fn uninstall(args: &OlmUninstallArgs, report: &Report) -> Result<(), Failu
             report.progress(&format!("    {kind} {name:?} does not exist"));
             continue;
         };
-        let mut left = Value::Null;
-        let gone = objects.api().follow(&place.collection, &place.name, |found| {
-            left = found.cloned().unwrap_or_default();
-            found.is_none().then_some(())
-        });
-        match tokio::time::timeout_at(deadline, gone).await {
-            Ok(gone) => gone?,
-            Err(_) => {
-                remaining(&mut objects, order.get(index..).unwrap_or_default(), report).await?;
-                let error = OlmError::NotDeleted {
-                    word: kind.to_owned(),
-                    name: name.to_owned(),
-                    seconds: args.timeout.as_secs(),
-                    causes: String::new(),
-                };
-                return Err(error.with_causes(&holders(objects.api(), &left).await).into());
-            }
+        let at = (place.collection.as_str(), place.name.as_str());
+        let left = super::not_deleted(objects.api(), at, kind, deadline, args.timeout.as_secs()).await?;
+        if let Some(error) = left {
+            remaining(&mut objects, order.get(index..).unwrap_or_default(), report).await?;
+            return Err(error.into());
         }
     }
     report.line(&format!("Successfully uninstalled OLM{installed}"));

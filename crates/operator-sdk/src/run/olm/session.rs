@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::OlmError;
 use crate::failure::Failure;
 use crate::process::api::{Api, ApiError};
-use crate::process::objects::{holders, text};
+use crate::process::objects::text;
 use crate::report::Report;
 
 /// A resource that the commands use.
@@ -210,23 +210,9 @@ impl<'a> Session<'a> {
 
     /// Waits until an object of a collection is deleted.
     pub(super) async fn gone_from(&self, collection: &str, name: &str, word: &str) -> Result<(), Failure> {
-        let mut left = Value::Null;
-        let gone = self.api.follow(collection, name, |object| {
-            left = object.cloned().unwrap_or_default();
-            object.is_none().then_some(())
-        });
-        match tokio::time::timeout_at(self.deadline, gone).await {
-            Ok(gone) => Ok(gone?),
-            Err(_) => {
-                let error = OlmError::NotDeleted {
-                    word: word.to_owned(),
-                    name: name.to_owned(),
-                    seconds: self.seconds,
-                    causes: String::new(),
-                };
-                Err(error.with_causes(&holders(&self.api, &left).await).into())
-            }
-        }
+        let place = (collection, name);
+        let left = super::not_deleted(&self.api, place, word, self.deadline, self.seconds).await?;
+        left.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Watches an object until `check` returns a value.
