@@ -17,7 +17,7 @@ pub fn format(files: &Files) -> Vec<Finding> {
     format_with(files, |dir| bundle::media_type(files, dir))
 }
 
-/// Checks the format of the directory of a loaded bundle, like [`format`], without parsing its manifests again.
+/// Checks the format of the directory of a loaded bundle, like [`format()`], without parsing its manifests again.
 pub fn format_of(files: &Files, bundle: &Bundle) -> Vec<Finding> {
     let csv = bundle.csv_manifest().path.as_str();
     format_with(files, |dir| match csv.rsplit_once('/') {
