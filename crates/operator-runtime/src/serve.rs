@@ -119,6 +119,8 @@ where
         };
         match shaken {
             Ok(Ok(stream)) => self.talk(stream, stop).await,
+            // A probe only opens a connection.
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => tracing::debug!("TLS handshake took too long"),
         }

@@ -380,22 +380,29 @@ fn projects_of_one_name_may_share_a_target_directory() {
     };
     // The sources of both are older than either build.
     let projects = ["one", "two"].map(|says| (says, project(says)));
-    let built = |dir: &Dir| {
+    let built = |dir: &Dir, variables: &[(&str, &Path)]| {
         let output = sdk()
             .args(["run", "local", "--kubeconfig", "kubeconfig"])
-            .env("CARGO_TARGET_DIR", &target.path)
+            .env_remove("CARGO_TARGET_DIR")
+            .envs(variables.iter().copied())
             .current_dir(&dir.path)
             .output()
             .unwrap();
         common::succeeded(&["run", "local"], output)
     };
-    for _ in 0..2 {
-        for (says, dir) in &projects {
-            assert_eq!(built(dir), format!("{says}\n"));
+    let [(_, one), (_, two)] = &projects;
+    let of_one = one.path.join("target");
+    // The directory is set by cargo's variable or its configuration, and can belong to one of the projects.
+    for (variable, target) in [
+        ("CARGO_TARGET_DIR", target.path.as_path()),
+        ("CARGO_BUILD_TARGET_DIR", target.path.as_path()),
+        ("CARGO_TARGET_DIR", of_one.as_path()),
+    ] {
+        for (says, dir) in projects.iter().chain(&projects) {
+            assert_eq!(built(dir, &[(variable, target)]), format!("{says}\n"));
         }
     }
     // A build that was not recorded is not trusted either.
-    let (_, one) = &projects[0];
     let status = common::cargo()
         .args(["build", "--quiet"])
         .env("CARGO_TARGET_DIR", &target.path)
@@ -403,7 +410,10 @@ fn projects_of_one_name_may_share_a_target_directory() {
         .status()
         .unwrap();
     assert!(status.success());
-    assert_eq!(built(&projects[1].1), "two\n");
+    assert_eq!(built(two, &[("CARGO_TARGET_DIR", &target.path)]), "two\n");
+    // The first project uses its own directory again.
+    assert_eq!(built(two, &[("CARGO_TARGET_DIR", &of_one)]), "two\n");
+    assert_eq!(built(one, &[]), "one\n");
 }
 
 #[test]

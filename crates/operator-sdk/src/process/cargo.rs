@@ -80,19 +80,23 @@ impl Hinted for BuildError {
 /// A build of the project in `root`, and the directories that it uses.
 struct Build<'a> {
     root: &'a Path,
-    is_test: bool,
-    shared: Option<Shared>,
     cache: Option<Cache>,
+    /// True if the project is compiled again because its target directory had the build of another project.
+    is_repeated: bool,
 }
 
 /// Builds the project in `root`, with cargo's progress on standard error, and returns the path of the program.
 pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, BuildError> {
-    let build = Build::prepare(root, options);
-    let mut child = command(root, options).spawn().map_err(cannot_start)?;
-    let output = child.stdout.take().map(BufReader::new);
-    let messages = output.map(|output| Messages::read(root, options.test.is_some(), output));
-    let status = child.wait().map_err(cannot_start)?;
-    build.finish(status, messages.unwrap_or_default())
+    let mut build = Build::prepare(root, options);
+    loop {
+        let mut child = command(root, options).spawn().map_err(cannot_start)?;
+        let output = child.stdout.take().map(BufReader::new);
+        let messages = output.map(|output| Messages::read(root, options.test.is_some(), output));
+        let status = child.wait().map_err(cannot_start)?;
+        if let Some(program) = build.finish(status, messages.unwrap_or_default())? {
+            return Ok(program);
+        }
+    }
 }
 
 /// Builds the project like [`build`], but returns `None` if `end` completes first. Cargo and the compilers are then
@@ -102,7 +106,24 @@ pub(crate) async fn build_until(
     options: &BuildOptions,
     end: impl Future<Output = ()>,
 ) -> Result<Option<PathBuf>, BuildError> {
-    let build = Build::prepare(root, options);
+    let mut build = Build::prepare(root, options);
+    let mut end = std::pin::pin!(end);
+    loop {
+        let Some((status, messages)) = run_until(root, options, end.as_mut()).await? else {
+            return Ok(None);
+        };
+        if let Some(program) = build.finish(status, messages)? {
+            return Ok(Some(program));
+        }
+    }
+}
+
+/// Runs one build, or stops it if `end` completes first.
+async fn run_until(
+    root: &Path,
+    options: &BuildOptions,
+    end: impl Future<Output = ()>,
+) -> Result<Option<(ExitStatus, Messages)>, BuildError> {
     let mut command = tokio::process::Command::from(command(root, options));
     // Ctrl-C reaches only this process, which sends one signal to the group.
     let group = ProcessGroup::start(GRACE).map_err(cannot_start)?;
@@ -125,35 +146,29 @@ pub(crate) async fn build_until(
         return Ok(None);
     };
     let messages = Messages::read(root, options.test.is_some(), messages.as_slice());
-    build.finish(status, messages).map(Some)
+    Ok(Some((status, messages)))
 }
 
 // === impl Build ===
 
 impl<'a> Build<'a> {
     fn prepare(root: &'a Path, options: &BuildOptions) -> Self {
-        let shared = Shared::of(root, options);
         let cache = Cache::of(root, options);
-        match &shared {
-            Some(shared) => shared.prepare(),
-            None => {
-                let compiles_all = cache.as_ref().is_some_and(|cache| !cache.fill());
-                // If the SDK is missing, cargo reports the crate that it cannot find instead.
-                if compiles_all && missing_sdk(root).is_none() {
-                    announce(options);
-                }
-            }
+        let compiles_all = cache.as_ref().is_some_and(|cache| !cache.fill());
+        // If the SDK is missing, cargo reports the crate that it cannot find instead.
+        if compiles_all && missing_sdk(root).is_none() {
+            announce(options);
         }
-        let is_test = options.test.is_some();
         Self {
             root,
-            is_test,
-            shared,
             cache,
+            is_repeated: false,
         }
     }
 
-    fn finish(&self, status: ExitStatus, messages: Messages) -> Result<PathBuf, BuildError> {
+    /// Returns the program, or `None` if cargo must run again because it considered the program of another project as up to
+    /// date.
+    fn finish(&mut self, status: ExitStatus, messages: Messages) -> Result<Option<PathBuf>, BuildError> {
         if !status.success() {
             return Err(missing_sdk(self.root).map_or(BuildError::Failed, BuildError::NoSdk));
         }
@@ -161,10 +176,15 @@ impl<'a> Build<'a> {
             cache.keep(&messages);
         }
         let program = messages.program.ok_or(BuildError::NoProgram)?;
-        if let Some(shared) = self.shared.as_ref().filter(|_| !self.is_test) {
-            shared.record(&program);
+        if let Some(shared) = Shared::of(self.root, &program) {
+            if messages.reused && !self.is_repeated && shared.is_of_another() {
+                shared.invalidate();
+                self.is_repeated = true;
+                return Ok(None);
+            }
+            shared.record();
         }
-        Ok(program)
+        Ok(Some(program))
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Messages {
     pub(super) dependencies: Vec<PathBuf>,
     /// True if a dependency was compiled.
     pub(super) compiled_dependencies: bool,
+    /// True if a part of the project was not compiled, because its last build seems to be up to date.
+    pub(super) reused: bool,
 }
 
 #[derive(Deserialize)]
@@ -65,10 +67,11 @@ impl Messages {
             if is_own && is_test == of_test && message.executable.is_some() {
                 messages.program = message.executable;
             }
+            let is_artifact = message.reason == "compiler-artifact";
             if local.contains(&message.package_id) {
+                messages.reused |= is_artifact && message.fresh;
                 continue;
             }
-            let is_artifact = message.reason == "compiler-artifact";
             messages.compiled_dependencies |= is_artifact && !message.fresh;
             messages.dependencies.extend(message.filenames);
             messages.dependencies.extend(message.out_dir);

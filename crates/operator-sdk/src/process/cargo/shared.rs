@@ -8,13 +8,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::BuildOptions;
 use crate::file;
 
-/// The build of one package in a target directory outside of its project.
+/// The last build of one package in a target directory that other projects may use.
 pub(super) struct Shared {
     name: String,
     root: PathBuf,
+    /// True if the directory is in the project. Then it is only shared if another project has recorded a build in it.
+    is_own: bool,
     /// The directory of the profile.
     profile: PathBuf,
 }
@@ -22,31 +23,36 @@ pub(super) struct Shared {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the shared build of the project in `root`, or `None` if its target directory is its own.
-    pub(super) fn of(root: &Path, options: &BuildOptions) -> Option<Self> {
+    /// Returns the build of the project in `root` with a program or a test program, or `None` if `Cargo.toml` has no name.
+    pub(super) fn of(root: &Path, program: &Path) -> Option<Self> {
         let root = root.canonicalize().ok()?;
-        let chosen = options.target_dir.clone();
-        let target = root.join(chosen.or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))?);
-        if target.starts_with(&root) {
-            return None;
-        }
         let manifest: toml_edit::DocumentMut =
             file::read_text(&root.join("Cargo.toml")).ok()?.parse().ok()?;
         let name = manifest.get("package")?.get("name")?.as_str()?.to_owned();
-        let target = options
-            .target
-            .as_ref()
-            .map_or(target.clone(), |triple| target.join(triple));
-        let profile = target.join(if options.release { "release" } else { "debug" });
-        Some(Self { name, root, profile })
+        let folder = program.parent()?;
+        let profile = match folder.ends_with("deps") {
+            true => folder.parent()?,
+            false => folder,
+        };
+        let profile = profile.canonicalize().ok()?;
+        Some(Self {
+            name,
+            is_own: profile.starts_with(&root),
+            root,
+            profile,
+        })
     }
 
-    /// Makes cargo compile the package again, unless the last build in this directory was that of this project.
-    pub(super) fn prepare(&self) {
-        let program = self.profile.join(&self.name);
-        if fs::read_to_string(self.marker()).is_ok_and(|text| text == self.built(&program)) {
-            return;
+    /// Returns true if the last build in this directory may be one of another project.
+    pub(super) fn is_of_another(&self) -> bool {
+        match fs::read_to_string(self.marker()) {
+            Ok(text) => text != self.built(),
+            Err(_) => !self.is_own,
         }
+    }
+
+    /// Makes cargo compile the package again.
+    pub(super) fn invalidate(&self) {
         let entries = fs::read_dir(self.profile.join(".fingerprint"));
         let ours = |name: &str| {
             let hash = name
@@ -69,10 +75,13 @@ impl Shared {
 
     /// Records that the last build in this directory was that of this project. Without the record the next build
     /// compiles again.
-    pub(super) fn record(&self, program: &Path) {
+    pub(super) fn record(&self) {
         let marker = self.marker();
+        if self.is_own && !marker.exists() {
+            return;
+        }
         let folder = marker.parent().map_or(Ok(()), fs::create_dir_all);
-        let _ = folder.and_then(|()| fs::write(&marker, self.built(program)));
+        let _ = folder.and_then(|()| fs::write(&marker, self.built()));
     }
 
     fn marker(&self) -> PathBuf {
@@ -80,8 +89,9 @@ impl Shared {
     }
 
     /// Returns a text that identifies this project and one build of its program.
-    fn built(&self, program: &Path) -> String {
-        let modified = program.metadata().and_then(|metadata| metadata.modified()).ok();
+    fn built(&self) -> String {
+        let metadata = self.profile.join(&self.name).metadata();
+        let modified = metadata.and_then(|metadata| metadata.modified()).ok();
         let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let nanoseconds = since.unwrap_or_default().as_nanos();
         format!("{nanoseconds} {}\n", self.root.display())
