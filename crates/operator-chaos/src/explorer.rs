@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use crate::error::Error;
 use crate::generate::{Random, combined};
 use crate::oracle::{Reference, Violation, check, fresh_deploy};
-use crate::plan::{Fault, Plan};
+use crate::plan::{Action, Fault, Plan, Point};
 use crate::progress::{Monitor, Phase, Progress};
 use crate::report::{Finding, Report};
-use crate::run::{Expectation, Expected, Recovered, Run, Setup, run};
-use crate::single::single_faults;
+use crate::run::{Expectation, Expected, Forks, Recovered, Run, Setup, Shortcuts, run};
+use crate::single::{Single, single_faults};
 use crate::state::{Mask, differences};
-use crate::trace::{Event, Kind, Timeline};
+use crate::trace::{Event, Kind, Timeline, Trace};
 use crate::workload::Workload;
 
 /// Maximum number of requests of the operator in a run without a known reference.
@@ -52,7 +52,10 @@ pub(crate) struct Settings {
 struct Baseline {
     reference: Reference,
     timeline: Timeline,
-    singles: Vec<Fault>,
+    trace: Trace,
+    /// The possible faults of the run.
+    faults: Vec<Fault>,
+    forks: Forks,
     calls: usize,
     /// The number of requests and watch events.
     events: usize,
@@ -64,8 +67,11 @@ struct Baseline {
 struct Subject {
     workload: Workload,
     baseline: Baseline,
+    singles: Vec<Single>,
     /// The number of single faults that have been planned.
     taken: usize,
+    /// The faults whose plans have not run from the start of the workload.
+    later: Vec<Fault>,
     /// States from which a newly started operator is known to succeed.
     known: BTreeSet<Recovered>,
 }
@@ -75,6 +81,8 @@ struct Task {
     subject: usize,
     plan: Plan,
     is_single: bool,
+    /// True if the plan begins with the state after a step.
+    is_forked: bool,
 }
 
 /// The results of a campaign so far.
@@ -163,8 +171,10 @@ impl Explorer {
             (!is_severe, finding.found_after)
         });
         let findings = std::mem::take(&mut results.findings);
-        let baseline = results.subjects.first().map(|subject| &subject.baseline);
-        let mut report = self.report(baseline, findings, started);
+        let subject = results.subjects.first();
+        let mut report = self.report(subject.map(|subject| &subject.baseline), findings, started);
+        let singles = subject.map_or(&[][..], |subject| &subject.singles);
+        report.set_singles(singles.iter().map(|single| &single.fault));
         report.plans = results.plans;
         report.pruned = results.pruned;
         report.mutations = results.mutations;
@@ -187,11 +197,47 @@ impl Explorer {
             .findings
             .extend(self.compared_with_fresh(&self.workload, &baseline)?);
         results.cover(&baseline.coverage);
-        results
-            .subjects
-            .push(Subject::new(self.workload.clone(), baseline));
+        let mut subject = Subject::new(self.workload.clone(), baseline);
+        self.fork(&mut subject)?;
+        results.subjects.push(subject);
         self.monitor.update(|shown| results.show(shown));
         Ok(None)
+    }
+
+    /// Runs the workload from the state after each step, with a restart of the operator. Most plans of the later steps then
+    /// begin there, so that the earlier steps run only once.
+    fn fork(&self, subject: &mut Subject) -> Result<(), Error> {
+        let steps = subject.workload.steps.len();
+        let forks: Vec<u32> = subject.baseline.forks.keys().copied().collect();
+        let is_last = |step: u32| usize::try_from(step).is_ok_and(|step| step >= steps);
+        let tasks: Vec<Plan> = forks
+            .iter()
+            .filter(|step| !is_last(**step))
+            .map(|step| Plan::single(0, Point::Step { step: *step }, Action::Restart))
+            .collect();
+        let runs = parallel(self.settings.jobs, &tasks, |plan| {
+            self.run(
+                plan,
+                &subject.workload,
+                &subject.baseline.reference,
+                subject.shortcuts(true),
+            )
+        });
+        let mut traces = BTreeMap::new();
+        for (plan, result) in tasks.iter().zip(runs) {
+            let (run, violations) = result?;
+            // The restart fails also as a plan of its own.
+            if let (Some(step), true) = (plan.restart(), violations.is_empty()) {
+                subject.known.extend(run.recovered);
+                traces.insert(step, run.trace);
+            }
+        }
+        subject.set_singles(single_faults(
+            &subject.baseline.trace,
+            &traces,
+            self.setup.pace.times,
+        ));
+        Ok(())
     }
 
     /// Runs one plan.
@@ -214,13 +260,15 @@ impl Explorer {
             let finding = self.compared_with_fresh(&self.workload, &baseline)?;
             finding.into_iter().collect()
         } else {
-            let (run, violations) = self.run(plan, &self.workload, &baseline.reference, None)?;
+            let reference = &baseline.reference;
+            let (run, violations) = self.run(plan, &self.workload, reference, Shortcuts::default())?;
             match violations.is_empty() {
                 true => Vec::new(),
                 false => vec![self.finding(plan, self.workload.clone(), &run, violations, &baseline)],
             }
         };
         let mut report = self.report(Some(&baseline), findings, started);
+        report.set_singles(&baseline.faults);
         report.plans = 1;
         Ok(report)
     }
@@ -262,8 +310,12 @@ impl Explorer {
         Ok(Ok(Baseline {
             calls,
             events: calls + events().filter(is_delivery).count(),
-            singles: single_faults(&first.trace, self.setup.pace.times),
+            faults: single_faults(&first.trace, &BTreeMap::new(), self.setup.pace.times)
+                .into_iter()
+                .map(|single| single.fault)
+                .collect(),
             timeline: first.trace.timeline(),
+            forks: first.forks,
             coverage: first.coverage,
             reference: Reference {
                 additions: first.trace.counts(Kind::Added),
@@ -272,6 +324,7 @@ impl Explorer {
                 step_states: first.step_states,
                 mask,
             },
+            trace: first.trace,
         }))
     }
 
@@ -318,7 +371,7 @@ impl Explorer {
         plan: &Plan,
         workload: &Workload,
         reference: &Reference,
-        known: Option<&BTreeSet<Recovered>>,
+        shortcuts: Shortcuts<'_>,
     ) -> Result<(Run, Vec<Violation>), Error> {
         let expectation = Expectation {
             states: Some(Expected {
@@ -327,7 +380,7 @@ impl Explorer {
                 mask: &reference.mask,
             }),
             checks_idempotence: false,
-            known,
+            shortcuts,
         };
         let run = run(&self.setup, workload, plan, expectation)?;
         let violations = check(&run, Some(reference));
@@ -368,7 +421,8 @@ impl Explorer {
             let has_time = Instant::now() < end && !self.monitor.is_stopped();
             let subject = subjects.get(task.subject).filter(|_| has_time)?;
             let reference = &subject.baseline.reference;
-            let result = self.run(&task.plan, &subject.workload, reference, Some(&subject.known));
+            let shortcuts = subject.shortcuts(task.is_forked);
+            let result = self.run(&task.plan, &subject.workload, reference, shortcuts);
             self.monitor
                 .update(|shown| shown.plans += usize::from(result.is_ok()));
             Some(result.map(|(run, violations)| Outcome::of(run, violations)))
@@ -405,8 +459,11 @@ impl Explorer {
             let subject = subjects.get(candidate.task.subject)?;
             Some(self.confirmed(candidate, subject))
         });
-        for finding in confirmed.into_iter().flatten() {
-            results.findings.push(finding?);
+        for (candidate, finding) in candidates.iter().zip(confirmed) {
+            match finding.transpose()?.flatten() {
+                Some(finding) => results.findings.push(finding),
+                None => results.forget(&candidate.violations),
+            }
         }
         for fingerprint in repeated {
             let is_same = |finding: &&mut Finding| {
@@ -428,20 +485,15 @@ impl Explorer {
             shown.phase = Phase::Done;
             shown.findings = findings.len();
         });
-        let mut report = Report {
+        Report {
             stopped: self.monitor.is_stopped(),
             seed: self.settings.seed,
-            single_faults: baseline.map_or(0, |baseline| baseline.singles.len()),
             reference_calls: baseline.map_or(0, |baseline| baseline.calls),
             masked_fields: baseline.map_or(0, |baseline| baseline.reference.mask.learned()),
             elapsed_ms: millis(started),
             findings,
             ..Report::default()
-        };
-        for fault in baseline.into_iter().flat_map(|baseline| &baseline.singles) {
-            report.expect(&fault.action.kind());
         }
-        report
     }
 }
 
@@ -484,11 +536,34 @@ impl Outcome {
 
 impl Subject {
     fn new(workload: Workload, baseline: Baseline) -> Self {
+        let faults = baseline.faults.iter().cloned();
         Self {
             workload,
-            baseline,
+            singles: faults.map(|fault| Single { fork: None, fault }).collect(),
             taken: 0,
+            later: Vec::new(),
             known: BTreeSet::new(),
+            baseline,
+        }
+    }
+
+    /// Sets the single faults that run first. Those that then only follow a restart run from the start later.
+    fn set_singles(&mut self, singles: Vec<Single>) {
+        let is_later = |fault: &&Fault| {
+            !singles
+                .iter()
+                .any(|single| single.fork.is_none() && single.fault == **fault)
+        };
+        self.later = self.baseline.faults.iter().filter(is_later).cloned().collect();
+        // They are taken from the end.
+        self.later.reverse();
+        self.singles = singles;
+    }
+
+    fn shortcuts(&self, is_forked: bool) -> Shortcuts<'_> {
+        Shortcuts {
+            known: Some(&self.known),
+            forks: is_forked.then_some(&self.baseline.forks),
         }
     }
 }
@@ -521,7 +596,7 @@ impl Results {
         let first = self.subjects.first();
         shown.phase = Phase::Plans;
         shown.plans = self.plans;
-        shown.single_faults = first.map_or(0, |subject| subject.baseline.singles.len());
+        shown.single_faults = first.map_or(0, |subject| subject.singles.len());
         shown.single_faults_run = self.singles_run;
         shown.traces = self.traces.len();
         shown.end_states = self.end_states.len();
@@ -531,36 +606,61 @@ impl Results {
     /// Returns the next single fault of a workload.
     fn next_single(&mut self, index: usize) -> Option<Task> {
         let subject = self.subjects.get_mut(index)?;
-        let fault = subject.baseline.singles.get(subject.taken)?;
+        let Single { fork, fault } = subject.singles.get(subject.taken)?;
+        let restart = fork.map(|step| Fault {
+            at: Point::Step { step },
+            action: Action::Restart,
+        });
         let plan = Plan {
-            faults: vec![fault.clone()],
+            faults: restart.into_iter().chain([fault.clone()]).collect(),
             ..Plan::default()
         };
+        let is_forked = fork.is_some();
         subject.taken += 1;
         self.generated += 1;
         Some(Task {
             subject: index,
             plan,
             is_single: true,
+            is_forked,
         })
     }
 
-    /// Returns the next single fault of a workload with a changed spec, or a schedule or a pair of faults.
+    /// Returns the next plan from the start of the user's workload with a fault that followed a restart before.
+    fn next_later(&mut self) -> Option<Task> {
+        let fault = self.subjects.first_mut()?.later.pop()?;
+        self.generated += 1;
+        Some(Task {
+            subject: 0,
+            plan: Plan {
+                faults: vec![fault],
+                ..Plan::default()
+            },
+            is_single: false,
+            is_forked: false,
+        })
+    }
+
+    /// Returns the next single fault from the start of the workload or of a workload with a changed spec, or a schedule or
+    /// a pair of faults.
     fn next_combined(&mut self) -> Task {
-        let first = 1;
-        let mut open = (first..self.subjects.len()).filter(|index| {
-            let subject = &self.subjects[*index];
-            subject.taken < subject.baseline.singles.len()
-        });
-        let open = open.next().filter(|_| self.generated.is_multiple_of(2));
-        if let Some(task) = open.and_then(|index| self.next_single(index)) {
-            return task;
+        if self.generated.is_multiple_of(2) {
+            let first = 1;
+            let is_open = |index: &usize| {
+                let subject = &self.subjects[*index];
+                subject.taken < subject.singles.len()
+            };
+            let open = (first..self.subjects.len()).find(is_open);
+            let task = self.next_later();
+            if let Some(task) = task.or_else(|| self.next_single(open?)) {
+                return task;
+            }
         }
         self.generated += 1;
         let plan = match self.subjects.first() {
             Some(subject) => combined(
                 &mut self.random,
-                &subject.baseline.singles,
+                &subject.baseline.faults,
                 &self.corpus,
                 subject.baseline.events,
             ),
@@ -570,6 +670,7 @@ impl Results {
             subject: 0,
             plan,
             is_single: false,
+            is_forked: false,
         }
     }
 
@@ -586,13 +687,17 @@ impl Results {
         self.pruned += usize::from(outcome.is_pruned);
         if task.is_single && task.subject == 0 {
             self.singles_run += 1;
-            for fault in &task.plan.faults {
+            if let Some(fault) = task.plan.faults.last() {
                 *self.faults.entry(fault.action.kind()).or_default() += 1;
             }
         }
         self.traces.insert(outcome.trace);
-        if self.cover(&outcome.coverage) && task.plan.faults.len() == 1 {
-            self.corpus.extend(task.plan.faults.iter().cloned());
+        if self.cover(&outcome.coverage) && (task.is_single || task.plan.faults.len() == 1) {
+            let faults = self.subjects.first().map(|subject| &subject.baseline.faults);
+            // After a restart, watches deliver other events.
+            let is_possible = |fault: &&Fault| faults.is_some_and(|all| all.contains(fault));
+            self.corpus
+                .extend(task.plan.faults.last().filter(is_possible).cloned());
         }
         if !outcome.is_pruned {
             self.end_states.insert(outcome.end_state);
@@ -617,6 +722,13 @@ impl Results {
         }
         self.known.extend(fingerprints);
         true
+    }
+
+    /// Makes violations new again.
+    fn forget(&mut self, violations: &[Violation]) {
+        for violation in violations {
+            self.known.remove(&violation.fingerprint());
+        }
     }
 }
 

@@ -220,6 +220,17 @@ impl Plan {
         }
     }
 
+    /// Returns the step after which the operator is restarted, if that is the first fault.
+    pub(crate) fn restart(&self) -> Option<u32> {
+        match self.faults.first() {
+            Some(Fault {
+                at: Point::Step { step },
+                action: Action::Restart,
+            }) => Some(*step),
+            _ => None,
+        }
+    }
+
     /// Returns the ID: 12 hexadecimal digits of a hash over the plan.
     pub fn id(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::oracle::Violation;
-use crate::plan::Plan;
+use crate::plan::{Fault, Plan};
 use crate::progress::counted_findings;
 use crate::workload::Workload;
 
@@ -142,15 +142,18 @@ impl Report {
         }
     }
 
-    /// Counts a single fault that is possible in the run without faults.
-    pub(crate) fn expect(&mut self, kind: &str) {
-        match self.faults.iter_mut().find(|fault| fault.kind == kind) {
-            Some(fault) => fault.total += 1,
-            None => self.faults.push(FaultCoverage {
-                kind: kind.to_owned(),
-                run: 0,
-                total: 1,
-            }),
+    /// Sets the possible single faults.
+    pub(crate) fn set_singles<'a>(&mut self, faults: impl IntoIterator<Item = &'a Fault>) {
+        for kind in faults.into_iter().map(|fault| fault.action.kind()) {
+            self.single_faults += 1;
+            match self.faults.iter_mut().find(|fault| fault.kind == kind) {
+                Some(fault) => fault.total += 1,
+                None => self.faults.push(FaultCoverage {
+                    kind,
+                    run: 0,
+                    total: 1,
+                }),
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::panic;
 use crate::plan::Plan;
 use crate::predicate::Predicate;
 use crate::progress::Monitor;
-use crate::session::{Objects, Session};
+use crate::session::{History, Objects, Session};
 use crate::single::Times;
 use crate::state::{Mask, State, differences};
 use crate::trace::{Actor, Event, Trace};
@@ -88,7 +88,7 @@ pub(crate) struct Setup {
     pub(crate) operators: BTreeMap<String, Operator>,
     pub(crate) objects: Vec<serde_json::Value>,
     /// The cluster with these objects, in which each run begins.
-    pub(crate) boot: Snapshot,
+    pub(crate) boot: Origin,
     /// The objects in the files of upgrades.
     pub(crate) upgrades: BTreeMap<PathBuf, Vec<serde_json::Value>>,
     pub(crate) world: WorldOptions,
@@ -98,6 +98,17 @@ pub(crate) struct Setup {
     pub(crate) monitor: Arc<Monitor>,
 }
 
+/// The state in which runs begin: a cluster, and what was recorded until then.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    snapshot: Snapshot,
+    history: History,
+}
+
+/// The states after the steps of a run without faults, by the number of the step. A plan whose first fault is a restart
+/// after such a step begins in its state.
+pub(crate) type Forks = BTreeMap<u32, Origin>;
+
 /// The result of a run.
 pub(crate) struct Run {
     pub(crate) trace: Trace,
@@ -106,6 +117,8 @@ pub(crate) struct Run {
     pub(crate) step_states: BTreeMap<u32, State>,
     pub(crate) names: Names,
     pub(crate) objects: Objects,
+    /// The states after the steps, if the run collects them.
+    pub(crate) forks: Forks,
     /// The number of faults that were injected.
     pub(crate) fired: usize,
     /// True if the cluster became idle.
@@ -148,9 +161,20 @@ pub(crate) struct Expected<'a> {
 pub(crate) struct Expectation<'a> {
     pub(crate) states: Option<Expected<'a>>,
     pub(crate) checks_idempotence: bool,
-    /// States from which a newly started operator is known to succeed.
-    pub(crate) known: Option<&'a BTreeSet<Recovered>>,
+    pub(crate) shortcuts: Shortcuts<'a>,
 }
+
+/// Results of other runs of the same workload, which make a run shorter.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Shortcuts<'a> {
+    /// States from which a newly started operator is known to succeed: a run that reaches one ends.
+    pub(crate) known: Option<&'a BTreeSet<Recovered>>,
+    /// The states in which a run can begin.
+    pub(crate) forks: Option<&'a Forks>,
+}
+
+/// The bit of a seed at which the number of a step is added.
+const FORK_SHIFT: u32 = 40;
 
 /// Runs a workload with a plan, on this thread.
 pub(crate) fn run(
@@ -171,8 +195,14 @@ pub(crate) fn boot(
     world: &WorldOptions,
     objects: &[serde_json::Value],
     pace: &Pace,
-) -> Result<Snapshot, Error> {
-    runtime(pace)?.block_on(World::boot(world, objects, pace.settle))
+) -> Result<Origin, Error> {
+    runtime(pace)?.block_on(async {
+        let world = World::boot(world, objects, pace.settle).await?;
+        Ok(Origin {
+            snapshot: world.server.snapshot(),
+            history: History::of(&world.server),
+        })
+    })
 }
 
 /// Returns for each object true if the server would accept it after some steps of a workload.
@@ -182,7 +212,14 @@ pub(crate) fn accepted(
     objects: &[serde_json::Value],
 ) -> Result<Vec<bool>, Error> {
     runtime(setup.pace)?.block_on(async {
-        let world = World::start(0, &setup.world, &setup.boot, setup.pace.settle).await?;
+        let world = World::start(
+            0,
+            &setup.world,
+            &setup.boot.snapshot,
+            Duration::ZERO,
+            setup.pace.settle,
+        )
+        .await?;
         for step in steps
             .iter()
             .filter(|step| matches!(step.change, Change::Apply(_)))
@@ -218,15 +255,26 @@ async fn run_on(
     plan: &Plan,
     expectation: Expectation<'_>,
 ) -> Result<Run, Error> {
-    let world = World::start(plan.seed, &setup.world, &setup.boot, setup.pace.settle).await?;
+    let fork = plan
+        .restart()
+        .and_then(|step| Some((step, expectation.shortcuts.forks?.get(&step)?)));
+    let (step, origin) = fork.unwrap_or((0, &setup.boot));
+    // UIDs and names must differ from those that were generated before.
+    let seed = plan.seed ^ (u64::from(step) << FORK_SHIFT);
+    let elapsed = origin.history.elapsed;
+    let world = World::start(seed, &setup.world, &origin.snapshot, elapsed, setup.pace.settle).await?;
     let session = Arc::new(Session::new(
         world.server.clone(),
         plan.clone(),
+        &origin.history,
         setup.predicates.clone(),
         setup.call_limit,
         !setup.pace.is_simulated,
     ));
-    let driver = drive(&world, &session, setup, workload, expectation);
+    if fork.is_some() {
+        session.begin_with_restart(step);
+    }
+    let driver = drive(&world, &session, setup, workload, step, expectation);
     let driven = tokio::select! {
         biased;
         driven = driver => driven,
@@ -254,6 +302,7 @@ async fn run_on(
         writes_at_rest: driven.writes_at_rest,
         failed_step: driven.failed_step,
         recovered: driven.recovered,
+        forks: driven.forks,
         is_pruned: driven.is_pruned,
         panics: Vec::new(),
     })
@@ -382,24 +431,26 @@ struct Driven {
     writes_at_rest: Vec<String>,
     failed_step: Option<String>,
     recovered: Vec<Recovered>,
+    forks: Forks,
     is_pruned: bool,
 }
 
-/// Runs the steps of the user, and waits until the cluster is idle.
+/// Runs the steps of the user after the step `done`, and waits until the cluster is idle.
 async fn drive(
     world: &World,
     session: &Arc<Session>,
     setup: &Setup,
     workload: &Workload,
+    done: u32,
     expectation: Expectation<'_>,
 ) -> Driven {
     let pace = setup.pace;
     let mut driven = Driven::default();
     let mut patience = pace.recovery_limit;
     rest(session, pace.step_rest, pace).await;
-    disturb_after(world, session, 0, pace).await;
+    disturb_after(world, session, done, pace).await;
     let steps = (1..).zip(&workload.steps);
-    for (number, step) in steps {
+    for (number, step) in steps.filter(|(number, _)| *number > done) {
         session.record(Event::Step {
             number,
             text: step.change.to_string(),
@@ -425,6 +476,13 @@ async fn drive(
                 let problem = format!("the object still exists after {seconds} s");
                 driven.failed_step = Some(format!("step {number} ({}): {problem}", step.change));
             }
+            if expectation.states.is_none() && pace.is_simulated {
+                let origin = Origin {
+                    snapshot: world.server.snapshot(),
+                    history: session.history(),
+                };
+                driven.forks.insert(number, origin);
+            }
             disturb_after(world, session, number, pace).await;
             if !session.has_lasting_fault() {
                 let expected = expectation
@@ -441,7 +499,8 @@ async fn drive(
             }
             if session.has_recovered() && driven.failed_step.is_none() {
                 let recovered = (number, session.world_hash());
-                if expectation.known.is_some_and(|known| known.contains(&recovered)) {
+                let known = expectation.shortcuts.known;
+                if known.is_some_and(|known| known.contains(&recovered)) {
                     driven.is_pruned = true;
                     driven.is_quiet = true;
                     return driven;

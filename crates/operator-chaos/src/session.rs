@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub(crate) use self::inner::History;
 use self::inner::{Inner, Outage, Stale, ThirdParty};
 use crate::call::{Call, Names, Signature, qualified};
 use crate::plan::{Action, Cause, Fault, Plan, Point};
@@ -22,7 +23,9 @@ use crate::state::{self, THIRD_PARTY};
 use crate::trace::{Actor, Event, Trace};
 
 /// The objects of a cluster, by resource, namespace and name.
-pub(crate) type Objects = BTreeMap<(String, String, String), Arc<Value>>;
+pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Value>>;
+/// The resource, the namespace and the name of an object.
+pub(crate) type ObjectKey = (String, String, String);
 
 /// A run in progress.
 pub(crate) struct Session {
@@ -31,6 +34,8 @@ pub(crate) struct Session {
     crash: Notify,
     overlap: Notify,
     started: Instant,
+    /// The simulated time of the run before this session.
+    earlier: Duration,
     predicates: Arc<Vec<Predicate>>,
     /// True if time passes while the operator works: the idle time then also begins after its calls.
     waits_for_calls: bool,
@@ -83,21 +88,24 @@ pub(crate) struct Outcome {
 // === impl Session ===
 
 impl Session {
-    /// Starts a run on a server. All commits from now on are recorded.
+    /// Starts a run on a server with the objects of a history, or continues the run of this history. All commits from now
+    /// on are recorded.
     pub(crate) fn new(
         server: ApiServer,
         plan: Plan,
+        history: &History,
         predicates: Arc<Vec<Predicate>>,
         call_limit: usize,
         waits_for_calls: bool,
     ) -> Self {
-        let inner = Inner::new(&server.client(), plan, call_limit);
+        let inner = Inner::new(&server, plan, call_limit, history);
         Self {
             server,
             inner: Mutex::new(inner),
             crash: Notify::new(),
             overlap: Notify::new(),
             started: Instant::now(),
+            earlier: history.elapsed,
             predicates,
             waits_for_calls,
         }
@@ -107,9 +115,27 @@ impl Session {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the history of the run so far.
+    pub(crate) fn history(&self) -> History {
+        self.drain(Actor::Cluster, None);
+        self.inner().history(self.elapsed())
+    }
+
+    /// Returns the simulated time since the beginning of the run.
+    fn elapsed(&self) -> Duration {
+        self.earlier + self.started.elapsed()
+    }
+
+    /// Records the restart with which this run begins: the operator of its history ends.
+    pub(crate) fn begin_with_restart(&self, step: u32) {
+        if self.fault_of_step(step).is_some() {
+            self.record(Event::Crash);
+        }
+    }
+
     /// Adds an event to the trace.
     pub(crate) fn record(&self, event: Event) {
-        let at = self.started.elapsed();
+        let at = self.elapsed();
         self.inner().trace.push(at, event);
     }
 
@@ -269,7 +295,7 @@ impl Session {
             accepts_any_version: call.accepts_any_version,
             is_refused,
         };
-        let elapsed = self.started.elapsed();
+        let elapsed = self.elapsed();
         let mut inner = self.inner();
         // The call precedes the commits that it caused.
         inner.trace.events.insert(at, (elapsed, event));

@@ -65,29 +65,46 @@ pub(crate) struct Times {
     pub(crate) node: u32,
 }
 
+/// A fault, and the step after which its plan restarts the operator. Such a plan begins with the state after this step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Single {
+    pub(crate) fork: Option<u32>,
+    pub(crate) fault: Fault,
+}
+
 /// The faults that were found so far.
 #[derive(Default)]
 struct Found {
     /// The faults of each class, with the number of earlier faults of this class at the same point.
-    classes: [Vec<(usize, Fault)>; CLASSES],
+    classes: [Vec<(usize, Single)>; CLASSES],
     /// The calls and outages that are already covered.
     seen: BTreeSet<String>,
+    /// The step after which the plans of the next faults begin.
+    fork: Option<u32>,
 }
 
 impl Found {
     fn add(&mut self, class: Class, at: &Point, action: Action) {
         let faults = &mut self.classes[class as usize];
-        let same = faults.iter().rev().take_while(|(_, fault)| fault.at == *at);
-        let rank = same.count();
-        let at = at.clone();
-        faults.push((rank, Fault { at, action }));
+        let is_same = |single: &Single| single.fault.at == *at && single.fork == self.fork;
+        let rank = faults
+            .iter()
+            .rev()
+            .take_while(|(_, single)| is_same(single))
+            .count();
+        let fault = Fault {
+            at: at.clone(),
+            action,
+        };
+        let fork = self.fork;
+        faults.push((rank, Single { fork, fault }));
     }
 
     /// Returns all faults: classes alternate, and each class begins with one fault of each point.
-    fn in_order(self) -> Vec<Fault> {
+    fn in_order(self) -> Vec<Single> {
         let mut classes = self.classes.map(|mut faults| {
             faults.sort_by_key(|(rank, _)| *rank);
-            faults.into_iter().map(|(_, fault)| fault)
+            faults.into_iter().map(|(_, single)| single)
         });
         let mut all = Vec::new();
         loop {
@@ -112,82 +129,137 @@ struct Scene {
     has_leases: bool,
 }
 
-/// Returns every single fault of a run without faults, in the order of [`Found::in_order`].
-pub(crate) fn single_faults(reference: &Trace, times: Times) -> Vec<Fault> {
-    let hold = times.hold;
+/// Returns every single fault of a run without faults, in the order of [`Found::in_order`]. `forks` has the traces of runs
+/// that begin after a step with a restart of the operator, by the number of this step. The faults of the next step then
+/// come from this trace.
+pub(crate) fn single_faults(reference: &Trace, forks: &BTreeMap<u32, Trace>, times: Times) -> Vec<Single> {
     let mut found = Found::default();
-    let mut scene = Scene {
-        has_leases: reference.iter().any(is_lease_write),
-        has_claims: reference.iter().any(is_claim),
-        ..Scene::default()
+    // A fault at the start belongs to the first step.
+    let is_forked = |step: u32| forks.contains_key(&step.saturating_sub(1));
+    let scan = Scan {
+        times,
+        begins: &|_| true,
+        has_events_of: &|step| !is_forked(step),
+        has_end_of: &|step| !is_forked(step),
     };
-    let mut lagging: BTreeSet<String> = BTreeSet::new();
-    let mut steps = 0;
-    for event in reference.iter() {
-        match event {
-            Event::IdempotenceCheck => break,
-            Event::Step { .. } => {
-                of_step(&mut found, steps, &mut scene, times);
-                steps += 1;
-            }
-            Event::Call {
-                signature,
-                occurrence,
-                effective,
-                accepts_any_version,
-                ..
-            } => {
-                if *accepts_any_version && matches!(signature.verb(), "list" | "get") {
-                    lagging.insert(signature.resource().to_owned());
-                }
-                of_call(&mut found, &scene, signature, *occurrence, *effective, hold);
-            }
-            Event::Delivery {
-                signature,
-                occurrence,
-                ..
-            } => of_delivery(&mut found, signature, *occurrence, hold),
-            Event::Bookmark {
-                signature,
-                occurrence,
-                ends_initial,
-            } => {
-                let at = Point::Bookmark {
-                    bookmark: signature.clone(),
-                    occurrence: *occurrence,
-                };
-                let action = match ends_initial {
-                    true => Action::HoldBookmark { seconds: hold },
-                    false => Action::DropBookmark,
-                };
-                found.add(Class::Watch, &at, action);
-            }
-            Event::Commit {
-                actor,
-                kind,
-                key,
-                object,
-                old,
-            } => scene.commit(*actor, *kind, key, object, old.as_deref()),
-            _ => {}
-        }
-    }
-    of_step(&mut found, steps, &mut scene, times);
+    let (steps, lagging) = scan.add(&mut found, reference);
     for step in 1..=steps {
-        let at = Point::Step { step };
-        found.add(Class::Crash, &at, Action::Restart);
+        // The revisions that a stale API server misses are older than a fork.
         for resource in &lagging {
             for missing in 1..=MISSING_MAX {
                 let action = Action::RestartStale {
                     resource: resource.clone(),
                     missing,
-                    seconds: hold,
+                    seconds: times.hold,
                 };
-                found.add(Class::Stale, &at, action);
+                found.add(Class::Stale, &Point::Step { step }, action);
             }
         }
     }
+    for (fork, trace) in forks {
+        found.fork = Some(*fork);
+        let scan = Scan {
+            times,
+            begins: &|event| matches!(event, Event::Crash),
+            has_events_of: &|step| step <= fork + 1,
+            has_end_of: &|step| step == fork + 1,
+        };
+        scan.add(&mut found, trace);
+    }
     found.in_order()
+}
+
+/// The part of a trace whose faults are wanted.
+struct Scan<'a> {
+    times: Times,
+    /// True for the event before the part.
+    begins: &'a dyn Fn(&Event) -> bool,
+    /// True if the part has the requests and watch events of a step. Those before the first one belong to step 0.
+    has_events_of: &'a dyn Fn(u32) -> bool,
+    /// True if the part has the end of a step.
+    has_end_of: &'a dyn Fn(u32) -> bool,
+}
+
+impl Scan<'_> {
+    /// Adds the faults of a trace. Returns the number of steps, and the resources that the operator reads from the cache of
+    /// the API server.
+    fn add(&self, found: &mut Found, trace: &Trace) -> (u32, BTreeSet<String>) {
+        let hold = self.times.hold;
+        let mut scene = Scene {
+            has_leases: trace.iter().any(is_lease_write),
+            has_claims: trace.iter().any(is_claim),
+            ..Scene::default()
+        };
+        let mut lagging = BTreeSet::new();
+        let mut steps = 0;
+        let mut has_begun = trace.iter().next().is_some_and(self.begins);
+        for event in trace.iter() {
+            let is_wanted = has_begun && (self.has_events_of)(steps);
+            has_begun |= (self.begins)(event);
+            match event {
+                Event::IdempotenceCheck => break,
+                Event::Step { .. } => {
+                    self.add_end(found, steps, &mut scene);
+                    steps += 1;
+                }
+                Event::Call {
+                    signature,
+                    occurrence,
+                    effective,
+                    accepts_any_version,
+                    ..
+                } => {
+                    if *accepts_any_version && matches!(signature.verb(), "list" | "get") {
+                        lagging.insert(signature.resource().to_owned());
+                    }
+                    if is_wanted {
+                        of_call(found, &scene, signature, *occurrence, *effective, hold);
+                    }
+                }
+                Event::Delivery {
+                    signature,
+                    occurrence,
+                    ..
+                } if is_wanted => of_delivery(found, signature, *occurrence, hold),
+                Event::Bookmark {
+                    signature,
+                    occurrence,
+                    ends_initial,
+                } if is_wanted => {
+                    let at = Point::Bookmark {
+                        bookmark: signature.clone(),
+                        occurrence: *occurrence,
+                    };
+                    let action = match ends_initial {
+                        true => Action::HoldBookmark { seconds: hold },
+                        false => Action::DropBookmark,
+                    };
+                    found.add(Class::Watch, &at, action);
+                }
+                Event::Commit {
+                    actor,
+                    kind,
+                    key,
+                    object,
+                    old,
+                } => scene.commit(*actor, *kind, key, object, old.as_deref()),
+                _ => {}
+            }
+        }
+        self.add_end(found, steps, &mut scene);
+        (steps, lagging)
+    }
+
+    fn add_end(&self, found: &mut Found, step: u32, scene: &mut Scene) {
+        let edits = std::mem::take(&mut scene.edits);
+        if !(self.has_end_of)(step) {
+            return;
+        }
+        of_step(found, step, scene, edits, self.times);
+        if step > 0 {
+            found.add(Class::Crash, &Point::Step { step }, Action::Restart);
+        }
+    }
 }
 
 fn is_lease_write(event: &Event) -> bool {
@@ -345,7 +417,7 @@ fn of_delivery(found: &mut Found, signature: &Signature, occurrence: u32, hold: 
 }
 
 /// Adds the faults of the environment and of users at the end of a step.
-fn of_step(found: &mut Found, step: u32, scene: &mut Scene, times: Times) {
+fn of_step(found: &mut Found, step: u32, scene: &Scene, edits: BTreeMap<String, Value>, times: Times) {
     let at = Point::Step { step };
     let seconds = times.hold;
     for object in scene.pods.iter().take(OBJECTS_MAX) {
@@ -372,7 +444,7 @@ fn of_step(found: &mut Found, step: u32, scene: &mut Scene, times: Times) {
         let object = object.clone();
         found.add(Class::User, &at, Action::DeleteChild { object });
     }
-    for (object, patch) in std::mem::take(&mut scene.edits).into_iter().take(OBJECTS_MAX) {
+    for (object, patch) in edits.into_iter().take(OBJECTS_MAX) {
         let patch = patch.to_string();
         found.add(Class::User, &at, Action::EditChild { object, patch });
     }
@@ -425,6 +497,11 @@ mod tests {
         }
     }
 
+    fn plain(trace: &Trace) -> Vec<Fault> {
+        let singles = single_faults(trace, &BTreeMap::new(), TIMES);
+        singles.into_iter().map(|single| single.fault).collect()
+    }
+
     fn texts(faults: &[Fault]) -> Vec<String> {
         faults.iter().map(Fault::to_string).collect()
     }
@@ -436,7 +513,7 @@ mod tests {
             call("update configmaps default/a", true),
             call("get configmaps default/a", false),
         ]);
-        let faults = single_faults(&trace, TIMES);
+        let faults = plain(&trace);
         let at = |wanted: &str| {
             let texts = texts(&faults);
             texts.iter().filter(|text| text.contains(wanted)).count()
@@ -450,7 +527,7 @@ mod tests {
     fn a_crash_at_every_write_is_among_the_first_faults() {
         let names = ["a", "b", "c"];
         let write = |name: &str| call(&format!("update configmaps default/{name}"), true);
-        let faults = single_faults(&trace([step()].into_iter().chain(names.map(write))), TIMES);
+        let faults = plain(&trace([step()].into_iter().chain(names.map(write))));
         let is_crash = |fault: &&Fault| fault.action == Action::CrashAfterCommit;
         let crashes: Vec<String> = faults
             .iter()
@@ -468,7 +545,7 @@ mod tests {
     fn only_requests_for_custom_resources_can_meet_a_server_without_the_definition() {
         let trace = trace([call("update widgets.example.com/status default/a", true)]);
         let codes = [404, 503].map(|code| {
-            let faults = single_faults(&trace, TIMES);
+            let faults = plain(&trace);
             faults
                 .iter()
                 .filter(|fault| fault.action == Action::Fail(code))
@@ -488,7 +565,7 @@ mod tests {
             commit(Kind::Modified, key, object(2), Some(object(1))),
             call("apply deployments.apps default/a", true),
         ]);
-        let texts = texts(&single_faults(&trace, TIMES));
+        let texts = texts(&plain(&trace));
         let of_users: Vec<&String> = texts.iter().filter(|text| text.starts_with("a user")).collect();
         assert_eq!(
             of_users,
@@ -498,6 +575,52 @@ mod tests {
                 "a user deletes deployments.apps default/a after workload step 2",
                 "a user patches deployments.apps default/a with {\"spec\":{\"replicas\":1}} after workload step 2",
             ],
+        );
+    }
+
+    #[test]
+    fn the_faults_of_a_step_after_a_fork_come_from_its_trace() {
+        let write = |name: &str| call(&format!("update configmaps default/{name}"), true);
+        let reference = trace([step(), write("a"), step(), write("b"), step(), write("c")]);
+        let fork = trace([
+            step(),
+            write("a"),
+            Event::Crash,
+            write("d"),
+            step(),
+            write("e"),
+            step(),
+            write("f"),
+        ]);
+        let singles = single_faults(&reference, &BTreeMap::from([(1, fork)]), TIMES);
+        let crashes = singles
+            .iter()
+            .filter(|single| single.fault.action == Action::CrashBefore);
+        let mut crashes: Vec<(Option<u32>, String)> = crashes
+            .map(|single| (single.fork, single.fault.at.to_string().replace("the 1st ", "")))
+            .collect();
+        crashes.sort();
+        let of = |name: &str| format!("`update configmaps default/{name}`");
+        assert_eq!(
+            crashes,
+            [
+                (None, of("a")),
+                (None, of("c")),
+                (Some(1), of("d")),
+                (Some(1), of("e"))
+            ]
+        );
+        let is_restart = |single: &&Single| single.fault.action == Action::Restart;
+        let mut restarts: Vec<(Option<u32>, String)> = singles
+            .iter()
+            .filter(is_restart)
+            .map(|single| (single.fork, single.fault.at.to_string()))
+            .collect();
+        let after = |step| format!("workload step {step}");
+        restarts.sort();
+        assert_eq!(
+            restarts,
+            [(None, after(1)), (None, after(3)), (Some(1), after(2))]
         );
     }
 }

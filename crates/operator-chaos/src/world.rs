@@ -69,31 +69,32 @@ fn start_time(options: &WorldOptions) -> SystemTime {
 // === impl World ===
 
 impl World {
-    /// Starts a cluster with CustomResourceDefinitions and other objects, and returns its state after its controllers
-    /// have become idle. Each run begins in this state.
+    /// Starts a cluster with CustomResourceDefinitions and other objects, and waits until its controllers are idle. Each run
+    /// begins in this state.
     pub(crate) async fn boot(
         options: &WorldOptions,
         objects: &[Value],
         settle: Duration,
-    ) -> Result<Snapshot, crate::error::Error> {
+    ) -> Result<Self, crate::error::Error> {
         let world = Self::begin(BOOT_SEED, options, None, start_time(options) - BOOT_TIME)?;
         for object in objects {
             world.install(object).await?;
         }
         // Time advances only when the controllers are idle.
         tokio::time::sleep(settle).await;
-        Ok(world.server.snapshot())
+        Ok(world)
     }
 
-    /// Starts a cluster in the state that [`World::boot`] returned: the objects are shared, and the controllers are
-    /// started anew. Must be called within a runtime.
+    /// Starts a cluster in the state of another one, some time after the start of its run: the objects are shared, and the
+    /// controllers are started anew. Must be called within a runtime.
     pub(crate) async fn start(
         seed: u64,
         options: &WorldOptions,
-        boot: &Snapshot,
+        snapshot: &Snapshot,
+        elapsed: Duration,
         settle: Duration,
     ) -> Result<Self, crate::error::Error> {
-        let world = Self::begin(seed, options, Some(boot), start_time(options))?;
+        let world = Self::begin(seed, options, Some(snapshot), start_time(options) + elapsed)?;
         tokio::time::sleep(settle).await;
         Ok(world)
     }
@@ -101,7 +102,7 @@ impl World {
     fn begin(
         seed: u64,
         options: &WorldOptions,
-        boot: Option<&Snapshot>,
+        snapshot: Option<&Snapshot>,
         base: SystemTime,
     ) -> Result<Self, crate::error::Error> {
         let started = Instant::now();
@@ -112,8 +113,8 @@ impl World {
             offset: clock_offset.clone(),
         };
         let mut builder = ApiServer::builder().seed(seed).event_ttl(Duration::ZERO);
-        if let Some(boot) = boot {
-            builder = builder.snapshot(boot);
+        if let Some(snapshot) = snapshot {
+            builder = builder.snapshot(snapshot);
         }
         let server = builder
             .clock(clock())

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::oracle::Violation;
 use crate::plan::{Plan, Schedule};
 use crate::report::Finding;
-use crate::run::Run;
+use crate::run::{Run, Shortcuts};
 use crate::shrink::shrink;
 use crate::state::differences;
 use crate::trace::{first_divergence, shown};
@@ -18,8 +18,13 @@ use crate::workload::Workload;
 const DIFFERENCES_MAX: usize = 40;
 
 impl Explorer {
-    /// Runs a failing plan again, shrinks it, and describes it.
-    pub(super) fn confirmed(&self, candidate: &Candidate, subject: &Subject) -> Result<Finding, Error> {
+    /// Runs a failing plan again from the start of the workload, shrinks it, and describes it. Returns `None` if the plan
+    /// fails only from the state after a step: the operator is then not the cause.
+    pub(super) fn confirmed(
+        &self,
+        candidate: &Candidate,
+        subject: &Subject,
+    ) -> Result<Option<Finding>, Error> {
         let Candidate {
             task,
             number,
@@ -28,12 +33,17 @@ impl Explorer {
         } = candidate;
         let started = Instant::now();
         let baseline = &subject.baseline;
-        let again = self.run(&task.plan, &subject.workload, &baseline.reference, None);
+        let again = self.run(
+            &task.plan,
+            &subject.workload,
+            &baseline.reference,
+            Shortcuts::default(),
+        );
         if matches!(again, Err(Error::Stopped)) {
             let (plan, workload) = (&task.plan, subject.workload.clone());
             let mut finding = self.finding(plan, workload, first, violations.clone(), baseline);
             finding.found_after = *number;
-            return Ok(finding);
+            return Ok(Some(finding));
         }
         let (second, again) = again?;
         let nondeterminism = first_difference(&first.trace.essence(), &second.trace.essence());
@@ -44,6 +54,7 @@ impl Explorer {
         let is_same = |found: &[Violation]| found.iter().any(|it| wanted.contains(&it.fingerprint()));
         let mut finding = match is_same(&again) {
             true => self.shrunk(&task.plan, &is_same, subject)?,
+            false if task.is_forked => return Ok(None),
             false => None,
         };
         let mut finding = match finding.take() {
@@ -59,7 +70,7 @@ impl Explorer {
         finding.found_after = *number;
         finding.nondeterminism = nondeterminism;
         finding.shrink_ms = millis(started);
-        Ok(finding)
+        Ok(Some(finding))
     }
 
     /// Removes faults, steps and choices of the schedule that the violation does not need.
@@ -71,7 +82,7 @@ impl Explorer {
     ) -> Result<Option<Finding>, Error> {
         let baseline = &subject.baseline;
         let fails = |plan: &Plan| -> bool {
-            let run = self.run(plan, &subject.workload, &baseline.reference, None);
+            let run = self.run(plan, &subject.workload, &baseline.reference, Shortcuts::default());
             run.is_ok_and(|(_, found)| is_same(&found))
         };
         let candidate = plan.clone();
@@ -107,7 +118,7 @@ impl Explorer {
             let Ok(Ok(reduced)) = self.baseline_of(&workload) else {
                 return false;
             };
-            let run = self.run(&plan, &workload, &reduced.reference, None);
+            let run = self.run(&plan, &workload, &reduced.reference, Shortcuts::default());
             let fails = run.is_ok_and(|(run, found)| run.fired >= plan.faults.len() && is_same(&found));
             if fails {
                 smaller = Some((workload, reduced));
@@ -118,7 +129,7 @@ impl Explorer {
             Some((workload, baseline)) => (workload, baseline),
             None => (&subject.workload, baseline),
         };
-        let (run, found) = match self.run(&plan, workload, &baseline.reference, None) {
+        let (run, found) = match self.run(&plan, workload, &baseline.reference, Shortcuts::default()) {
             Err(Error::Stopped) => return Ok(None),
             run => run?,
         };

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use operator_apiserver::client::{Client, Gvr, Watch};
+use futures::FutureExt;
+use operator_apiserver::ApiServer;
+use operator_apiserver::client::{EventType, Gvr, Watch};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Counts, Expired, Objects};
+use super::{Counts, Expired, ObjectKey, Objects};
 use crate::call::{Call, Names, Signature, qualified};
 use crate::plan::{Action, Cause, Plan, Point};
 use crate::predicate::{Cluster, Predicate, When};
@@ -19,6 +21,30 @@ use crate::trace::Trace;
 const PRIORITIES: u64 = 8;
 /// The delay per priority, in milliseconds.
 const QUANTUM: u64 = 60;
+
+/// The records of a run. A run that continues another one begins with its history.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// The revision of the last recorded commit.
+    revision: u64,
+    /// The number of the operator's newest life.
+    life: u32,
+    version: String,
+    calls: Counts,
+    call_count: usize,
+    deliveries: Counts,
+    bookmarks: Counts,
+    revisions: BTreeMap<String, Vec<u64>>,
+    trace: Trace,
+    names: Names,
+    objects: Objects,
+    written: BTreeSet<ObjectKey>,
+    hashes: BTreeMap<ObjectKey, u64>,
+    world: u64,
+    reached: BTreeSet<usize>,
+    /// The simulated time since the beginning of the run.
+    pub(crate) elapsed: Duration,
+}
 
 pub(super) struct Inner {
     pub(super) plan: Plan,
@@ -43,15 +69,17 @@ pub(super) struct Inner {
     leader: Option<u32>,
     pub(super) leadership: Vec<(String, String)>,
     pub(super) commits: Watch,
+    /// The revision of the last commit that was recorded.
+    pub(super) revision: u64,
     /// The revisions of the changes of each resource.
     pub(super) revisions: BTreeMap<String, Vec<u64>>,
     pub(super) trace: Trace,
     pub(super) names: Names,
     pub(super) objects: Objects,
-    /// The versions of the objects that existed before the workload.
-    pub(super) initial: BTreeMap<(String, String, String), String>,
+    /// The objects that were written in the run and exist.
+    pub(super) written: BTreeSet<ObjectKey>,
     /// The hashes of the objects that were written, and their sum: a hash of the state of the cluster.
-    hashes: BTreeMap<(String, String, String), u64>,
+    hashes: BTreeMap<ObjectKey, u64>,
     pub(super) world: u64,
     /// The states of the cluster, in the order in which they were reached.
     pub(super) coverage: Vec<u64>,
@@ -117,55 +145,117 @@ impl Outage {
     }
 }
 
-impl Inner {
-    pub(super) fn new(client: &Client, plan: Plan, call_limit: usize) -> Self {
-        let (revision, residents) = client.snapshot();
-        let mut names = Names::default();
-        let mut objects = Objects::new();
+// === impl History ===
+
+impl History {
+    /// Returns the history of a run that begins with the objects of a server.
+    pub(crate) fn of(server: &ApiServer) -> Self {
+        let (revision, residents) = server.client().snapshot();
+        let mut history = Self {
+            revision,
+            ..Self::default()
+        };
         for (gvr, object) in residents {
-            names.learn(&object);
-            objects.insert(object_key(&gvr, &object), object);
+            history.names.learn(&object);
+            history.objects.insert(object_key(&gvr, &object), object);
         }
-        let initial = objects
-            .iter()
-            .map(|(key, object)| (key.clone(), version(object).to_owned()))
-            .collect();
-        Self {
+        history
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Continues a history on a server that has its objects.
+    pub(super) fn new(server: &ApiServer, plan: Plan, call_limit: usize, history: &History) -> Self {
+        let History {
+            revision,
+            life,
+            version,
+            calls,
+            call_count,
+            deliveries,
+            bookmarks,
+            revisions,
+            trace,
+            names,
+            objects,
+            written,
+            hashes,
+            world,
+            reached,
+            elapsed: _,
+        } = history.clone();
+        let mut inner = Self {
             plan,
             fired: BTreeSet::new(),
-            life: 0,
+            life,
             alive: BTreeSet::new(),
             life_at_fault: 0,
-            version: String::new(),
+            version,
             crash_at_next_call: false,
-            calls: BTreeMap::new(),
-            deliveries: BTreeMap::new(),
-            bookmarks: BTreeMap::new(),
+            calls,
+            deliveries,
+            bookmarks,
             expired: BTreeSet::new(),
             outages: Vec::new(),
             cut_off: BTreeMap::new(),
             leader: None,
             leadership: Vec::new(),
-            commits: client.watch(revision),
-            revisions: BTreeMap::new(),
-            trace: Trace::default(),
+            commits: server.client().watch(revision),
+            revision,
+            revisions,
+            trace,
             names,
             objects,
-            initial,
-            hashes: BTreeMap::new(),
-            world: 0,
+            written,
+            hashes,
+            world,
             coverage: Vec::new(),
             held: 0,
             stale: None,
-            call_count: 0,
+            call_count,
             call_limit,
             last_change: Instant::now(),
             last_call: None,
             third_party: Vec::new(),
             violations: Vec::new(),
-            reached: BTreeSet::new(),
+            reached,
             scheduled: 0,
             demoted: BTreeMap::new(),
+        };
+        // The changes of the controllers when they started.
+        while let Some(Some(commit)) = inner.commits.next().now_or_never() {
+            let key = object_key(&commit.gvr, &commit.object);
+            inner.names.learn(&commit.object);
+            inner.revision = commit.revision;
+            match commit.kind {
+                EventType::Deleted => inner.objects.remove(&key),
+                _ => inner.objects.insert(key, commit.object),
+            };
+        }
+        inner
+    }
+
+    /// Returns the history of the run so far.
+    pub(super) fn history(&self, elapsed: Duration) -> History {
+        History {
+            revision: self.revision,
+            life: self.life,
+            version: self.version.clone(),
+            calls: self.calls.clone(),
+            call_count: self.call_count,
+            deliveries: self.deliveries.clone(),
+            bookmarks: self.bookmarks.clone(),
+            revisions: self.revisions.clone(),
+            trace: self.trace.clone(),
+            names: self.names.clone(),
+            objects: self.objects.clone(),
+            written: self.written.clone(),
+            hashes: self.hashes.clone(),
+            world: self.world,
+            reached: self.reached.clone(),
+            elapsed,
         }
     }
 
@@ -217,7 +307,7 @@ impl Inner {
     }
 
     /// Records the new hash of an object, and the resulting state of the cluster.
-    pub(super) fn cover(&mut self, id: &(String, String, String), hash: Option<u64>) {
+    pub(super) fn cover(&mut self, id: &ObjectKey, hash: Option<u64>) {
         let old = match hash {
             Some(hash) => self.hashes.insert(id.clone(), hash),
             None => self.hashes.remove(id),
@@ -300,16 +390,12 @@ impl Inner {
     }
 }
 
-pub(super) fn object_key(gvr: &Gvr, object: &Value) -> (String, String, String) {
+pub(super) fn object_key(gvr: &Gvr, object: &Value) -> ObjectKey {
     (
         qualified(&gvr.resource, &gvr.group),
         text(object, "/metadata/namespace").to_owned(),
         text(object, "/metadata/name").to_owned(),
     )
-}
-
-pub(super) fn version(object: &Value) -> &str {
-    text(object, "/metadata/resourceVersion")
 }
 
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {

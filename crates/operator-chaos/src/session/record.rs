@@ -7,7 +7,7 @@ use operator_apiserver::client::{EventType, Gvr};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::inner::{object_key, version};
+use super::inner::object_key;
 use super::{Outcome, Session};
 use crate::state::{self, State};
 use crate::trace::{Actor, Event, Kind};
@@ -17,7 +17,7 @@ impl Session {
     /// attributed to the actor if it is a user or a third party, and otherwise to the cluster. Returns true if there
     /// was a commit of the actor.
     pub(crate) fn drain(&self, actor: Actor, key: Option<&(String, String, String)>) -> bool {
-        let elapsed = self.started.elapsed();
+        let elapsed = self.elapsed();
         let mut inner = self.inner();
         let mut any = false;
         while let Some(Some(commit)) = inner.commits.next().now_or_never() {
@@ -36,6 +36,7 @@ impl Session {
             if !state::is_derived(resource) {
                 inner.last_change = Instant::now();
             }
+            inner.revision = commit.revision;
             inner
                 .revisions
                 .entry(resource.clone())
@@ -56,10 +57,15 @@ impl Session {
                 resource.as_str(),
                 "events" | "events.events.k8s.io" | "leases.coordination.k8s.io"
             );
-            match kind {
-                Kind::Deleted => inner.objects.remove(&id),
-                _ => inner.objects.insert(id, commit.object.clone()),
-            };
+            if kind == Kind::Deleted {
+                inner.written.remove(&id);
+                inner.objects.remove(&id);
+            } else {
+                if !state::is_derived(&id.0) {
+                    inner.written.insert(id.clone());
+                }
+                inner.objects.insert(id, commit.object.clone());
+            }
             if !is_noise {
                 let event = Event::Commit {
                     actor: by,
@@ -75,20 +81,19 @@ impl Session {
         any
     }
 
-    /// Returns the normalized relevant objects that did not exist before the workload.
+    /// Returns the normalized relevant objects that were written since the beginning of the workload.
     pub(crate) fn state(&self) -> State {
         self.drain(Actor::Cluster, None);
         let inner = self.inner();
         let mut state = State::new();
-        for (id, object) in &inner.objects {
-            let is_initial = inner
-                .initial
-                .get(id)
-                .is_some_and(|initial| initial == version(object));
+        for id in &inner.written {
+            let Some(object) = inner.objects.get(id) else {
+                continue;
+            };
             // An old ReplicaSet depends on the history of its Deployment, not on its state.
             let is_retired =
                 id.0 == "replicasets.apps" && object.pointer("/spec/replicas") == Some(&json!(0));
-            if state::is_derived(&id.0) || is_initial || is_retired {
+            if is_retired {
                 continue;
             }
             let key = state::key_of(&id.0, object, &inner.names);
