@@ -4,6 +4,8 @@
 //! are empty. Quantities and times get their canonical form. A value of a wrong type is rejected with the text of Go's
 //! JSON decoder. Names are case-sensitive.
 
+use std::collections::{HashMap, HashSet};
+
 use apimachinery::json::FAULT_BYTES_MAX;
 use apimachinery::quantity::Quantity;
 use apimachinery::time::{self, TimeForm};
@@ -12,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use structured_merge::builtin::{FieldKind, types};
 
+use crate::empty;
 use crate::go_fields::{GoField, GoStruct, go_struct};
 use crate::tree::is_zero;
 use apimachinery::gvk::Gvk;
@@ -29,15 +32,42 @@ pub struct DecodeError(pub String);
 /// # Errors
 /// Returns an error if a value has a type that its field cannot hold. The object is then only partly decoded.
 pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    decode_with(Decoder::default(), gvk, object)
+}
+
+/// Like [`decode`], for the body of a request. Keeps the empty lists and maps that the API server distinguishes from
+/// missing ones. `replaced` are the values that a duplicate of their field replaced, with their paths. They are also
+/// decoded, because Go decodes each of them.
+///
+/// # Errors
+/// The same errors as [`decode`].
+pub fn decode_body(
+    gvk: &Gvk,
+    object: &mut Value,
+    replaced: Vec<(String, Value)>,
+) -> Result<Vec<String>, DecodeError> {
+    let mut decoder = Decoder {
+        body_of: Some(*gvk),
+        ..Decoder::default()
+    };
+    for (path, value) in replaced {
+        decoder.replaced.entry(path).or_default().push(value);
+    }
+    decode_with(decoder, gvk, object)
+}
+
+fn decode_with(mut decoder: Decoder, gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let root = types().for_kind(gvk.group, gvk.version, gvk.kind);
     let Some(root) = root.and_then(go_struct) else {
         return Ok(Vec::new());
     };
-    let mut decoder = Decoder {
-        rounds: matches!(gvk.group, "" | "apps" | "batch"),
-        ..Decoder::default()
-    };
+    decoder.rounds = matches!(gvk.group, "" | "apps" | "batch");
+    let has_replaced = !decoder.replaced.is_empty();
     decoder.object(root, object)?;
+    if has_replaced {
+        let mut seen = HashSet::new();
+        decoder.unknown.retain(|path| seen.insert(path.clone()));
+    }
     match decoder.saved {
         Some(error) => Err(error),
         None => Ok(decoder.unknown),
@@ -73,20 +103,34 @@ fn round_to_milli(value: &mut Value) {
 /// The Go name of schemas, which are recursive in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
-/// Returns the Go struct that contains a field and is embedded in another struct; error texts name it.
-fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
+/// Returns the Go structs between a struct and a field that one of its embedded structs contains; error texts name them.
+fn embedded_in(go_name: &str, field: &str) -> &'static [&'static str] {
     match (go_name, field) {
-        ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => None,
-        ("v1.EphemeralContainer", _) => Some("EphemeralContainerCommon"),
-        ("v1.Volume", _) => Some("VolumeSource"),
-        ("v1.PersistentVolumeSpec", field) if VOLUME_SOURCES.contains(&field) => {
-            Some("PersistentVolumeSource")
+        ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => &[],
+        ("v1.EphemeralContainer", _) => &["EphemeralContainerCommon"],
+        ("v1.Volume", _) => &["VolumeSource"],
+        ("v1.PersistentVolumeSpec", field) if VOLUME_SOURCES.contains(&field) => &["PersistentVolumeSource"],
+        (go_name, "name") if REFERENCES.contains(&go_name) => &["LocalObjectReference"],
+        ("v1.PersistentVolumeClaim" | "v1.DeleteOptions", "apiVersion" | "kind") => &["TypeMeta"],
+        ("v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => &["ProbeHandler"],
+        ("v1.IngressRule", "http") => &["IngressRuleValue"],
+        ("v1.RuleWithOperations", field) if RULE_FIELDS.contains(&field) => &["Rule"],
+        ("v1.NamedRuleWithOperations", field) if RULE_FIELDS.contains(&field) => {
+            &["RuleWithOperations", "Rule"]
         }
-        (go_name, "name") if REFERENCES.contains(&go_name) => Some("LocalObjectReference"),
-        ("v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
-        _ => None,
+        ("v1.NamedRuleWithOperations", "operations") => &["RuleWithOperations"],
+        (
+            "v1.DeviceAllocationConfiguration"
+            | "v1.DeviceClaimConfiguration"
+            | "v1.DeviceClassConfiguration",
+            "opaque",
+        ) => &["DeviceConfiguration"],
+        _ => &[],
     }
 }
+
+/// The fields of `Rule`.
+const RULE_FIELDS: &[&str] = &["apiGroups", "apiVersions", "resources", "scope"];
 
 /// The structs that embed `LocalObjectReference`.
 const REFERENCES: &[&str] = &[
@@ -136,6 +180,10 @@ struct Decoder {
     unknown: Vec<String>,
     /// The total length of the paths in `unknown`.
     unknown_bytes: usize,
+    /// The kind of the request whose body this is.
+    body_of: Option<Gvk>,
+    /// The values that a duplicate of their field replaced, by their paths.
+    replaced: HashMap<String, Vec<Value>>,
     /// True if quantities are rounded, as those of the older groups are.
     rounds: bool,
     /// The first value of a wrong type. Like Go's decoder, this decoder continues after it, and stops only when a type
@@ -196,6 +244,7 @@ impl Decoder {
 
     /// Returns the written form of a field; `None` if it is omitted.
     fn field(&mut self, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
+        self.decode_replaced(field.kind, field.type_name)?;
         let absent = if field.omit_empty { None } else { Some(Value::Null) };
         if field.pointer && value.is_null() {
             return Ok(absent);
@@ -206,7 +255,10 @@ impl Decoder {
             FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
         );
         if is_collection && is_zero(&value) {
-            let given = !value.is_null() && (field.keeps_empty || !field.omit_empty);
+            let is_kept = |gvk: &Gvk| empty::is_kept(gvk, &self.path);
+            let keeps_empty =
+                field.keeps_empty || !field.omit_empty || self.body_of.as_ref().is_some_and(is_kept);
+            let given = !value.is_null() && keeps_empty;
             return Ok(if given { Some(value) } else { absent });
         }
         let is_scalar = is_scalar(field.kind);
@@ -214,6 +266,18 @@ impl Decoder {
             return Ok(None);
         }
         Ok(Some(value))
+    }
+
+    /// Decodes the values at the current path that a duplicate of their field replaced.
+    fn decode_replaced(&mut self, kind: &'static FieldKind, type_name: Option<&str>) -> Decoded<()> {
+        if self.replaced.is_empty() {
+            return Ok(());
+        }
+        let replaced = self.replaced.remove(&self.path).unwrap_or_default();
+        for mut value in replaced {
+            self.value(kind, type_name, &mut value)?;
+        }
+        Ok(())
     }
 
     /// Decodes a value in place. Null becomes the zero value.
@@ -341,6 +405,7 @@ impl Decoder {
         for (key, value) in entries {
             self.path.push('.');
             self.path.push_str(key);
+            self.decode_replaced(item, None)?;
             self.value(item, None, value)?;
             self.path.truncate(length);
             if self.rounds && matches!(item, FieldKind::Quantity) {

@@ -29,6 +29,7 @@ use apimachinery::gvk::Gvk;
 /// warnings.
 pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     let behavior = strategy(gvk);
+    let given_class = text(object, &["status", "qosClass"]).to_owned();
     if behavior.has_status && gvk.kind != "Node" {
         reset_status(gvk, object);
     }
@@ -42,7 +43,7 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     }
     match (gvk.group, gvk.kind) {
         ("", "Pod") => {
-            pod::prepare_for_create(root);
+            pod::prepare_for_create(root, &given_class);
             warnings = app_armor::sync(root);
         }
         ("", "Namespace") => namespace(root),

@@ -5,8 +5,12 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, text};
 
-pub(super) fn prepare_for_create(pod: &mut Object) {
-    let class = pod.get("spec").map_or("BestEffort", qos_class);
+/// Sets the status of a new pod. A quality of service class in the request is kept, as by the API server.
+pub(super) fn prepare_for_create(pod: &mut Object, given_class: &str) {
+    let class = match given_class {
+        "" => pod.get("spec").map_or("BestEffort", qos_class),
+        given => given,
+    };
     let mut status = json!({ "phase": "Pending", "qosClass": class });
     let is_gated = pod
         .get("spec")

@@ -41,18 +41,10 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     if &single == at(before, &["clusterIP"]) || &all != at(before, &["clusterIPs"]) {
         return;
     }
-    match spec.get_mut("clusterIPs").and_then(Value::as_array_mut) {
-        _ if is_zero(&single) => {
-            spec.remove("clusterIPs");
-        }
-        Some(all) => {
-            if let Some(first) = all.first_mut() {
-                *first = single;
-            }
-        }
-        None => {
-            spec.insert("clusterIPs".to_owned(), json!([single]));
-        }
+    if is_zero(&single) {
+        spec.remove("clusterIPs");
+    } else {
+        spec.insert("clusterIPs".to_owned(), json!([single]));
     }
 }
 
@@ -89,8 +81,8 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
     let had = needs(before);
     if had.cluster_ip && after.cluster_ip {
         for field in CLUSTER_IP_FIELDS {
-            // The addresses belong to the first one, so they are kept only if it is unchanged.
-            let belongs = *field != "clusterIPs"
+            // The addresses and their families belong to the first address, so they are kept only if it is unchanged.
+            let belongs = !matches!(*field, "clusterIPs" | "ipFamilies")
                 || spec.get("clusterIP").unwrap_or(&Value::Null) == at(before, &["clusterIP"]);
             if belongs && is_missing(spec, field) {
                 copy_field(spec, before, field);

@@ -385,7 +385,6 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
             watchable: collection && definition.allows("watch"),
         }
     };
-    let form = negotiated(call, offered)?;
     if let Source::Custom(version) = &definition.source
         && let Some(warning) = &version.deprecation
     {
@@ -396,6 +395,7 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     {
         call.warnings.add(warning);
     }
+    let form = negotiated(call, offered)?;
     verb::serve(handler, method, call, &definition, form).await
 }
 

@@ -76,6 +76,7 @@ impl Registry {
         conversion::prepare(&self.converter, definition, [&live.value]).await?;
         let old = definition.serve(&live.value);
         let mut object = self.changed(write, change, &old).await?;
+        let had_empty = definition.drop_empty(&mut object);
         create::fill_namespace(write, &mut object)?;
         self.check_preconditions(write, &object, &old)?;
         restore_server_fields(&mut object, &old);
@@ -90,7 +91,7 @@ impl Registry {
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
-        definition.prepare_for_update(&write.subresource, &mut object, &old);
+        definition.prepare_for_update(&write.subresource, &mut object, &old, had_empty);
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         create::warn_about_finalizers(write, &object, Some(&old));
