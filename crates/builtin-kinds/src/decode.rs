@@ -372,12 +372,13 @@ impl Decoder {
             return Ok(());
         }
         let Value::Array(items) = value else {
-            let named = type_name.filter(|name| name.starts_with("[]"));
+            let named = type_name.filter(|name| name.starts_with("[]") || *name == EXTRA_VALUE);
             let name = named.map_or_else(|| format!("[]{}", kind_name(item)), str::to_owned);
             self.wrong_type(value, &name);
             *value = Value::Null;
             return Ok(());
         };
+        let type_name = type_name.filter(|name| *name != EXTRA_VALUE);
         let type_name = type_name.map(|name| name.strip_prefix("[]").unwrap_or(name));
         let length = self.path.len();
         for (index, value) in items.iter_mut().enumerate() {
@@ -395,18 +396,19 @@ impl Decoder {
         let Value::Object(entries) = value else {
             let name = match type_name {
                 Some(name) => name.to_owned(),
-                None => format!("map[string]{}", kind_name(item)),
+                None => map_name(item),
             };
             self.wrong_type(value, &name);
             *value = Value::Null;
             return Ok(());
         };
+        let item_name = matches!(item, FieldKind::List(_)).then_some(EXTRA_VALUE);
         let length = self.path.len();
         for (key, value) in entries {
             self.path.push('.');
             self.path.push_str(key);
-            self.decode_replaced(item, None)?;
-            self.value(item, None, value)?;
+            self.decode_replaced(item, item_name)?;
+            self.value(item, item_name, value)?;
             self.path.truncate(length);
             if self.rounds && matches!(item, FieldKind::Quantity) {
                 round_to_milli(value);
@@ -540,6 +542,17 @@ fn scalar_name(kind: &FieldKind) -> &'static str {
     }
 }
 
+/// The Go type of the lists in maps: only the additional attributes of users have them.
+const EXTRA_VALUE: &str = "v1.ExtraValue";
+
+/// Returns the Go type of a map.
+fn map_name(item: &FieldKind) -> String {
+    match item {
+        FieldKind::List(_) => format!("map[string]{EXTRA_VALUE}"),
+        item => format!("map[string]{}", kind_name(item)),
+    }
+}
+
 /// Returns the Go type of the items of a list or map.
 fn kind_name(kind: &FieldKind) -> String {
     match kind {
@@ -547,7 +560,7 @@ fn kind_name(kind: &FieldKind) -> String {
             .map(|go| go.name.clone())
             .unwrap_or_default(),
         FieldKind::List(item) => format!("[]{}", kind_name(item)),
-        FieldKind::Map(item) => format!("map[string]{}", kind_name(item)),
+        FieldKind::Map(item) => map_name(item),
         FieldKind::Bytes => "[]uint8".to_owned(),
         FieldKind::Quantity => "resource.Quantity".to_owned(),
         FieldKind::Time => "v1.Time".to_owned(),

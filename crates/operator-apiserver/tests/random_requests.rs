@@ -694,7 +694,7 @@ async fn an_applied_object_is_converted_before_its_duplicate_fields_are_reported
 }
 
 #[tokio::test]
-async fn a_dry_run_of_an_apply_shows_the_given_link() {
+async fn a_dry_run_shows_the_given_link() {
     let server = start().await;
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "selfLink": "x"}});
     for (query, link) in [("&dryRun=All", json!("x")), ("", Value::Null)] {
@@ -709,6 +709,11 @@ async fn a_dry_run_of_an_apply_shows_the_given_link() {
         .await;
         applied.is_done();
         assert_eq!(applied.body["metadata"]["selfLink"], link, "{query}");
+    }
+    let link = json!({"metadata": {"selfLink": "y"}});
+    for (query, wanted) in [("?dryRun=All", json!("y")), ("", Value::Null)] {
+        let patched = merge(&server, &format!("{NAMESPACE}/configmaps/c{query}"), link.clone()).await;
+        assert_eq!(patched.body["metadata"]["selfLink"], wanted, "{query}");
     }
 }
 
@@ -817,6 +822,16 @@ async fn errors_of_nested_types_name_the_embedded_struct() {
             json!({"spec": {"config": [{"opaque": {"driver": 5}}]}}),
             "OpaqueDeviceConfiguration.spec.config.DeviceConfiguration.opaque.driver of type string",
         ),
+        (
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            json!({"spec": {"user": "u", "extra": {"k": 5}}}),
+            "SubjectAccessReviewSpec.spec.extra of type v1.ExtraValue",
+        ),
+        (
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            json!({"spec": {"user": "u", "extra": {"k": [5]}}}),
+            "SubjectAccessReviewSpec.spec.extra of type string",
+        ),
     ];
     for (path, body, field) in cases {
         let why = format!("json: cannot unmarshal number into Go struct field {field}");
@@ -880,4 +895,136 @@ async fn a_resize_keeps_the_class_and_validates_the_whole_pod() {
     let causes = refused.body["details"]["causes"].as_array().unwrap().iter();
     let labels = causes.filter(|cause| cause["field"] == "metadata.labels");
     assert_eq!(labels.count(), 4);
+}
+
+#[tokio::test]
+async fn an_update_without_node_ports_keeps_them_only_if_they_are_allocated() {
+    let server = start().await;
+    let services = format!("{NAMESPACE}/services");
+    let spec = |kind: &str, allocates: Value, port: Value| {
+        let mut spec = json!({"type": kind, "ports": [{"port": 80, "nodePort": port}]});
+        if kind == "LoadBalancer" {
+            spec["allocateLoadBalancerNodePorts"] = allocates;
+        }
+        spec
+    };
+    let (manual, automatic) = (json!(false), json!(true));
+    let cases = [
+        (("LoadBalancer", &automatic), ("LoadBalancer", &automatic), true),
+        (("LoadBalancer", &manual), ("LoadBalancer", &manual), false),
+        (("LoadBalancer", &automatic), ("LoadBalancer", &manual), false),
+        (("LoadBalancer", &manual), ("NodePort", &manual), false),
+        (("NodePort", &manual), ("LoadBalancer", &automatic), true),
+    ];
+    for (index, ((kind, allocates), (new_kind, new_allocates), keeps)) in cases.into_iter().enumerate() {
+        let (name, port) = (format!("s{index}"), json!(30500 + index));
+        let service = |spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+        let made = service(spec(kind, allocates.clone(), port.clone()));
+        post(&server, &services, made).await.is_done();
+        let changed = service(spec(new_kind, new_allocates.clone(), Value::Null));
+        let changed = put(&server, &format!("{services}/{name}"), changed).await;
+        changed.is_done();
+        assert_eq!(
+            changed.body["spec"]["ports"][0]["nodePort"] == port,
+            keeps,
+            "{kind} {allocates} to {new_kind} {new_allocates}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_second_delete_of_a_pod_can_have_another_policy() {
+    let server = start().await;
+    let pods = format!("{NAMESPACE}/pods");
+    let finalizers = |answer: &Answer| answer.body["metadata"]["finalizers"].clone();
+    let delete = async |name: &str, options: Value| {
+        let path = format!("{pods}/{name}");
+        send(&server, Method::DELETE, &path, "application/json", &options).await
+    };
+    // The deletion of a pod without a node has no grace period.
+    post(&server, &pods, pod("a")).await.is_done();
+    for (policy, finalizer) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
+        let deleted = delete("a", json!({"propagationPolicy": policy})).await;
+        assert_eq!(finalizers(&deleted), json!([finalizer]));
+    }
+    delete("a", json!({"propagationPolicy": "Background"}))
+        .await
+        .is_done();
+    assert_eq!(get(&server, &format!("{pods}/a")).await.code, 404);
+
+    let mut bound = pod("b");
+    bound["spec"]["nodeName"] = json!("n");
+    post(&server, &pods, bound).await.is_done();
+    for (options, wanted) in [
+        (
+            json!({"propagationPolicy": "Foreground"}),
+            json!(["foregroundDeletion"]),
+        ),
+        (
+            json!({"propagationPolicy": "Background"}),
+            json!(["foregroundDeletion"]),
+        ),
+        (
+            json!({"propagationPolicy": "Background", "gracePeriodSeconds": 1}),
+            Value::Null,
+        ),
+    ] {
+        let deleted = delete("b", options.clone()).await;
+        assert_eq!(finalizers(&deleted), wanted, "{options}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_of_an_older_autoscaler_does_not_change_its_status() {
+    let server = start().await;
+    let scalers = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let scaler = json!({
+        "metadata": {"name": "s"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}},
+    });
+    post(&server, scalers, scaler).await.is_done();
+    let status = json!({"status": {"currentCPUUtilizationPercentage": 50, "currentReplicas": 1, "desiredReplicas": 1}});
+    let changed = merge(&server, &format!("{scalers}/s"), status.clone()).await;
+    changed.is_done();
+    assert_eq!(
+        changed.body["metadata"]["annotations"],
+        Value::Null,
+        "{}",
+        changed.body
+    );
+    assert_eq!(
+        changed.body["status"]["currentCPUUtilizationPercentage"],
+        Value::Null
+    );
+    let changed = merge(&server, &format!("{scalers}/s/status"), status).await;
+    assert_eq!(changed.body["status"]["currentCPUUtilizationPercentage"], 50);
+    let changed = merge(
+        &server,
+        &format!("{scalers}/s"),
+        json!({"metadata": {"labels": {"a": "b"}}}),
+    )
+    .await;
+    assert_eq!(changed.body["status"]["currentCPUUtilizationPercentage"], 50);
+}
+
+#[tokio::test]
+async fn a_device_keeps_a_false_flag() {
+    let server = start().await;
+    let slice = json!({
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d.example.com", "nodeName": "n",
+            "pool": {"generation": 1, "name": "p", "resourceSliceCount": 1},
+            "devices": [{"name": "a", "bindsToNode": false, "allowMultipleAllocations": false}],
+        },
+    });
+    let path = "/apis/resource.k8s.io/v1/resourceslices";
+    let made = post(&server, path, slice).await;
+    made.is_done();
+    assert_eq!(made.body["spec"]["devices"][0]["bindsToNode"], false);
+    let refused = get(&server, &format!("{path}?fieldSelector=nope=1")).await;
+    refused.is_refused(
+        400,
+        "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: nope",
+    );
 }

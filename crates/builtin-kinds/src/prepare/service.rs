@@ -52,6 +52,8 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
 struct Needs {
     cluster_ip: bool,
     node_ports: bool,
+    /// True if missing node ports are allocated.
+    allocates_ports: bool,
     health_check_port: bool,
     load_balancer: bool,
     external_policy: bool,
@@ -61,10 +63,12 @@ fn needs(spec: &Value) -> Needs {
     let kind = text(spec, &["type"]);
     let load_balancer = kind == "LoadBalancer";
     let local = text(spec, &["externalTrafficPolicy"]) == "Local";
+    let is_manual = at(spec, &["allocateLoadBalancerNodePorts"]) == &Value::Bool(false);
     Needs {
         cluster_ip: kind != "ExternalName",
         // Ports that are set stay, even if the service does not want further ones.
         node_ports: kind == "NodePort" || load_balancer,
+        allocates_ports: kind == "NodePort" || load_balancer && !is_manual,
         health_check_port: load_balancer && local,
         load_balancer,
         external_policy: load_balancer
@@ -93,7 +97,7 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
             set_if_zero(spec, "clusterIPs", json!([single]));
         }
     }
-    if had.node_ports && after.node_ports {
+    if had.allocates_ports && after.allocates_ports {
         keep_node_ports(spec, before);
     }
     if had.health_check_port && after.health_check_port && is_missing(spec, "healthCheckNodePort") {
