@@ -36,8 +36,13 @@ pub fn drop_empty(gvk: &Gvk, object: &mut Value) -> bool {
         return false;
     };
     let before = at(object, &[part]).clone();
+    let metadata = object.get_mut("metadata").map(Value::take);
     // The object was decoded before, so that decoding it again has no errors.
     let _ = decode(gvk, object);
+    // An empty list of managers in the metadata resets them.
+    if let (Some(object), Some(metadata)) = (object.as_object_mut(), metadata) {
+        object.insert("metadata".to_owned(), metadata);
+    }
     *at(object, &[part]) != before
 }
 

@@ -561,6 +561,8 @@ async fn empty_lists_and_maps_increment_the_generation_of_webhooks_and_network_p
             assert_eq!(stored["matchConditions"], Value::Null);
             assert_eq!(stored["namespaceSelector"], json!({}));
         }
+        let reset = merge(&server, &path, json!({"metadata": {"managedFields": []}})).await;
+        assert_eq!(reset.body["metadata"]["managedFields"], Value::Null);
     }
     let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
     let policy = json!({"metadata": {"name": "n"}, "spec": {"podSelector": {}}});
@@ -727,6 +729,34 @@ async fn a_new_pod_keeps_a_given_class_of_its_quality_of_service() {
     assert_eq!(
         created.body["status"],
         json!({"phase": "Pending", "qosClass": "Guaranteed"})
+    );
+}
+
+#[tokio::test]
+async fn the_resources_of_a_pod_determine_its_class_even_if_they_are_empty() {
+    let server = start().await;
+    let mut pod = pod("p");
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    pod["spec"]["resources"] = json!({});
+    let created = post(&server, &format!("{NAMESPACE}/pods"), pod).await;
+    created.is_done();
+    assert_eq!(created.body["status"]["qosClass"], "BestEffort");
+}
+
+#[tokio::test]
+async fn a_stop_signal_of_an_ephemeral_container_is_dropped() {
+    let server = start().await;
+    let pods = format!("{NAMESPACE}/pods");
+    post(&server, &pods, pod("p")).await.is_done();
+    let container = json!({
+        "name": "e", "image": "i", "terminationMessagePolicy": "File", "lifecycle": {"stopSignal": "SIGUSR2"},
+    });
+    let containers = json!({"spec": {"ephemeralContainers": [container]}});
+    let changed = merge(&server, &format!("{pods}/p/ephemeralcontainers"), containers).await;
+    changed.is_done();
+    assert_eq!(
+        changed.body["spec"]["ephemeralContainers"][0]["lifecycle"],
+        Value::Null
     );
 }
 
@@ -1015,13 +1045,19 @@ async fn a_device_keeps_a_false_flag() {
         "spec": {
             "driver": "d.example.com", "nodeName": "n",
             "pool": {"generation": 1, "name": "p", "resourceSliceCount": 1},
-            "devices": [{"name": "a", "bindsToNode": false, "allowMultipleAllocations": false}],
+            "devices": [{
+                "name": "a", "bindsToNode": false, "allowMultipleAllocations": false,
+                "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "a"}},
+            }],
         },
     });
     let path = "/apis/resource.k8s.io/v1/resourceslices";
     let made = post(&server, path, slice).await;
     made.is_done();
-    assert_eq!(made.body["spec"]["devices"][0]["bindsToNode"], false);
+    assert_eq!(
+        made.body["spec"]["devices"],
+        json!([{"name": "a", "bindsToNode": false, "allowMultipleAllocations": false}])
+    );
     let refused = get(&server, &format!("{path}?fieldSelector=nope=1")).await;
     refused.is_refused(
         400,

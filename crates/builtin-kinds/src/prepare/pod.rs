@@ -122,10 +122,8 @@ pub fn qos_class(spec: &Value) -> &'static str {
         .flat_map(|field| list(spec, &[field]))
         .map(|container| at(container, &["resources"]))
         .collect();
-    let has_own = ["requests", "limits"]
-        .iter()
-        .any(|field| !is_zero(at(own, &[field])));
-    let all: &[&Value] = if has_own { &of_pod } else { &of_containers };
+    // Empty resources of the pod count, too.
+    let all: &[&Value] = if own.is_object() { &of_pod } else { &of_containers };
     let (mut any, mut guaranteed) = (false, true);
     for resources in all {
         for name in ["cpu", "memory"] {
