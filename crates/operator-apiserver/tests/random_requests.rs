@@ -763,13 +763,18 @@ async fn a_stop_signal_of_an_ephemeral_container_is_dropped() {
 #[tokio::test]
 async fn an_unavailable_format_of_a_deprecated_kind_has_its_warning() {
     let server = start().await;
-    let request = http::Request::get(format!("{NAMESPACE}/endpoints"))
-        .header("accept", "application/json;as=Foo;v=v1;g=meta.k8s.io")
-        .body(http_body_util::Full::new(bytes::Bytes::new()))
-        .unwrap();
-    let response = tower::ServiceExt::oneshot(server, request).await.unwrap();
-    assert_eq!(response.status(), 406);
-    assert!(response.headers().contains_key("warning"));
+    for (accept, warns) in [
+        ("application/json;as=Foo;v=v1;g=meta.k8s.io", true),
+        ("application/xml", false),
+    ] {
+        let request = http::Request::get(format!("{NAMESPACE}/endpoints"))
+            .header("accept", accept)
+            .body(http_body_util::Full::new(bytes::Bytes::new()))
+            .unwrap();
+        let response = tower::ServiceExt::oneshot(server.clone(), request).await.unwrap();
+        assert_eq!(response.status(), 406);
+        assert_eq!(response.headers().contains_key("warning"), warns, "{accept}");
+    }
 }
 
 #[tokio::test]
@@ -1063,4 +1068,26 @@ async fn a_device_keeps_a_false_flag() {
         400,
         "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: nope",
     );
+}
+
+#[tokio::test]
+async fn a_projection_has_one_source() {
+    let server = start().await;
+    let pods = format!("{NAMESPACE}/pods?dryRun=All");
+    let (map, token) = (json!({"name": "c"}), json!({"path": "x"}));
+    for (source, wanted) in [
+        (json!({"configMap": map, "serviceAccountToken": token}), 1),
+        (json!({"configMap": map, "secret": map}), 1),
+        (
+            json!({"configMap": map, "secret": map, "serviceAccountToken": token}),
+            2,
+        ),
+        (json!({"serviceAccountToken": token}), 0),
+    ] {
+        let mut pod = pod("p");
+        pod["spec"]["volumes"] = json!([{"name": "v", "projected": {"sources": [source]}}]);
+        let answer = post(&server, &pods, pod).await;
+        let causes = answer.body["details"]["causes"].as_array().map_or(0, Vec::len);
+        assert_eq!(causes, wanted, "{}", answer.body);
+    }
 }
