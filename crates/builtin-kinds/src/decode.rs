@@ -14,7 +14,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use structured_merge::builtin::{FieldKind, types};
 
-use crate::empty;
 use crate::go_fields::{GoField, GoStruct, go_struct};
 use crate::tree::is_zero;
 use apimachinery::gvk::Gvk;
@@ -255,7 +254,7 @@ impl Decoder {
             FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
         );
         if is_collection && is_zero(&value) {
-            let is_kept = |gvk: &Gvk| empty::is_kept(gvk, &self.path);
+            let is_kept = |gvk: &Gvk| is_kept(gvk, &self.path);
             let keeps_empty =
                 field.keeps_empty || !field.omit_empty || self.body_of.as_ref().is_some_and(is_kept);
             let given = !value.is_null() && keeps_empty;
@@ -499,6 +498,25 @@ impl Decoder {
         };
         DecodeError(format!("json: cannot unmarshal {found} into Go {target}"))
     }
+}
+
+/// Returns true if the decoder keeps an empty list or map at a path of a body. See also [`drop_empty`](crate::drop_empty).
+fn is_kept(gvk: &Gvk, path: &str) -> bool {
+    // Pod-level resources may not have claims, not even an empty list.
+    path.ends_with("spec.resources.claims")
+        || match (gvk.group, gvk.kind) {
+            ("", "Pod") => path == "spec.overhead",
+            (
+                "admissionregistration.k8s.io",
+                "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+            ) => path.starts_with("webhooks"),
+            ("networking.k8s.io", "NetworkPolicy") => path.starts_with("spec."),
+            ("resource.k8s.io", "ResourceClaimTemplate") => matches!(
+                path,
+                "spec.metadata.finalizers" | "spec.metadata.managedFields" | "spec.metadata.ownerReferences"
+            ),
+            _ => false,
+        }
 }
 
 /// Returns Go's description of a value that it cannot store. A number is shown if only its size or its fraction is

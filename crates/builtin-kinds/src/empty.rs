@@ -7,25 +7,6 @@ use serde_json::Value;
 use crate::decode::decode;
 use crate::tree::{Object, at, existing_object_in};
 
-/// Returns true if the decoder keeps an empty list or map at a path of a body.
-pub(super) fn is_kept(gvk: &Gvk, path: &str) -> bool {
-    // Pod-level resources may not have claims, not even an empty list.
-    path.ends_with("spec.resources.claims")
-        || match (gvk.group, gvk.kind) {
-            ("", "Pod") => path == "spec.overhead",
-            (
-                "admissionregistration.k8s.io",
-                "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
-            ) => path.starts_with("webhooks"),
-            ("networking.k8s.io", "NetworkPolicy") => path.starts_with("spec."),
-            ("resource.k8s.io", "ResourceClaimTemplate") => matches!(
-                path,
-                "spec.metadata.finalizers" | "spec.metadata.managedFields" | "spec.metadata.ownerReferences"
-            ),
-            _ => false,
-        }
-}
-
 /// Removes the empty lists and maps that a valid object of the kind can have, before it is stored. Returns true if the
 /// object had some.
 pub fn drop_empty(gvk: &Gvk, object: &mut Value) -> bool {
