@@ -30,6 +30,9 @@ pub struct Parsed {
     /// The duplicate fields, in the order of the document: `duplicate field "spec.replicas"` in JSON, `line 8: key "k"
     /// already set in map` in YAML. In JSON at most [`FAULTS_MAX`].
     pub duplicates: Vec<String>,
+    /// The values that a duplicate of their field replaced, with their paths, for a body that is decoded into a struct.
+    /// At most [`FAULTS_MAX`].
+    pub replaced: Vec<(String, Value)>,
 }
 
 /// Returns an estimate of the memory of a value, in bytes. The value must not be nested deeper than a parsed one.
@@ -82,7 +85,11 @@ fn parse_with(mut parser: Parser<'_>) -> Result<Parsed, String> {
         .iter()
         .map(|path| format!("duplicate field \"{path}\""))
         .collect();
-    Ok(Parsed { value, duplicates })
+    Ok(Parsed {
+        value,
+        duplicates,
+        replaced: parser.replaced,
+    })
 }
 
 /// Formats a value as JSON, with numbers as Go writes them.
@@ -227,23 +234,9 @@ struct Parser<'a> {
     positions: Option<Positions>,
     /// True if the members of duplicate fields are merged.
     merges_duplicates: bool,
-}
-
-/// Merges a value into an existing value, as if it were decoded into the same struct.
-fn merge(before: &mut Value, value: Value) {
-    match (before, value) {
-        (Value::Object(before), Value::Object(fields)) => {
-            for (name, value) in fields {
-                match before.get_mut(&name) {
-                    Some(inner) => merge(inner, value),
-                    None => {
-                        before.insert(name, value);
-                    }
-                }
-            }
-        }
-        (before, value) => *before = value,
-    }
+    replaced: Vec<(String, Value)>,
+    /// The total size of the paths in `replaced`, in bytes.
+    replaced_bytes: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -258,6 +251,8 @@ impl<'a> Parser<'a> {
             duplicate_bytes: 0,
             positions: None,
             merges_duplicates: false,
+            replaced: Vec::new(),
+            replaced_bytes: 0,
         }
     }
 }
@@ -355,17 +350,45 @@ impl Parser<'_> {
             self.report_duplicate();
         }
         let value = self.value()?;
-        self.path.0.pop();
         if let Some(positions) = &mut self.positions {
             positions.leave();
         }
         match object.get_mut(&name) {
-            Some(before) if self.merges_duplicates => merge(before, value),
+            Some(before) if self.merges_duplicates => self.merge(before, value),
             _ => {
                 object.insert(name, value);
             }
         }
+        self.path.0.pop();
         Ok(())
+    }
+
+    /// Merges a value into an existing value at the current path, as if it were decoded into the same struct.
+    fn merge(&mut self, before: &mut Value, value: Value) {
+        match (before, value) {
+            (Value::Object(before), Value::Object(fields)) => {
+                for (name, value) in fields {
+                    match before.get_mut(&name) {
+                        Some(inner) => {
+                            self.path.0.push(Step::Field(name));
+                            self.merge(inner, value);
+                            self.path.0.pop();
+                        }
+                        None => {
+                            before.insert(name, value);
+                        }
+                    }
+                }
+            }
+            (before, value) => {
+                let replaced = std::mem::replace(before, value);
+                if self.replaced.len() < FAULTS_MAX && self.replaced_bytes < FAULT_BYTES_MAX {
+                    let path = self.path.to_string();
+                    self.replaced_bytes += path.len();
+                    self.replaced.push((path, replaced));
+                }
+            }
+        }
     }
 
     /// Records that the current field is a duplicate.

@@ -74,6 +74,53 @@ impl JsonPath {
         Ok(Self { steps })
     }
 
+    /// Checks the text of a path without braces, with the errors of `k8s.io/client-go/util/jsonpath`.
+    ///
+    /// # Errors
+    /// Returns an error for brackets and quotes that are not closed, invalid numbers, and characters that cannot begin a
+    /// step.
+    pub fn check(text: &str) -> Result<(), String> {
+        const ENDS_FIELD: &str = " .[](){}\"'";
+        const ENDS_IDENTIFIER: &str = " .,[]$@{}";
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let after = rest.get(first.len_utf8()..).unwrap_or_default();
+            let until = |ends: &str| {
+                let end = after.find(|c| ends.contains(c));
+                after.get(end.unwrap_or(after.len())..).unwrap_or_default()
+            };
+            rest = match first {
+                ' ' | '$' | '@' => after,
+                // The end of the path; the rest is text.
+                '}' => return Ok(()),
+                '.' => until(ENDS_FIELD),
+                '[' => bracket(rest).map_err(str::to_owned)?.1,
+                '"' | '\'' => {
+                    let end = after.find(first).ok_or("unterminated quoted string")?;
+                    after.get(end + 1..).unwrap_or_default()
+                }
+                '+' | '-' | '0'..='9' => {
+                    let end = after.find(|c: char| c != '.' && !c.is_ascii_digit());
+                    let length = first.len_utf8() + end.unwrap_or(after.len());
+                    let (number, tail) = rest.split_at_checked(length).unwrap_or((rest, ""));
+                    if number.parse::<f64>().is_err() {
+                        return Err(format!("cannot parse number {number}"));
+                    }
+                    tail
+                }
+                '_' => until(ENDS_IDENTIFIER),
+                letter if letter.is_alphanumeric() => until(ENDS_IDENTIFIER),
+                other => {
+                    let code = u32::from(other);
+                    return Err(format!(
+                        "unrecognized character in action: U+{code:04X} '{other}'"
+                    ));
+                }
+            };
+        }
+        Ok(())
+    }
+
     /// Returns all values at the path, in the object's order; empty if a field is missing.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         evaluate(&self.steps, object)

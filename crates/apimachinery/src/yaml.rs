@@ -81,6 +81,7 @@ fn load(text: &str) -> Result<Parsed, String> {
     Ok(Parsed {
         value,
         duplicates: loader.duplicates,
+        replaced: Vec::new(),
     })
 }
 

@@ -4,6 +4,8 @@
 //! are empty. Quantities and times get their canonical form. A value of a wrong type is rejected with the text of Go's
 //! JSON decoder. Names are case-sensitive.
 
+use std::collections::{HashMap, HashSet};
+
 use apimachinery::json::FAULT_BYTES_MAX;
 use apimachinery::quantity::Quantity;
 use apimachinery::time::{self, TimeForm};
@@ -29,15 +31,42 @@ pub struct DecodeError(pub String);
 /// # Errors
 /// Returns an error if a value has a type that its field cannot hold. The object is then only partly decoded.
 pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    decode_with(Decoder::default(), gvk, object)
+}
+
+/// Like [`decode`], for the body of a request. Keeps the empty lists and maps that the API server distinguishes from
+/// missing ones. `replaced` are the values that a duplicate of their field replaced, with their paths. They are also
+/// decoded, because Go decodes each of them.
+///
+/// # Errors
+/// The same errors as [`decode`].
+pub fn decode_body(
+    gvk: &Gvk,
+    object: &mut Value,
+    replaced: Vec<(String, Value)>,
+) -> Result<Vec<String>, DecodeError> {
+    let mut decoder = Decoder {
+        body_of: Some(*gvk),
+        ..Decoder::default()
+    };
+    for (path, value) in replaced {
+        decoder.replaced.entry(path).or_default().push(value);
+    }
+    decode_with(decoder, gvk, object)
+}
+
+fn decode_with(mut decoder: Decoder, gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let root = types().for_kind(gvk.group, gvk.version, gvk.kind);
     let Some(root) = root.and_then(go_struct) else {
         return Ok(Vec::new());
     };
-    let mut decoder = Decoder {
-        rounds: matches!(gvk.group, "" | "apps" | "batch"),
-        ..Decoder::default()
-    };
+    decoder.rounds = matches!(gvk.group, "" | "apps" | "batch");
+    let has_replaced = !decoder.replaced.is_empty();
     decoder.object(root, object)?;
+    if has_replaced {
+        let mut seen = HashSet::new();
+        decoder.unknown.retain(|path| seen.insert(path.clone()));
+    }
     match decoder.saved {
         Some(error) => Err(error),
         None => Ok(decoder.unknown),
@@ -73,20 +102,34 @@ fn round_to_milli(value: &mut Value) {
 /// The Go name of schemas, which are recursive in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
-/// Returns the Go struct that contains a field and is embedded in another struct; error texts name it.
-fn embedded_in(go_name: &str, field: &str) -> Option<&'static str> {
+/// Returns the Go structs between a struct and a field that one of its embedded structs contains; error texts name them.
+fn embedded_in(go_name: &str, field: &str) -> &'static [&'static str] {
     match (go_name, field) {
-        ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => None,
-        ("v1.EphemeralContainer", _) => Some("EphemeralContainerCommon"),
-        ("v1.Volume", _) => Some("VolumeSource"),
-        ("v1.PersistentVolumeSpec", field) if VOLUME_SOURCES.contains(&field) => {
-            Some("PersistentVolumeSource")
+        ("v1.EphemeralContainer", "targetContainerName") | ("v1.Volume", "name") => &[],
+        ("v1.EphemeralContainer", _) => &["EphemeralContainerCommon"],
+        ("v1.Volume", _) => &["VolumeSource"],
+        ("v1.PersistentVolumeSpec", field) if VOLUME_SOURCES.contains(&field) => &["PersistentVolumeSource"],
+        (go_name, "name") if REFERENCES.contains(&go_name) => &["LocalObjectReference"],
+        ("v1.PersistentVolumeClaim" | "v1.DeleteOptions", "apiVersion" | "kind") => &["TypeMeta"],
+        ("v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => &["ProbeHandler"],
+        ("v1.IngressRule", "http") => &["IngressRuleValue"],
+        ("v1.RuleWithOperations", field) if RULE_FIELDS.contains(&field) => &["Rule"],
+        ("v1.NamedRuleWithOperations", field) if RULE_FIELDS.contains(&field) => {
+            &["RuleWithOperations", "Rule"]
         }
-        (go_name, "name") if REFERENCES.contains(&go_name) => Some("LocalObjectReference"),
-        ("v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
-        _ => None,
+        ("v1.NamedRuleWithOperations", "operations") => &["RuleWithOperations"],
+        (
+            "v1.DeviceAllocationConfiguration"
+            | "v1.DeviceClaimConfiguration"
+            | "v1.DeviceClassConfiguration",
+            "opaque",
+        ) => &["DeviceConfiguration"],
+        _ => &[],
     }
 }
+
+/// The fields of `Rule`.
+const RULE_FIELDS: &[&str] = &["apiGroups", "apiVersions", "resources", "scope"];
 
 /// The structs that embed `LocalObjectReference`.
 const REFERENCES: &[&str] = &[
@@ -136,6 +179,10 @@ struct Decoder {
     unknown: Vec<String>,
     /// The total length of the paths in `unknown`.
     unknown_bytes: usize,
+    /// The kind of the request whose body this is.
+    body_of: Option<Gvk>,
+    /// The values that a duplicate of their field replaced, by their paths.
+    replaced: HashMap<String, Vec<Value>>,
     /// True if quantities are rounded, as those of the older groups are.
     rounds: bool,
     /// The first value of a wrong type. Like Go's decoder, this decoder continues after it, and stops only when a type
@@ -196,6 +243,7 @@ impl Decoder {
 
     /// Returns the written form of a field; `None` if it is omitted.
     fn field(&mut self, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
+        self.decode_replaced(field.kind, field.type_name)?;
         let absent = if field.omit_empty { None } else { Some(Value::Null) };
         if field.pointer && value.is_null() {
             return Ok(absent);
@@ -206,7 +254,10 @@ impl Decoder {
             FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
         );
         if is_collection && is_zero(&value) {
-            let given = !value.is_null() && (field.keeps_empty || !field.omit_empty);
+            let is_kept = |gvk: &Gvk| is_kept(gvk, &self.path);
+            let keeps_empty =
+                field.keeps_empty || !field.omit_empty || self.body_of.as_ref().is_some_and(is_kept);
+            let given = !value.is_null() && keeps_empty;
             return Ok(if given { Some(value) } else { absent });
         }
         let is_scalar = is_scalar(field.kind);
@@ -214,6 +265,18 @@ impl Decoder {
             return Ok(None);
         }
         Ok(Some(value))
+    }
+
+    /// Decodes the values at the current path that a duplicate of their field replaced.
+    fn decode_replaced(&mut self, kind: &'static FieldKind, type_name: Option<&str>) -> Decoded<()> {
+        if self.replaced.is_empty() {
+            return Ok(());
+        }
+        let replaced = self.replaced.remove(&self.path).unwrap_or_default();
+        for mut value in replaced {
+            self.value(kind, type_name, &mut value)?;
+        }
+        Ok(())
     }
 
     /// Decodes a value in place. Null becomes the zero value.
@@ -308,12 +371,13 @@ impl Decoder {
             return Ok(());
         }
         let Value::Array(items) = value else {
-            let named = type_name.filter(|name| name.starts_with("[]"));
+            let named = type_name.filter(|name| name.starts_with("[]") || *name == EXTRA_VALUE);
             let name = named.map_or_else(|| format!("[]{}", kind_name(item)), str::to_owned);
             self.wrong_type(value, &name);
             *value = Value::Null;
             return Ok(());
         };
+        let type_name = type_name.filter(|name| *name != EXTRA_VALUE);
         let type_name = type_name.map(|name| name.strip_prefix("[]").unwrap_or(name));
         let length = self.path.len();
         for (index, value) in items.iter_mut().enumerate() {
@@ -331,17 +395,19 @@ impl Decoder {
         let Value::Object(entries) = value else {
             let name = match type_name {
                 Some(name) => name.to_owned(),
-                None => format!("map[string]{}", kind_name(item)),
+                None => map_name(item),
             };
             self.wrong_type(value, &name);
             *value = Value::Null;
             return Ok(());
         };
+        let item_name = matches!(item, FieldKind::List(_)).then_some(EXTRA_VALUE);
         let length = self.path.len();
         for (key, value) in entries {
             self.path.push('.');
             self.path.push_str(key);
-            self.value(item, None, value)?;
+            self.decode_replaced(item, item_name)?;
+            self.value(item, item_name, value)?;
             self.path.truncate(length);
             if self.rounds && matches!(item, FieldKind::Quantity) {
                 round_to_milli(value);
@@ -434,6 +500,25 @@ impl Decoder {
     }
 }
 
+/// Returns true if the decoder keeps an empty list or map at a path of a body. See also [`drop_empty`](crate::drop_empty).
+fn is_kept(gvk: &Gvk, path: &str) -> bool {
+    // Pod-level resources may not have claims, not even an empty list.
+    path.ends_with("spec.resources.claims")
+        || match (gvk.group, gvk.kind) {
+            ("", "Pod") => path == "spec.overhead",
+            (
+                "admissionregistration.k8s.io",
+                "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+            ) => path.starts_with("webhooks"),
+            ("networking.k8s.io", "NetworkPolicy") => path.starts_with("spec."),
+            ("resource.k8s.io", "ResourceClaimTemplate") => matches!(
+                path,
+                "spec.metadata.finalizers" | "spec.metadata.managedFields" | "spec.metadata.ownerReferences"
+            ),
+            _ => false,
+        }
+}
+
 /// Returns Go's description of a value that it cannot store. A number is shown if only its size or its fraction is
 /// wrong.
 pub(super) fn describe(value: &Value, go_type: &str) -> String {
@@ -475,6 +560,17 @@ fn scalar_name(kind: &FieldKind) -> &'static str {
     }
 }
 
+/// The Go type of the lists in maps: only the additional attributes of users have them.
+const EXTRA_VALUE: &str = "v1.ExtraValue";
+
+/// Returns the Go type of a map.
+fn map_name(item: &FieldKind) -> String {
+    match item {
+        FieldKind::List(_) => format!("map[string]{EXTRA_VALUE}"),
+        item => format!("map[string]{}", kind_name(item)),
+    }
+}
+
 /// Returns the Go type of the items of a list or map.
 fn kind_name(kind: &FieldKind) -> String {
     match kind {
@@ -482,7 +578,7 @@ fn kind_name(kind: &FieldKind) -> String {
             .map(|go| go.name.clone())
             .unwrap_or_default(),
         FieldKind::List(item) => format!("[]{}", kind_name(item)),
-        FieldKind::Map(item) => format!("map[string]{}", kind_name(item)),
+        FieldKind::Map(item) => map_name(item),
         FieldKind::Bytes => "[]uint8".to_owned(),
         FieldKind::Quantity => "resource.Quantity".to_owned(),
         FieldKind::Time => "v1.Time".to_owned(),

@@ -6,7 +6,7 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use crate::tree::{at, list};
+use crate::tree::{Object, at, copy_field, list, object_in};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -232,6 +232,28 @@ pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
 pub fn settle(object: &mut Value) {
     if at(object, &["spec"]).is_object() {
         *object = to_v1(&to_v2(object));
+    }
+}
+
+/// Keeps the annotations of a v1 object that contain a part of the stored object: that of the status, or of the spec.
+pub(crate) fn keep_annotations(object: &mut Object, old: &Value, of_status: bool) {
+    let kept = if of_status {
+        [CURRENT_METRICS, CONDITIONS]
+    } else {
+        [METRICS, BEHAVIOR]
+    };
+    let Some(metadata) = object_in(object, "metadata") else {
+        return;
+    };
+    let mut annotations = match metadata.remove("annotations") {
+        Some(Value::Object(annotations)) => annotations,
+        _ => Map::new(),
+    };
+    for name in kept {
+        copy_field(&mut annotations, at(old, &["metadata", "annotations"]), name);
+    }
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), annotations.into());
     }
 }
 

@@ -35,6 +35,7 @@ pub mod unstructured;
 
 mod decode;
 mod default;
+mod empty;
 mod go_fields;
 mod image;
 mod labels;
@@ -47,8 +48,9 @@ mod strategy;
 mod validate;
 mod warnings;
 
-pub use decode::{DecodeError, decode, decode_type};
+pub use decode::{DecodeError, decode, decode_body, decode_type};
 pub use default::default;
+pub use empty::{counts_empty, drop_empty};
 pub use labels::field_label;
 pub use metadata_checks::{
     MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, Step, metadata_checks, update_steps,
@@ -62,7 +64,8 @@ pub use printer::{Column, cells, columns};
 pub use resource::{Resource, resources};
 pub use strategy::{Strategy, strategy};
 pub use validate::{
-    is_empty_selector, selects, validate_create, validate_service_addresses, validate_update,
+    is_empty_selector, keeps_service_addresses, selects, validate_create, validate_service_addresses,
+    validate_update,
 };
 pub use warnings::{deprecation, warnings};
 

@@ -47,6 +47,7 @@ const ORDERS: &[(&str, &str, &[Step])] = {
         ("", "PersistentVolume", &[Whole, New, Whole, New, Update]),
         ("apiregistration.k8s.io", "APIService", &[Change, Whole, Update]),
         ("batch", "Job", &[Whole, New, Change, Update]),
+        ("certificates.k8s.io", "CertificateSigningRequest", &[Whole, Update, Change]),
         ("networking.k8s.io", "IPAddress", &[Whole, New, Change, Update]),
         ("networking.k8s.io", "IngressClass", &[Change, Update, Whole, New]),
         ("node.k8s.io", "RuntimeClass", &[Whole, New, Change, Update]),
@@ -67,7 +68,9 @@ const ORDERS: &[(&str, &str, &[Step])] = {
 pub fn update_steps(gvk: &Gvk, subresource: &str) -> Vec<Step> {
     let order = ORDERS
         .iter()
-        .find(|(group, kind, _)| subresource.is_empty() && (*group, *kind) == (gvk.group, gvk.kind));
+        .find(|(group, kind, _)| (*group, *kind) == (gvk.group, gvk.kind))
+        // The subresources of a CertificateSigningRequest are validated in the same order.
+        .filter(|_| subresource.is_empty() || gvk.group == "certificates.k8s.io");
     match order {
         Some((_, _, steps)) => steps.to_vec(),
         None => metadata_checks(gvk, subresource).steps(),
@@ -156,9 +159,34 @@ const STATUS: &[(&str, &str, MetadataChecks)] = &[
 
 /// Returns the checks of a kind; the checks of `status` also apply to other subresources.
 pub fn metadata_checks(gvk: &Gvk, subresource: &str) -> MetadataChecks {
-    let table = if subresource.is_empty() { MAIN } else { STATUS };
+    // These subresources of a Pod are validated like the Pod.
+    let is_whole = subresource.is_empty() || matches!(subresource, "ephemeralcontainers" | "resize");
+    let table = if is_whole { MAIN } else { STATUS };
     table
         .iter()
         .find(|(group, kind, _)| (*group, *kind) == (gvk.group, gvk.kind))
         .map_or(PLAIN, |(_, _, checks)| *checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Step, update_steps};
+    use apimachinery::gvk::Gvk;
+
+    #[test]
+    fn a_certificate_signing_request_checks_its_change_last() {
+        let gvk = Gvk {
+            group: "certificates.k8s.io",
+            version: "v1",
+            kind: "CertificateSigningRequest",
+        };
+        for subresource in ["", "approval", "status"] {
+            let steps = update_steps(&gvk, subresource);
+            assert_eq!(
+                steps,
+                [Step::Whole, Step::Update, Step::Change],
+                "{subresource:?}"
+            );
+        }
+    }
 }

@@ -20,6 +20,7 @@ use structured_merge::builtin::{FieldKind, types};
 
 use crate::app_armor;
 use crate::decode::decode_type;
+use crate::horizontal_pod_autoscaler;
 use crate::strategy::strategy;
 use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
 use apimachinery::gvk::Gvk;
@@ -29,6 +30,7 @@ use apimachinery::gvk::Gvk;
 /// warnings.
 pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     let behavior = strategy(gvk);
+    let given_class = text(object, &["status", "qosClass"]).to_owned();
     if behavior.has_status && gvk.kind != "Node" {
         reset_status(gvk, object);
     }
@@ -42,7 +44,7 @@ pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) -> Vec<String> {
     }
     match (gvk.group, gvk.kind) {
         ("", "Pod") => {
-            pod::prepare_for_create(root);
+            pod::prepare_for_create(root, &given_class);
             warnings = app_armor::sync(root);
         }
         ("", "Namespace") => namespace(root),
@@ -192,6 +194,9 @@ fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
     if strategy(gvk).has_status {
         copy_field(root, old, "status");
     }
+    if is_older_autoscaler(gvk) {
+        horizontal_pod_autoscaler::keep_annotations(root, old, true);
+    }
     match (gvk.group, gvk.kind) {
         ("", "Namespace") => {
             if let Some(spec) = object_in(root, "spec") {
@@ -210,8 +215,16 @@ fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
     }
 }
 
+/// Returns true for the version of autoscalers that has parts of the object in annotations.
+fn is_older_autoscaler(gvk: &Gvk) -> bool {
+    (gvk.group, gvk.version, gvk.kind) == ("autoscaling", "v1", "HorizontalPodAutoscaler")
+}
+
 fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
     copy_field(root, old, "spec");
+    if is_older_autoscaler(gvk) {
+        horizontal_pod_autoscaler::keep_annotations(root, old, false);
+    }
     match gvk.kind {
         "Pod" => pod::prepare_status(root, old),
         "DaemonSet" => {

@@ -254,6 +254,17 @@ impl<'a> Evaluator<'a> {
         })
     }
 
+    /// Returns the error of the first selector that is compared with this resource and has invalid values.
+    fn invalid_scope(&self, selectors: &[Selector]) -> Option<String> {
+        let compared = match self.content {
+            Content::Pod => "PriorityClass",
+            Content::Claim => "VolumeAttributesClass",
+            _ => return None,
+        };
+        let compared = selectors.iter().filter(|selector| selector.scope == compared);
+        compared.into_iter().find_map(Selector::fault)
+    }
+
     /// Checks that an object sets the fields that a quota of these names requires; returns the missing ones.
     fn check(&self, names: &[&str], object: &Value) -> Result<(), String> {
         match self.content {
@@ -263,16 +274,40 @@ impl<'a> Evaluator<'a> {
     }
 }
 
+/// The reason why a quota refuses an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The object exceeds the quota.
+    Exceeded(String),
+    /// The scopes of the quota cannot be compared with the object, because they have invalid values.
+    Scopes(String),
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self::Exceeded(why)
+    }
+}
+
 /// Checks that an object does not exceed a quota. Returns the new `used` of its status, or `None` if nothing is
-/// charged. The error is the reason why the object exceeds the quota.
+/// charged.
+///
+/// # Errors
+/// Returns an error if the object exceeds the quota, or if the scopes of the quota have invalid values.
 pub fn charge(
     quota: &Value,
     evaluator: &Evaluator<'_>,
     change: Change<'_>,
     object: &Value,
     now: SystemTime,
-) -> Result<Option<Map<String, Value>>, String> {
+) -> Result<Option<Map<String, Value>>, Refusal> {
     let selectors = scope::selectors(quota);
+    if let Some(why) = evaluator.invalid_scope(&selectors) {
+        let name = object::name(quota);
+        return Err(Refusal::Scopes(format!(
+            "error matching scopes of quota {name}, err: {why}"
+        )));
+    }
     let hard = amounts(at(quota, &["status", "hard"]));
     let names: Vec<&str> = hard
         .keys()
@@ -289,7 +324,8 @@ pub fn charge(
     let mut used = amounts(at(quota, &["status", "used"]));
     if !names.iter().all(|name| used.contains_key(*name)) {
         let names = names.join(",");
-        return Err(format!("status unknown for quota: {name}, resources: {names}"));
+        let why = format!("status unknown for quota: {name}, resources: {names}");
+        return Err(Refusal::Exceeded(why));
     }
     let requested = requested(evaluator, change, &selectors, object, now)?;
     let requested: Amounts = requested
@@ -308,12 +344,12 @@ pub fn charge(
     if exceeded.is_empty() {
         return Ok(Some(texts(&used)));
     }
-    Err(format!(
+    Err(Refusal::Exceeded(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
         listed(&requested, &exceeded),
         listed(&before, &exceeded),
         listed(&hard, &exceeded),
-    ))
+    )))
 }
 
 /// A resource that can only be used with a quota that covers it: an entry of `limitedResources`.

@@ -81,10 +81,17 @@ pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value
 }
 
 /// Validates the cluster addresses of a service, before missing ones are allocated.
-pub fn validate_service_addresses(object: &Value, old: Option<&Value>) -> Vec<Error> {
+pub fn validate_service_addresses(object: &Value) -> Vec<Error> {
     let mut check = Check::default();
-    service::related_addresses(&mut check, object, old);
+    service::related_addresses(&mut check, object);
     check.errors
+}
+
+/// Returns true if a changed service has the cluster addresses that it must keep.
+pub fn keeps_service_addresses(object: &Value, old: &Value) -> bool {
+    let mut check = Check::default();
+    service::unchanged_addresses(&mut check, object, old);
+    check.errors.is_empty()
 }
 
 /// Returns the rule for new objects of a kind. It also applies to changed objects if [`update_rule`] has no rule.
@@ -282,6 +289,7 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
         },
         ("flowcontrol.apiserver.k8s.io", _) => |check, object, _| flow_control::conditions(check, object),
         ("admissionregistration.k8s.io", _) => |check, object, _| {
+            admission_policy::type_checking(check, object);
             condition::conditions(check, crate::tree::at(object, &["status"]), &Path::new("status"));
         },
         ("resource.k8s.io", "ResourceClaim") => device::claim_status,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::identity::authn::User;
+use crate::identity::authz;
 pub use crate::registry::pod_logs::LogWriter;
 use crate::registry::{self, ListOptions, Registry};
 use crate::resource::crd::conversion;
@@ -150,6 +151,13 @@ impl Client {
                 .map(|stored| definition.serve(&stored.value))
                 .collect(),
         })
+    }
+
+    /// Returns true if a request is allowed. `spec` describes it and its user, like the `spec` of a SubjectAccessReview.
+    pub async fn is_allowed(&self, spec: &Value) -> bool {
+        let user = authz::user_of(spec);
+        let asked = authz::asked_by(&user, spec);
+        self.registry.authorizer.authorize(&asked).await.allowed
     }
 
     /// Creates an object. A missing apiVersion, kind or namespace is set.

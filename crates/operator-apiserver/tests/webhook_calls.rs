@@ -167,6 +167,23 @@ async fn a_webhook_has_no_more_time_than_the_request() {
     }
 }
 
+#[tokio::test]
+async fn the_timeout_of_a_request_is_reported_instead_of_the_failure_of_its_webhook() {
+    let hook = Hook::start(|_| Reply::Hang).await;
+    for policy in ["Fail", "Ignore"] {
+        let configuration = json!({"timeoutSeconds": 20, "failurePolicy": policy});
+        let server = configured(hook.by_url(), configuration).await;
+        let path = format!("{CONFIG_MAPS}?timeout=1s");
+        post(&server, &path, json!({"metadata": {"name": "a"}}))
+            .await
+            .is_refused(
+                504,
+                "Timeout: request did not complete within the allotted timeout",
+            );
+        assert_eq!(get(&server, &format!("{CONFIG_MAPS}/a")).await.code, 404);
+    }
+}
+
 /// Returns the last request of the webhook: operation, group and kind, group and resource, subresource, name, object.
 fn seen(hook: &Hook) -> (String, Value) {
     let Some(request) = hook.requests().pop() else {

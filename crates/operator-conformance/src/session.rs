@@ -254,6 +254,10 @@ impl<S: ApiService> Session<S> {
                 let Ok(Some(event)) = timeout_at(until, receiver.recv()).await else {
                     break;
                 };
+                // A real server sends bookmarks at any time.
+                if step.quiet.is_some() && is_periodic_bookmark(&event) {
+                    continue;
+                }
                 let closed = event == "closed";
                 events.push(event);
                 if closed {
@@ -325,6 +329,12 @@ impl<S: ApiService> Session<S> {
             ),
         }
     }
+}
+
+/// Returns true for a bookmark that does not end the initial events.
+fn is_periodic_bookmark(event: &Value) -> bool {
+    let annotation = event.pointer("/object/metadata/annotations/k8s.io~1initial-events-end");
+    event["type"] == "BOOKMARK" && annotation.is_none()
 }
 
 /// Sends the events of a watch, one JSON object for each line, and `"closed"` at the end.

@@ -136,6 +136,31 @@ fn number(value: u64) -> Value {
     }
 }
 
+/// Parses the strings of a tree as messages where the other tree has a message. Few bytes can be both, and a message of
+/// a real server has zero values that prevent it from being printable.
+pub(crate) fn align(tree: &mut Value, other: &Value) {
+    match (&mut *tree, other) {
+        (Value::String(text), Value::Object(_)) => {
+            if let Some(message) = message(text.as_bytes(), 0) {
+                *tree = message;
+            }
+        }
+        (Value::Array(items), Value::Array(others)) => {
+            for (item, other) in items.iter_mut().zip(others) {
+                align(item, other);
+            }
+        }
+        (Value::Object(fields), Value::Object(others)) => {
+            for (name, field) in fields {
+                if let Some(other) = others.get(name) {
+                    align(field, other);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Parses a string, a message, or other bytes.
 fn content(bytes: &[u8], depth: usize) -> Value {
     let is_line = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));

@@ -1,6 +1,7 @@
 //! The controllers, one per file. Each is a pure function from the index to a plan.
 
 pub(crate) mod certificate;
+pub(crate) mod certificate_approval;
 pub(crate) mod cluster_role;
 pub(crate) mod cron_job;
 pub(crate) mod daemon_set;

@@ -207,6 +207,9 @@ impl Runner {
             {
                 tracing::debug!(controller, namespace, name, %status, "planning again");
             }
+            Refusal::Pending(why) => {
+                tracing::debug!(controller, namespace, name, why, "planning again");
+            }
             Refusal::Stale(status) => {
                 tracing::warn!(controller, namespace, name, %status, "the server rejected a write");
             }

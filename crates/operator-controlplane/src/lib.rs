@@ -220,6 +220,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::quota::controller(),
         controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
+        controller::certificate_approval::controller(),
     ];
     controllers.extend(options.signer.map(controller::certificate::controller));
     if options.nodes > 0 {

@@ -99,6 +99,11 @@ pub(crate) enum Action {
         node: String,
         note: Option<Note>,
     },
+    /// Approves a CertificateSigningRequest if its requester has one of the permissions.
+    Approve {
+        request: Box<Value>,
+        approvals: Vec<Approval>,
+    },
     /// Records only an Event.
     Record(Note),
 }
@@ -121,6 +126,15 @@ impl Action {
             other => other,
         }
     }
+}
+
+/// A permission of the requester that approves a CertificateSigningRequest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Approval {
+    /// The subresource of `certificatesigningrequests` that the requester may create.
+    pub(crate) subresource: &'static str,
+    /// The message of the condition.
+    pub(crate) message: &'static str,
 }
 
 /// The options of a delete.

@@ -117,6 +117,7 @@ fn short(action: &Action) -> String {
         Action::Patch { gvr, name, .. } => format!("patch {}/{name}", gvr.resource),
         Action::Delete { gvr, name, .. } => format!("delete {}/{name}", gvr.resource),
         Action::Bind { pod, node, .. } => format!("bind {} to {node}", name(pod)),
+        Action::Approve { request, .. } => format!("approve {}", name(request)),
         Action::Record(note) => format!("record {}", note.reason),
     }
 }

@@ -8,7 +8,12 @@ use crate::tree::{Object, existing_object_in, objects_in};
 /// Drops the fields of features that are off.
 pub(super) fn drop_disabled(gvk: &Gvk, root: &mut Object) {
     match (gvk.group, gvk.kind) {
-        ("", "Pod") => in_spec(root, pod_spec),
+        ("", "Pod") => {
+            in_spec(root, pod_spec);
+            if let Some(status) = existing_object_in(root, "status") {
+                status.remove("nodeAllocatableResourceClaimStatuses");
+            }
+        }
         ("", "PodTemplate") => template(root),
         ("", "ReplicationController") | ("batch", "Job") => in_spec(root, template),
         ("apps", "StatefulSet") => in_spec(root, |spec| {
@@ -33,6 +38,11 @@ pub(super) fn drop_disabled(gvk: &Gvk, root: &mut Object) {
                 status.remove("config");
             }
         }
+        ("resource.k8s.io", "ResourceSlice") => in_spec(root, |spec| {
+            for device in objects_in(spec, "devices") {
+                device.remove("nodeAllocatableResourceMappings");
+            }
+        }),
         ("storage.k8s.io", "CSIDriver") => in_spec(root, |spec| {
             spec.remove("preventPodSchedulingIfMissing");
         }),
@@ -54,7 +64,7 @@ fn template(owner: &mut Object) {
 
 fn pod_spec(spec: &mut Object) {
     spec.remove("schedulingGroup");
-    for field in ["containers", "initContainers"] {
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
         for container in objects_in(spec, field) {
             stop_signal(container);
         }

@@ -5,8 +5,12 @@ use serde_json::{Value, json};
 
 use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, text};
 
-pub(super) fn prepare_for_create(pod: &mut Object) {
-    let class = pod.get("spec").map_or("BestEffort", qos_class);
+/// Sets the status of a new pod. A quality of service class in the request is kept, as by the API server.
+pub(super) fn prepare_for_create(pod: &mut Object, given_class: &str) {
+    let class = match given_class {
+        "" => pod.get("spec").map_or("BestEffort", qos_class),
+        given => given,
+    };
     let mut status = json!({ "phase": "Pending", "qosClass": class });
     let is_gated = pod
         .get("spec")
@@ -118,10 +122,8 @@ pub fn qos_class(spec: &Value) -> &'static str {
         .flat_map(|field| list(spec, &[field]))
         .map(|container| at(container, &["resources"]))
         .collect();
-    let has_own = ["requests", "limits"]
-        .iter()
-        .any(|field| !is_zero(at(own, &[field])));
-    let all: &[&Value] = if has_own { &of_pod } else { &of_containers };
+    // Empty resources of the pod count, too.
+    let all: &[&Value] = if own.is_object() { &of_pod } else { &of_containers };
     let (mut any, mut guaranteed) = (false, true);
     for resources in all {
         for name in ["cpu", "memory"] {

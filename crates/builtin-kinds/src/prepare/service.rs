@@ -41,18 +41,10 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
     if &single == at(before, &["clusterIP"]) || &all != at(before, &["clusterIPs"]) {
         return;
     }
-    match spec.get_mut("clusterIPs").and_then(Value::as_array_mut) {
-        _ if is_zero(&single) => {
-            spec.remove("clusterIPs");
-        }
-        Some(all) => {
-            if let Some(first) = all.first_mut() {
-                *first = single;
-            }
-        }
-        None => {
-            spec.insert("clusterIPs".to_owned(), json!([single]));
-        }
+    if is_zero(&single) {
+        spec.remove("clusterIPs");
+    } else {
+        spec.insert("clusterIPs".to_owned(), json!([single]));
     }
 }
 
@@ -60,6 +52,8 @@ fn follow_cluster_ip(spec: &mut Object, before: &Value) {
 struct Needs {
     cluster_ip: bool,
     node_ports: bool,
+    /// True if missing node ports are allocated.
+    allocates_ports: bool,
     health_check_port: bool,
     load_balancer: bool,
     external_policy: bool,
@@ -69,10 +63,12 @@ fn needs(spec: &Value) -> Needs {
     let kind = text(spec, &["type"]);
     let load_balancer = kind == "LoadBalancer";
     let local = text(spec, &["externalTrafficPolicy"]) == "Local";
+    let is_manual = at(spec, &["allocateLoadBalancerNodePorts"]) == &Value::Bool(false);
     Needs {
         cluster_ip: kind != "ExternalName",
         // Ports that are set stay, even if the service does not want further ones.
         node_ports: kind == "NodePort" || load_balancer,
+        allocates_ports: kind == "NodePort" || load_balancer && !is_manual,
         health_check_port: load_balancer && local,
         load_balancer,
         external_policy: load_balancer
@@ -89,8 +85,8 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
     let had = needs(before);
     if had.cluster_ip && after.cluster_ip {
         for field in CLUSTER_IP_FIELDS {
-            // The addresses belong to the first one, so they are kept only if it is unchanged.
-            let belongs = *field != "clusterIPs"
+            // The addresses and their families belong to the first address, so they are kept only if it is unchanged.
+            let belongs = !matches!(*field, "clusterIPs" | "ipFamilies")
                 || spec.get("clusterIP").unwrap_or(&Value::Null) == at(before, &["clusterIP"]);
             if belongs && is_missing(spec, field) {
                 copy_field(spec, before, field);
@@ -101,7 +97,7 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
             set_if_zero(spec, "clusterIPs", json!([single]));
         }
     }
-    if had.node_ports && after.node_ports {
+    if had.allocates_ports && after.allocates_ports {
         keep_node_ports(spec, before);
     }
     if had.health_check_port && after.health_check_port && is_missing(spec, "healthCheckNodePort") {

@@ -1,5 +1,7 @@
 //! The scopes of a quota, which select the objects that it counts.
 
+use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use crate::tree::{list, text};
@@ -56,6 +58,32 @@ impl Selector {
             Operator::NotIn(values) => ("NotIn", values.as_slice()),
         };
         format!("{{{} {operator} [{}]}}", self.scope, values.join(" "))
+    }
+
+    /// Returns the error of a selector whose values cannot be the values of a label.
+    pub(super) fn fault(&self) -> Option<String> {
+        let (Operator::In(values) | Operator::NotIn(values)) = &self.operator else {
+            return None;
+        };
+        let faults: Vec<String> = values
+            .iter()
+            .enumerate()
+            .flat_map(|(index, value)| {
+                let path = Path::new("values").index(index).key(&self.scope);
+                let faults = names::label_value(value).into_iter();
+                faults
+                    .map(move |fault| Error::invalid(path.clone(), value.as_str().into(), fault).to_string())
+            })
+            .collect();
+        let listed = match faults.as_slice() {
+            [] => return None,
+            [one] => one.clone(),
+            all => format!("[{}]", all.join(", ")),
+        };
+        Some(format!(
+            "error on matching scope {}: failed to parse and convert selector: {listed}",
+            self.text()
+        ))
     }
 
     /// Returns true if the selector matches an object with these classes.

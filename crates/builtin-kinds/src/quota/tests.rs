@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::{Change, Evaluator, charge, releases, status};
+use super::{Change, Evaluator, Refusal, charge, releases, status};
 use apimachinery::gvk::Gvr;
 
 fn now() -> SystemTime {
@@ -179,8 +179,14 @@ fn quota(hard: &Value, used: &Value) -> Value {
 
 fn create(quota: &Value, (group, resource): (&str, &str), object: &Value) -> Result<Option<Value>, String> {
     let evaluator = Evaluator::of(group, resource).unwrap();
-    let used = charge(quota, &evaluator, Change::Create, object, now())?;
+    let used = charge(quota, &evaluator, Change::Create, object, now()).map_err(why)?;
     Ok(used.map(Value::from))
+}
+
+fn why(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Exceeded(why) | Refusal::Scopes(why) => why,
+    }
 }
 
 #[test]
@@ -243,7 +249,8 @@ fn a_change_is_charged_with_its_additional_usage() {
     let update = |old: &Value, new: &Value| {
         let change = Change::Update { old, subresource: "" };
         assert!(services.handles(change, new));
-        charge(&quota, &services, change, new, now()).map(|used| used.map(Value::from))
+        let used = charge(&quota, &services, change, new, now());
+        used.map(|used| used.map(Value::from)).map_err(why)
     };
     let (one, two, three) = (
         service("NodePort", 1),

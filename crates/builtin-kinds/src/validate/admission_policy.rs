@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::jsonpath::JsonPath;
 use apimachinery::names;
 use kubernetes_cel::types::Type;
 use kubernetes_cel::value::RESERVED;
@@ -387,5 +388,26 @@ fn actions(check: &mut Check, spec: &Value, path: &Path) {
     }
     if seen.contains("Deny") && seen.contains("Warn") {
         check.invalid(path.clone(), at(spec, &["validationActions"]), BOTH);
+    }
+}
+
+/// Validates the warnings of the type checking in a status.
+pub(super) fn type_checking(check: &mut Check, policy: &Value) {
+    let path = Path::new("status")
+        .child("typeChecking")
+        .child("expressionWarnings");
+    let warnings = list(policy, &["status", "typeChecking", "expressionWarnings"]);
+    for (index, warning) in warnings.iter().enumerate() {
+        let path = path.index(index);
+        check.required_text(warning, &path, "warning");
+        check.required_text(warning, &path, "fieldRef");
+        let reference = text(warning, &["fieldRef"]);
+        if let Err(why) = JsonPath::check(reference) {
+            check.invalid(
+                path.child("fieldRef"),
+                &reference.into(),
+                format!("invalid JSONPath: {why}"),
+            );
+        }
     }
 }

@@ -73,7 +73,6 @@ pub(super) fn init_containers(check: &mut Check, pod: &Pod<'_>, path: &Path) {
     let (spec, path) = (pod.spec, path.child("initContainers"));
     let regular = list(spec, &["containers"]).iter();
     let mut seen: HashSet<&str> = regular.map(|c| text(c, &["name"])).collect();
-    seen.remove("");
     let of_all = path.clone();
     for (index, container) in list(spec, &["initContainers"]).iter().enumerate() {
         let path = path.index(index);
@@ -153,8 +152,11 @@ pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path
 
 fn unique<'a>(check: &mut Check, seen: &mut HashSet<&'a str>, container: &'a Value, path: &Path) {
     let name = text(container, &["name"]);
-    if !name.is_empty() && !seen.insert(name) {
+    if seen.contains(name) {
         check.duplicate(path.child("name"), &name.into());
+    } else if !name.is_empty() {
+        // Only containers of the first list are compared by an empty name.
+        seen.insert(name);
     }
 }
 

@@ -107,8 +107,9 @@ pub(super) fn template(check: &mut Check, template: &Value) {
     ];
     for field in OTHERS {
         let value = at(metadata, &[field]);
-        let is_pointer = field == "deletionGracePeriodSeconds" && !value.is_null();
-        if is_pointer || !crate::tree::is_zero(value) {
+        // The API server compares these fields with nil.
+        let is_given = (field == "deletionGracePeriodSeconds" || value.is_array()) && !value.is_null();
+        if is_given || !crate::tree::is_zero(value) {
             // The path has the spelling of the API server's rule.
             let shown = if field == "uid" { "uID" } else { field };
             check.forbidden(of_metadata.child(shown), "cannot be set");

@@ -392,6 +392,12 @@ pub(super) fn endpoints_update(check: &mut Check, object: &Value, old: &Value) {
 }
 
 pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
+    slice_form(check, object);
+    slice_endpoints(check, object);
+}
+
+/// Validates the address type and the ports of a slice.
+fn slice_form(check: &mut Check, object: &Value) {
     let root = Path::default();
     let kind = text(object, &["addressType"]);
     if kind.is_empty() {
@@ -400,6 +406,10 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
         check.one_of(object, &root, "addressType", &["FQDN", "IPv4", "IPv6"]);
     }
     slice_ports(check, object);
+}
+
+fn slice_endpoints(check: &mut Check, object: &Value) {
+    let kind = text(object, &["addressType"]);
     for (position, endpoint) in list(object, &["endpoints"]).iter().enumerate() {
         let path = Path::new("endpoints").index(position).child("addresses");
         let addresses = list(endpoint, &["addresses"]);
@@ -485,8 +495,12 @@ fn slice_address(check: &mut Check, kind: &str, address: &str, path: &Path, inde
     check.faults(&item, address, names::endpoint_address(address));
 }
 
+/// Validates a changed slice. Unchanged endpoints are not validated, even if the address type changes.
 pub(super) fn endpoint_slice_update(check: &mut Check, object: &Value, old: &Value) {
-    endpoint_slice(check, object);
+    slice_form(check, object);
+    if at(object, &["endpoints"]) != at(old, &["endpoints"]) {
+        slice_endpoints(check, object);
+    }
     check.immutable(
         at(object, &["addressType"]),
         at(old, &["addressType"]),

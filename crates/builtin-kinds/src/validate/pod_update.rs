@@ -241,8 +241,8 @@ pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
     let class = crate::prepare::qos_class(at(pod, &["spec"]));
     if !old_class.is_empty() && class != old_class {
         check.invalid(
-            Path::new("status").child("qosClass"),
-            &class.into(),
+            Path::new("spec"),
+            at(pod, &["status", "qosClass"]),
             "Pod QOS Class may not change as a result of resizing",
         );
     }

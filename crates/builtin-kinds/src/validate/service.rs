@@ -332,31 +332,27 @@ fn health_check_port(check: &mut Check, spec: &Value, path: &Path) {
 }
 
 /// Checks the addresses of a service before missing ones are allocated.
-pub(super) fn related_addresses(check: &mut Check, object: &Value, old: Option<&Value>) {
+pub(super) fn related_addresses(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    if text(spec, &["type"]) == "ExternalName" {
-        return;
+    if text(spec, &["type"]) != "ExternalName" {
+        addresses(check, spec, &path);
     }
-    addresses(check, spec, &path);
-    if !check.errors.is_empty() {
-        return;
-    }
-    if let Some(before) = old.map(|old| at(old, &["spec"])) {
-        let headless = is_headless(spec) && is_headless(before);
-        if text(before, &["type"]) != "ExternalName" && !headless {
-            kept_addresses(check, spec, before, &path);
-        }
+}
+
+/// Checks that the addresses of a service do not change.
+pub(super) fn unchanged_addresses(check: &mut Check, object: &Value, old: &Value) {
+    let (spec, before) = (at(object, &["spec"]), at(old, &["spec"]));
+    let is_external = |spec| text(spec, &["type"]) == "ExternalName";
+    let headless = is_headless(spec) && is_headless(before);
+    if !is_external(spec) && !is_external(before) && !headless {
+        kept_addresses(check, spec, before, &Path::new("spec"));
     }
 }
 
 pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
     let path = Path::new("spec");
     let (spec, before) = (at(object, &["spec"]), at(old, &["spec"]));
-    let is_external = |spec| text(spec, &["type"]) == "ExternalName";
-    let headless = is_headless(spec) && is_headless(before);
-    if !is_external(spec) && !is_external(before) && !headless {
-        kept_addresses(check, spec, before, &path);
-    }
+    unchanged_addresses(check, object, old);
     let class = "loadBalancerClass";
     let both = [spec, before]
         .iter()

@@ -453,13 +453,13 @@ pub(super) fn storage_class_update(check: &mut Check, object: &Value, old: &Valu
 
 /// Checks that the volume and the node of an attachment are unchanged.
 pub(super) fn volume_attachment_update(check: &mut Check, object: &Value, old: &Value) {
-    volume_attachment_spec(check, object);
-    volume_attachment_status(check, object);
     let spec = at(object, &["spec"]);
     let attacher = text(spec, &["attacher"]);
     if !attacher.is_empty() && attacher != text(old, &["spec", "attacher"]) {
         volume_source::csi_driver(check, spec, &Path::new("spec"), "attacher");
     }
+    volume_attachment_spec(check, object);
+    volume_attachment_status(check, object);
     let name = at(spec, &["source", "persistentVolumeName"]);
     if name != at(old, &["spec", "source", "persistentVolumeName"]) {
         check.pointer_form(

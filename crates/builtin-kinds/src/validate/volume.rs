@@ -202,6 +202,8 @@ const PROJECTIONS: &[&str] = &[
     "podCertificate",
 ];
 
+const ONE_PROJECTION: &str = "may not specify more than 1 volume type per source";
+
 fn projected(check: &mut Check, source: &Value, path: &Path) {
     mode(check, source, path, "defaultMode");
     let mut paths = HashSet::new();
@@ -210,11 +212,13 @@ fn projected(check: &mut Check, source: &Value, path: &Path) {
         let given = PROJECTIONS
             .iter()
             .filter(|name| !at(projection, &[name]).is_null());
-        for (position, name) in given.enumerate() {
-            if position > 0 && *name != "serviceAccountToken" {
-                check.forbidden(item.clone(), "may not specify more than 1 volume type per source");
+        let mut number = 0;
+        for name in given {
+            if number > 0 && *name != "serviceAccountToken" {
+                check.forbidden(item.clone(), ONE_PROJECTION);
                 continue;
             }
+            number += 1;
             let value = at(projection, &[name]);
             match *name {
                 "secret" | "configMap" => {
@@ -240,6 +244,10 @@ fn projected(check: &mut Check, source: &Value, path: &Path) {
                     check.invalid(path.clone(), &shown.into(), "conflicting duplicate paths");
                 }
             }
+        }
+        // A token after another source is validated first.
+        if number > 1 {
+            check.forbidden(item, ONE_PROJECTION);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::resource::builtin_catalog;
 use crate::status::{self, Status};
 use crate::store::{JointUpdate, Stored};
 use crate::write::{Warnings, Write};
-use builtin_kinds::quota::{self, Change, Evaluator, Uncovered};
+use builtin_kinds::quota::{self, Change, Evaluator, Refusal, Uncovered};
 
 const TABLE: &str = "resourcequotas";
 
@@ -54,7 +54,11 @@ pub(super) fn charge(
     let covered = quota::check_limited(limited, stored, &evaluator, object, now);
     for live in quotas {
         let used = quota::charge(&live.value, &evaluator, change, object, now);
-        if let Some(used) = used.map_err(|why| attributes.forbidden(&why))? {
+        let used = used.map_err(|refusal| match refusal {
+            Refusal::Exceeded(why) => attributes.forbidden(&why),
+            Refusal::Scopes(why) => status::plain(why),
+        })?;
+        if let Some(used) = used {
             charges.extend(charged(admission, live, used));
         }
     }

@@ -28,6 +28,8 @@ use builtin_kinds::expression::{Conditions, Mentions, PolicyVariables};
 
 /// The user agent of the API server in calls to webhooks.
 const USER_AGENT: &str = "kube-apiserver-admission";
+/// The time in which a request ends after its timeout.
+const GRACE: Duration = Duration::from_secs(1);
 /// The default timeout of a webhook in seconds.
 const TIMEOUT_SECONDS: u64 = 10;
 
@@ -235,8 +237,13 @@ impl Webhook {
                 &review,
                 self.time_left(attributes),
             )
-            .await
-            .map_err(|error| error.to_string())?;
+            .await;
+        let is_late = |end| Instant::now() >= end;
+        if answer.is_err() && attributes.write.deadline.is_some_and(is_late) {
+            // The timeout of the request is its response, and not the failure of the webhook.
+            tokio::time::sleep(GRACE).await;
+        }
+        let answer = answer.map_err(|error| error.to_string())?;
         version
             .verdict(&uid, mutating, &answer)
             .map_err(|why| format!("received invalid webhook response: {why}"))

@@ -41,7 +41,7 @@ pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> 
         Media::Protobuf => protobuf::decode(bytes, default_kind)
             .map(|value| Parsed {
                 value,
-                duplicates: Vec::new(),
+                ..Parsed::default()
             })
             .map_err(|error| error.to_string()),
     }
@@ -104,12 +104,12 @@ pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str
         .map_err(|why| status::bad_request(unread(media, &why)))?
         .value;
     let misfit = if value.is_object() || value.is_null() {
-        mistyped(&value)
+        unreadable_type(&value)
     } else {
-        Some(cannot_unmarshal(&value, VERSION_AND_KIND))
+        Some(unread(Media::Json, &cannot_unmarshal(&value, VERSION_AND_KIND)))
     };
     if let Some(why) = misfit {
-        return Err(status::bad_request(unread(Media::Json, &why)));
+        return Err(status::bad_request(why));
     }
     let version = apimachinery::object::text(&value, &["apiVersion"]);
     if version.matches('/').count() > 1 {
@@ -128,6 +128,11 @@ fn mistyped(value: &Value) -> Option<String> {
         let why = cannot_unmarshal(found, "string");
         (!fits).then(|| why.replace("Go value of", &format!("Go struct field .{field} of")))
     })
+}
+
+/// Returns the error for an object whose apiVersion or kind is not a string.
+pub(crate) fn unreadable_type(value: &Value) -> Option<String> {
+    mistyped(value).map(|why| unread(Media::Json, &why))
 }
 
 /// Returns the error for a body without a readable type.
@@ -151,7 +156,7 @@ pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &
 
 /// Returns the error for a custom resource without a type.
 pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
-    let mistyped = mistyped(value).map(|why| unread(Media::Json, &why));
+    let mistyped = unreadable_type(value);
     let is_missing = value
         .get("kind")
         .and_then(Value::as_str)

@@ -89,7 +89,14 @@ impl Deadline {
         }
         let limit = self.whole.map(|whole| whole.min(WRITE_MAX));
         let done = within(limit, work).await;
-        done.unwrap_or_else(|| Err(status::write_timeout()))
+        let is_own = self.whole.is_some_and(|whole| whole < WRITE_MAX);
+        done.unwrap_or_else(|| {
+            Err(if is_own {
+                status::timeout()
+            } else {
+                status::write_timeout()
+            })
+        })
     }
 }
 
@@ -109,11 +116,17 @@ async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Op
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_late_answer_is_a_timeout_in_the_words_of_the_verb() {
-        for (writes, wanted) in [(false, status::timeout()), (true, status::write_timeout())] {
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_is_a_timeout_with_the_message_of_its_limit() {
+        let short = Duration::from_millis(5);
+        for (writes, whole, wanted) in [
+            (false, short, status::timeout()),
+            (false, REQUEST_MAX, status::timeout()),
+            (true, short, status::timeout()),
+            (true, REQUEST_MAX, status::write_timeout()),
+        ] {
             let deadline = Deadline {
-                whole: Some(Duration::from_millis(5)),
+                whole: Some(whole),
                 writes,
             };
             let late = deadline.answer(std::future::pending::<Result<(), _>>()).await;

@@ -385,18 +385,46 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
             watchable: collection && definition.allows("watch"),
         }
     };
-    let form = negotiated(call, offered)?;
-    if let Source::Custom(version) = &definition.source
-        && let Some(warning) = &version.deprecation
-    {
-        call.warnings.add(warning.as_str());
+    let form = negotiated(call, offered);
+    // A media type that no resource has is rejected before the resource is known.
+    if form.is_ok() || accepts_known_media(call.header(ACCEPT)) {
+        warn_about_deprecation(call, &definition);
     }
-    if let Source::Builtin { .. } = &definition.source
-        && let Some(warning) = builtin_kinds::deprecation(&info.group, &info.resource)
-    {
-        call.warnings.add(warning);
-    }
+    let form = form?;
     verb::serve(handler, method, call, &definition, form).await
+}
+
+/// Returns true if a client accepts a media type of resources, in any form.
+fn accepts_known_media(accepted: &str) -> bool {
+    let mut names = accepted
+        .split(',')
+        .map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    names.any(|name| {
+        matches!(
+            name,
+            "application/json"
+                | "application/yaml"
+                | "application/vnd.kubernetes.protobuf"
+                | "application/*"
+                | "*/*"
+        )
+    })
+}
+
+/// Warns of a deprecated version or kind.
+fn warn_about_deprecation(call: &Call, definition: &Definition) {
+    match &definition.source {
+        Source::Custom(version) => {
+            if let Some(warning) = &version.deprecation {
+                call.warnings.add(warning.as_str());
+            }
+        }
+        Source::Builtin { .. } => {
+            if let Some(warning) = builtin_kinds::deprecation(&call.info.group, &call.info.resource) {
+                call.warnings.add(warning);
+            }
+        }
+    }
 }
 
 /// Returns the extension API server that has the OpenAPI document at a path.

@@ -21,6 +21,7 @@ pub(crate) use self::memo::DecisionMemo;
 pub(crate) use self::node::refers_to_any;
 pub(crate) use self::rbac::{Unresolved, aggregate};
 use self::review::spec_of;
+pub(crate) use self::review::{asked_by, user_of};
 pub(crate) use self::rule::{Rule, go_list};
 pub(crate) use self::selectors::Selectors;
 pub use self::webhook::AuthorizationWebhook;

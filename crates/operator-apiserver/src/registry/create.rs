@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use apimachinery::field::{Error, Path};
 use apimachinery::object;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Registry, escalation, metadata, request_signature, service_address, storable};
 use crate::admission::{self, Operation};
@@ -53,8 +53,13 @@ impl Registry {
     async fn try_create(&self, write: &Write, mut object: Value, draws: bool) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         self.fill_metadata(write, &mut object)?;
+        let had_empty = definition.drop_empty(&mut object);
         if !write.tracked {
             self.track(write, None, &mut object).await;
+        }
+        if had_empty && definition.is("", "pods") {
+            // RuntimeClass distinguishes an empty overhead from a missing one.
+            object::child_mut(&mut object, "spec").insert("overhead".to_owned(), json!({}));
         }
         admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed the namespace.
@@ -107,6 +112,7 @@ impl Registry {
         }
         self.check_upsert(write).await?;
         admission::validate(&self.admission, write, Operation::Create, &object, None).await?;
+        definition.drop_empty(&mut object);
         let stored = conversion::to_storage(&self.converter, definition, object).await?;
         let created = self.insert(write, stored, &name, generates)?;
         conversion::prepare(&self.converter, definition, [&created]).await?;
@@ -204,8 +210,10 @@ impl Registry {
         let metadata = object::metadata_mut(object);
         // A PUT or an apply that creates an object keeps the fields of a deletion.
         let is_upsert = !write.name.is_empty();
+        // An apply adds the selfLink after the fields are reset; the storage, which a dry run does not use, removes it.
+        let keeps_link = write.tracked && write.dry_run;
         for field in SERVER_FIELDS {
-            if !(is_upsert && field.starts_with("deletion")) {
+            if !(is_upsert && field.starts_with("deletion") || keeps_link && field == "selfLink") {
                 metadata.remove(field);
             }
         }

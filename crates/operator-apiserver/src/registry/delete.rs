@@ -187,17 +187,26 @@ enum Plan {
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
     let mut object = live.clone();
     let again = object::is_terminating(live);
-    // Only the graceful deletion of a pod cannot be repeated with other options.
-    if !again || !definition.is("", "pods") {
+    let is_pod = definition.is("", "pods");
+    // While the grace period of a pod lasts, only a shorter one can change the deletion.
+    let remaining = if is_pod { remaining_grace(live) } else { 0 };
+    let is_shorter = options
+        .grace_period_seconds
+        .is_some_and(|grace| grace < remaining);
+    if remaining == 0 || is_shorter {
         set_policy_finalizers(&mut object, definition, options);
     }
     if !again && crd::is_definition_table(definition) {
         crd::prepare_for_delete(&mut object, &registry.timestamp());
     }
-    let grace = grace(definition, live, options);
+    let grace = if again && remaining == 0 {
+        0
+    } else {
+        grace(definition, live, options)
+    };
     let held = !object::finalizers(&object).is_empty() || has_spec_finalizers(&object);
     if !held && grace == 0 {
-        if !definition.is("", "pods") || again && !shortens(live, grace) {
+        if !is_pod || again && !shortens(live, grace) {
             return Plan::Remove;
         }
         mark(registry, definition, &mut object, grace);
@@ -212,6 +221,12 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
     }
     mark(registry, definition, &mut object, grace);
     Plan::Mark(object)
+}
+
+/// Returns the grace period of a terminating object in seconds; 0 if it is not terminating, or has none.
+fn remaining_grace(live: &Value) -> i64 {
+    let grace = object::meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+    grace.unwrap_or(0)
 }
 
 /// Returns true if a second delete has a shorter grace period than the first.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use structured_merge::strategic::{self, StrategicError};
 
 use super::Registry;
+use crate::codec::body::unreadable_type;
 use crate::codec::protobuf::go_order;
 use crate::patch::managed_fields;
 use crate::patch::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, json, merge};
@@ -54,8 +55,17 @@ impl Registry {
         let write = &*write;
         let applied = |live: Option<&Value>| {
             let object = managed_fields::apply(&self.timestamp(), write, live, config, *force)?;
+            if write.definition.is_custom() {
+                report_faults(write, patching)?;
+                return finish_applied(write, config, object);
+            }
+            // An object that cannot be converted is reported before the duplicate fields of the configuration.
+            let finished = finish_applied(write, config, object);
+            if finished.as_ref().is_err_and(is_unconverted) {
+                return finished;
+            }
             report_faults(write, patching)?;
-            finish_applied(write, config, object)
+            finished
         };
         if write.subresource.is_empty() && self.load(write).is_err() {
             let mut object = applied(None)?;
@@ -95,9 +105,15 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
         let patched = object.clone();
         move || shown(write, live, &patched, &patching.patch)
     };
+    if !write.definition.is_custom()
+        && let Some(why) = unreadable_type(&object)
+    {
+        return Err(status::invalid_patch(&shown(), &why));
+    }
     let faults = StrictFaults {
         earlier: patching.faults.clone(),
         duplicates: Vec::new(),
+        replaced: Vec::new(),
         order: match &patching.patch {
             _ if write.definition.is_custom() => FaultOrder::Path,
             Patch::Strategic(_) => FaultOrder::Text,
@@ -165,6 +181,11 @@ fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
         }
         FieldValidation::Strict | FieldValidation::Ignore => Ok(()),
     }
+}
+
+/// Returns true for the error of an applied object that cannot be converted to its type.
+fn is_unconverted(status: &Status) -> bool {
+    status.code == 500 && status.message().starts_with("failed to convert new object")
 }
 
 /// Checks that the resourceVersion of a patched object is a number. Unlike in a PUT, the uid is not a precondition:

@@ -39,7 +39,7 @@ pub(super) fn allocate(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Vec<Error> {
-    let errors = builtin_kinds::validate_service_addresses(service, old);
+    let errors = builtin_kinds::validate_service_addresses(service);
     if !errors.is_empty() {
         return errors;
     }
@@ -69,6 +69,11 @@ pub(super) fn allocate(
     if !errors.is_empty() {
         return errors;
     }
+    if old.is_some_and(|old| !builtin_kinds::keeps_service_addresses(service, old)) {
+        // Validation reports the changed addresses.
+        return Vec::new();
+    }
+    let spec = object::child_mut(service, "spec");
     let errors: Vec<Error> = set_cluster_addresses(&drawing, spec, old, &others)
         .into_iter()
         .collect();

@@ -32,10 +32,6 @@ pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family])
         drop_second(spec, old);
     }
     let mut given = list(spec, "ipFamilies");
-    let errors = add_families_of_addresses(spec, &mut given, families);
-    if !errors.is_empty() {
-        return errors;
-    }
     let has_selector = spec
         .get("selector")
         .and_then(Value::as_object)
@@ -48,15 +44,10 @@ pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family])
         policy => policy,
     }
     .to_owned();
-    if policy == SINGLE && (given.len() > 1 || list(spec, "clusterIPs").len() > 1) {
-        let many = if list(spec, "clusterIPs").len() > 1 {
-            "cluster IPs"
-        } else {
-            "IP families"
-        };
-        let why =
-            format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified");
-        return vec![Error::invalid(path("ipFamilyPolicy"), policy.into(), why)];
+    let mut errors = wrong_policy(&policy, spec, old);
+    errors.extend(add_families_of_addresses(spec, &mut given, families));
+    if !errors.is_empty() {
+        return errors;
     }
     if !is_open {
         let errors = unavailable(&policy, &given, families);
@@ -109,6 +100,27 @@ fn drop_second(spec: &mut Spec, old: &Spec) {
     }
 }
 
+/// Checks that the policy permits the numbers of addresses and of families, and that an update does not reduce them.
+fn wrong_policy(policy: &str, spec: &Spec, old: Option<&Spec>) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for (field, one, many) in [
+        ("clusterIPs", "cluster IP", "cluster IPs"),
+        ("ipFamilies", "IP family", "IP families"),
+    ] {
+        let number = list(spec, field).len();
+        let before = old.map_or(0, |old| list(old, field).len());
+        let why = if policy == SINGLE && number > 1 {
+            format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified")
+        } else if policy != SINGLE && number == 1 && before > 1 {
+            format!("must be 'SingleStack' to release the secondary {one}")
+        } else {
+            continue;
+        };
+        errors.push(Error::invalid(path("ipFamilyPolicy"), policy.into(), why));
+    }
+    errors
+}
+
 /// Adds the families of the given addresses.
 fn add_families_of_addresses(spec: &Spec, given: &mut Vec<Value>, families: &[Family]) -> Vec<Error> {
     let addresses = match list(spec, "clusterIPs") {
@@ -122,11 +134,14 @@ fn add_families_of_addresses(spec: &Spec, given: &mut Vec<Value>, families: &[Fa
             continue;
         };
         let family = Family::of(address);
+        if index < given.len() {
+            continue;
+        }
         if !families.contains(&family) {
             let why = format!("{} is not configured on this cluster", family.name());
             let field = path("clusterIPs").index(index);
             errors.push(Error::invalid(field, json!(addresses), why));
-        } else if index == given.len() {
+        } else {
             given.push(family.name().into());
         }
     }

@@ -76,9 +76,10 @@ impl Registry {
         conversion::prepare(&self.converter, definition, [&live.value]).await?;
         let old = definition.serve(&live.value);
         let mut object = self.changed(write, change, &old).await?;
+        let had_empty = definition.drop_empty(&mut object);
         create::fill_namespace(write, &mut object)?;
         self.check_preconditions(write, &object, &old)?;
-        restore_server_fields(&mut object, &old);
+        restore_server_fields(&mut object, &old, write.dry_run);
         object::copy_meta(&mut object, &old, "generation");
         if !write.tracked {
             self.track(write, Some(&old), &mut object).await;
@@ -90,8 +91,8 @@ impl Registry {
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
-        definition.prepare_for_update(&write.subresource, &mut object, &old);
-        restore_server_fields(&mut object, &old);
+        definition.prepare_for_update(&write.subresource, &mut object, &old, had_empty);
+        restore_server_fields(&mut object, &old, write.dry_run);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         create::warn_about_finalizers(write, &object, Some(&old));
         if definition.is("", "services") && write.subresource.is_empty() {
@@ -262,12 +263,14 @@ fn must_be_specified(write: &Write) -> Status {
 }
 
 /// Restores immutable fields.
-fn restore_server_fields(object: &mut Value, old: &Value) {
+fn restore_server_fields(object: &mut Value, old: &Value, dry_run: bool) {
     if object::uid(object).is_empty() {
         object::copy_meta(object, old, "uid");
     }
-    for field in ["creationTimestamp", "selfLink"] {
-        object::copy_meta(object, old, field);
+    object::copy_meta(object, old, "creationTimestamp");
+    // The storage, which a dry run does not use, removes the selfLink.
+    if !dry_run {
+        object::copy_meta(object, old, "selfLink");
     }
     // A deletion cannot be cancelled; validation rejects new deletion fields.
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {

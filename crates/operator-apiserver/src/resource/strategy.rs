@@ -63,6 +63,28 @@ impl Definition {
         }
     }
 
+    /// Removes the empty lists and maps of a body that are not stored; returns true if there were some.
+    pub(crate) fn drop_empty(&self, object: &mut Value) -> bool {
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin_kinds::drop_empty(gvk, object),
+            Source::Custom(_) => false,
+        }
+    }
+
+    /// Like [`Self::decode`], for the body of a request; `replaced` are the values that a duplicate of their field
+    /// replaced.
+    pub(crate) fn decode_body(
+        &self,
+        object: &mut Value,
+        replaced: Vec<(String, Value)>,
+    ) -> Result<Vec<String>, Status> {
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin_kinds::decode_body(gvk, object, replaced)
+                .map_err(|error| self.undecodable(&error.to_string())),
+            Source::Custom(version) => version.decode(object).map_err(|why| self.undecodable(&why)),
+        }
+    }
+
     fn undecodable(&self, why: &str) -> Status {
         let kind = &self.subject.kind;
         status::bad_request(format!(
@@ -97,7 +119,14 @@ impl Definition {
         warnings
     }
 
-    pub(crate) fn prepare_for_update(&self, subresource: &str, object: &mut Value, old: &Value) {
+    /// Prepares a changed object. `had_empty` is the result of [`Self::drop_empty`].
+    pub(crate) fn prepare_for_update(
+        &self,
+        subresource: &str,
+        object: &mut Value,
+        old: &Value,
+        had_empty: bool,
+    ) {
         match &self.source {
             Source::Builtin { .. } if crd::is_definition_table(self) => {
                 crd::prepare_for_update(subresource, object, old);
@@ -107,7 +136,11 @@ impl Definition {
             }
             Source::Custom(version) => version.prepare_for_update(subresource, object, old),
         }
-        let changed = subresource != "status" && self.generation_changed(old, object);
+        let counts_empty = match &self.source {
+            Source::Builtin { gvk, .. } => had_empty && builtin_kinds::counts_empty(gvk),
+            Source::Custom(_) => false,
+        };
+        let changed = subresource != "status" && (counts_empty || self.generation_changed(old, object));
         if changed || self.has_generation() {
             let generation = object::generation(old) + i64::from(changed);
             object::set_meta(object, "generation", Some(generation.into()));

@@ -36,6 +36,8 @@ pub(crate) struct StrictFaults<'a> {
     pub(crate) earlier: Vec<String>,
     /// Duplicate fields: `duplicate field "spec.replicas"`.
     pub(crate) duplicates: Vec<String>,
+    /// The values that a duplicate of their field replaced, with their paths.
+    pub(crate) replaced: Vec<(String, Value)>,
     pub(crate) order: FaultOrder<'a>,
 }
 
@@ -78,7 +80,7 @@ pub(crate) fn complete(
     };
     let unknown = match foreign {
         Some(fields) => fields,
-        None => definition.decode(value)?,
+        None => definition.decode_body(value, std::mem::take(&mut faults.replaced))?,
     };
     if empty && !cleared {
         object::set_meta(value, "managedFields", None);

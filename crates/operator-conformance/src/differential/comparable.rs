@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::wire;
+
 /// The end of a text whose rest, which is a difference in Go's notation, is not compared.
 pub(crate) const CUT: &str = "\u{2026}";
 
@@ -79,6 +81,10 @@ fn is_of_map(cause: &Value) -> bool {
 /// Returns both responses with comparable messages and causes.
 pub(crate) fn texts(real: &Value, other: &Value) -> (Value, Value) {
     let (mut real, mut other) = (real.clone(), other.clone());
+    if let (Some(real), Some(other)) = (real.get_mut("protobuf"), other.get_mut("protobuf")) {
+        wire::align(real, other);
+        wire::align(other, real);
+    }
     for answer in [&mut real, &mut other] {
         for path in paths(answer) {
             if let Some(Value::String(text)) = answer.pointer_mut(&path) {
@@ -184,6 +190,9 @@ mod tests {
             &invalid([("spec.b", "x"), ("spec.a", "x"), (label, "x")]),
         );
         assert_ne!(real, other);
+        let protobuf = |value: serde_json::Value| json!({"protobuf": {"1": [value, "text"]}});
+        let (real, other) = texts(&protobuf(json!({"4": [80]})), &protobuf(json!(" P")));
+        assert_eq!(real, other);
         let (real, other) = texts(
             &error("spec: Invalid value: 1: no"),
             &error("spec: Invalid value: 2: no"),

@@ -19,7 +19,7 @@ const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 const LIFETIME_MIN: i64 = 600;
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(super) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
@@ -104,7 +104,7 @@ fn lifetime(request: &Value) -> Duration {
 fn check(signer: &str, request: &Request, usages: &[&str]) -> Result<(), String> {
     match signer {
         CLIENT => check_client(usages),
-        KUBELET_CLIENT => check_node(request, usages, "client auth", &[]),
+        KUBELET_CLIENT => check_kubelet_client(request, usages),
         KUBELET_SERVING => {
             let names = &request.name_kinds;
             if !names.contains(&NameKind::Dns) && !names.contains(&NameKind::Ip) {
@@ -131,6 +131,11 @@ fn check_client(usages: &[&str]) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Checks the request of a kubelet for a client certificate.
+pub(super) fn check_kubelet_client(request: &Request, usages: &[&str]) -> Result<(), String> {
+    check_node(request, usages, "client auth", &[])
 }
 
 /// Checks the request of a kubelet, with the usage and the kinds of alternative names that it may have.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use operator_apiserver::client::{Client, Gvr, Patch};
 use operator_apiserver::status::Status;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engine::Cache;
-use crate::kind::POD;
+use crate::kind::{CERTIFICATE_SIGNING_REQUEST, POD};
 use crate::object::Object;
 use crate::objects::Key;
-use crate::plan::{Action, Delete, Failure, Note};
+use crate::plan::{Action, Approval, Delete, Failure, Note};
 use crate::recorder::Recorder;
 
 /// The reason why an action failed.
@@ -18,6 +18,8 @@ use crate::recorder::Recorder;
 pub(crate) enum Refusal {
     /// The plan was based on an old state, and must be made again.
     Stale(Status),
+    /// The action is not possible yet.
+    Pending(String),
     /// The server rejected the action, which is reported to the user.
     Failed(Failure),
 }
@@ -98,6 +100,7 @@ impl Executor {
                 note,
             } => self.delete(&gvr, Key { namespace, name }, options, note).await,
             Action::Bind { pod, node, note } => self.bind(&pod, &node, note).await,
+            Action::Approve { request, approvals } => self.approve(*request, &approvals).await,
             Action::Record(note) => {
                 self.recorder.record(&note).await;
                 Ok(())
@@ -120,6 +123,42 @@ impl Executor {
                 .await),
             created => self.written(created, note).await,
         }
+    }
+
+    /// Approves a CertificateSigningRequest with the first permission that its requester has.
+    async fn approve(&self, mut request: Value, approvals: &[Approval]) -> Result<(), Refusal> {
+        for approval in approvals {
+            let spec = json!({
+                "user": request.text("/spec/username"), "uid": request.text("/spec/uid"),
+                "groups": request.pointer("/spec/groups"), "extra": request.pointer("/spec/extra"),
+                "resourceAttributes": {
+                    "group": CERTIFICATE_SIGNING_REQUEST.gvr.group, "version": "*", "verb": "create",
+                    "resource": CERTIFICATE_SIGNING_REQUEST.gvr.resource, "subresource": approval.subresource,
+                },
+            });
+            if !self.client.is_allowed(&spec).await {
+                continue;
+            }
+            let condition = json!({
+                "type": "Approved", "status": "True", "reason": "AutoApproved", "message": approval.message,
+            });
+            match request
+                .pointer_mut("/status/conditions")
+                .and_then(Value::as_array_mut)
+            {
+                Some(conditions) => conditions.push(condition),
+                None => request["status"]["conditions"] = json!([condition]),
+            }
+            let gvr = &CERTIFICATE_SIGNING_REQUEST.gvr;
+            let written = self.client.update(gvr, Some("approval"), request).await;
+            return self.written(written, None).await;
+        }
+        let tried: Vec<&str> = approvals.iter().map(|approval| approval.subresource).collect();
+        Err(Refusal::Pending(format!(
+            "recognized csr {:?} as [{}] but subject access review was not approved",
+            request.name(),
+            tried.join(" ")
+        )))
     }
 
     /// Waits until the index contains the write. If the object was deleted or changed, the next plan handles that.

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_M
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 
-use super::{Documents, GroupVersion, negotiated};
+use super::{Documents, GroupVersion};
 use crate::codec::{Form, Representations, body};
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
@@ -48,7 +48,10 @@ pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
         Ok(form) if !form.protobuf => form,
         _ => return Ok(refusal()),
     };
-    if form.yaml || form.pretty {
+    if form.yaml {
+        return Ok(refusal());
+    }
+    if form.pretty {
         return Ok(Answer::object(StatusCode::OK, &whole(), form));
     }
     let encode = || body::encode(&whole(), Form::default());
@@ -74,9 +77,7 @@ fn extensions(handler: &Handler) -> Vec<(String, Arc<Found>)> {
 
 /// Returns the response to a client that supports no format of the document.
 fn refusal() -> Answer {
-    let mut answer = Answer::new(StatusCode::NOT_ACCEPTABLE, "", Bytes::new());
-    answer.headers.remove(CONTENT_TYPE);
-    answer
+    untyped(StatusCode::NOT_ACCEPTABLE)
 }
 
 fn v2_document(documents: &Documents, descriptions: &Descriptions) -> Value {
@@ -109,7 +110,8 @@ fn wants_protobuf(call: &Call) -> bool {
 /// Serves `/openapi/v3` and the documents below it.
 pub(super) fn v3(handler: &Handler, call: &Call, rest: &[&str]) -> Result<Answer, Status> {
     match rest {
-        [] => index(handler, call),
+        _ if call.info.path.ends_with('/') => Ok(missing()),
+        [] => Ok(index(handler)),
         path if is_endpoint(handler, path) => Ok(endpoint(handler, call, &path.join("/"))),
         ["api", version] => document(handler, call, "", version),
         ["apis", group, version] => document(handler, call, group, version),
@@ -118,10 +120,31 @@ pub(super) fn v3(handler: &Handler, call: &Call, rest: &[&str]) -> Result<Answer
 }
 
 fn missing() -> Answer {
-    Answer::new(StatusCode::NOT_FOUND, "text/plain", Bytes::new())
+    untyped(StatusCode::NOT_FOUND)
 }
 
-fn index(handler: &Handler, call: &Call) -> Result<Answer, Status> {
+/// Returns an empty response without a content type.
+fn untyped(status: StatusCode) -> Answer {
+    let mut answer = Answer::new(status, "", Bytes::new());
+    answer.headers.remove(CONTENT_TYPE);
+    answer
+}
+
+/// Returns true if the client accepts a document of version 3.
+fn accepts_document(call: &Call) -> bool {
+    let accepted = call.header(ACCEPT);
+    let names = accepted
+        .split(',')
+        .map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    accepted.is_empty()
+        || names.into_iter().any(|name| {
+            matches!(name, "application/json" | "application/*" | "*/*")
+                || name.starts_with("application/com.github.proto-openapi.spec.v3")
+        })
+}
+
+/// Returns the index of the documents. Like kube-apiserver, it has the type of a text in every case.
+fn index(handler: &Handler) -> Answer {
     let resources = &handler.registry.resources;
     let mut entries: Vec<(String, &str)> = Vec::new();
     let documents = handler.documents.of(resources);
@@ -154,7 +177,8 @@ fn index(handler: &Handler, call: &Call) -> Result<Answer, Status> {
             index["paths"][path] = serde_json::json!({"serverRelativeURL": url});
         }
     }
-    negotiated(call, &index)
+    let bytes = Bytes::from(index.to_string());
+    Answer::new(StatusCode::OK, "text/plain; charset=utf-8", bytes)
 }
 
 /// Returns true for the path of an endpoint that is not a resource.
@@ -187,6 +211,11 @@ fn document(handler: &Handler, call: &Call, group: &str, version: &str) -> Resul
 
 /// Returns a document, or 304 if the client already has it.
 fn cached(call: &Call, hash: &str, document: impl FnOnce() -> Bytes) -> Answer {
+    if !accepts_document(call) {
+        let mut refusal = refusal();
+        refusal.set(VARY, "Accept");
+        return refusal;
+    }
     let etag = format!("\"{hash}\"");
     let asked = call.query.text("hash");
     if !asked.is_empty() && asked != hash {

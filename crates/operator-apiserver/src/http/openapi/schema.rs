@@ -10,6 +10,8 @@ use super::{Descriptions, Resource};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+/// The component of quantities.
+pub(super) const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const REFERENCE: &str = "#/components/schemas/";
 
 /// The components of one document, by name.
@@ -159,7 +161,11 @@ impl<'d> Components<'d> {
         match kind {
             FieldKind::Ref(id) => self.add_named(&id.resolve().name),
             FieldKind::List(item) | FieldKind::Map(item) => self.add_references(item),
-            _ => {}
+            other => {
+                if let Some(name) = special_name(other) {
+                    self.add_named(name);
+                }
+            }
         }
     }
 }
@@ -170,7 +176,7 @@ fn type_schema(found: &Type, descriptions: &Descriptions) -> Value {
     describe(&mut schema, descriptions.of_type(&found.name));
     match &found.special {
         Some(kind) => {
-            if let Value::Object(special) = kind_schema(kind) {
+            if let Value::Object(special) = plain_schema(kind) {
                 schema.extend(special);
             }
         }
@@ -213,17 +219,21 @@ pub(super) fn kind_extension(group: &str, version: &str, kind: &str) -> Value {
 
 fn field_schema(field: &Field) -> Map<String, Value> {
     let mut schema = Map::new();
-    match (&field.kind, kind_schema(&field.kind)) {
+    match kind_schema(&field.kind) {
         // Keywords beside a `$ref` are ignored in OpenAPI 3.0.
-        (FieldKind::Ref(_), reference) => {
+        Value::Object(reference) if reference.contains_key("$ref") => {
             schema.insert("allOf".to_owned(), json!([reference]));
         }
-        (_, Value::Object(plain)) => schema.extend(plain),
+        Value::Object(plain) => schema.extend(plain),
         _ => {}
     }
     if !field.values.is_empty() {
         let values = json!(field.values);
-        match schema.get_mut("items").and_then(Value::as_object_mut) {
+        let part = match &field.kind {
+            FieldKind::Map(_) => "additionalProperties",
+            _ => "items",
+        };
+        match schema.get_mut(part).and_then(Value::as_object_mut) {
             Some(items) => items.insert("enum".to_owned(), values),
             None => schema.insert("enum".to_owned(), values),
         };
@@ -269,7 +279,25 @@ fn merge_keywords(field: &Field) -> Map<String, Value> {
     .collect()
 }
 
+/// Returns the component of a type that has its own format.
+fn special_name(kind: &FieldKind) -> Option<&'static str> {
+    match kind {
+        FieldKind::IntOrString => Some("io.k8s.apimachinery.pkg.util.intstr.IntOrString"),
+        FieldKind::Quantity => Some(QUANTITY),
+        FieldKind::Time => Some("io.k8s.apimachinery.pkg.apis.meta.v1.Time"),
+        FieldKind::MicroTime => Some("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"),
+        FieldKind::Object => Some("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"),
+        FieldKind::Raw => Some("io.k8s.apimachinery.pkg.runtime.RawExtension"),
+        _ => None,
+    }
+}
+
 fn kind_schema(kind: &FieldKind) -> Value {
+    special_name(kind).map_or_else(|| plain_schema(kind), reference)
+}
+
+/// Returns the schema of a kind without a reference to a type that has its own format.
+fn plain_schema(kind: &FieldKind) -> Value {
     match kind {
         FieldKind::String => json!({"type": "string"}),
         FieldKind::Bytes => json!({"type": "string", "format": "byte"}),

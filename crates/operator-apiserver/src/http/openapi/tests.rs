@@ -103,6 +103,27 @@ fn lists_say_how_they_are_merged() {
 }
 
 #[test]
+fn types_with_their_own_format_are_components() {
+    let document = v3_document(&[deployments()], &Descriptions::default());
+    let schemas = &document["components"]["schemas"];
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+    assert_eq!(
+        schemas["io.k8s.api.core.v1.ResourceRequirements"]["properties"]["limits"],
+        json!({"type": "object", "additionalProperties": reference(quantity)})
+    );
+    assert_eq!(
+        schemas[quantity],
+        json!({"oneOf": [{"type": "string"}, {"type": "number"}]})
+    );
+    let port = &schemas["io.k8s.api.core.v1.HTTPGetAction"]["properties"]["port"];
+    let number_or_text = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+    assert_eq!(*port, json!({"allOf": [reference(number_or_text)]}));
+    let v2 = v2_document(&[deployments()], &Descriptions::default());
+    assert_eq!(v2["definitions"][quantity], json!({"type": "string"}));
+}
+
+#[test]
 fn a_custom_document_carries_the_schema_and_the_fields_of_every_object() {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
     let document = v3_document(&[widgets(&schema)], &Descriptions::default());

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::schema::QUANTITY;
 use super::{Descriptions, Resource, v3_document};
 
 /// Keywords that OpenAPI v2 lacks; they are removed from schemas of custom resources, as in the API server.
@@ -29,6 +30,9 @@ pub(crate) fn document(resources: &[Resource<'_>], descriptions: &Descriptions) 
                     .into_iter()
                     .map(|(name, schema)| (name, convert(schema))),
             );
+            if let Some(quantity) = definitions.get_mut(QUANTITY) {
+                quantity["type"] = "string".into();
+            }
         }
     }
     json!({

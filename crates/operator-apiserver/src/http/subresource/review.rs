@@ -57,7 +57,10 @@ pub(crate) async fn serve(
         "selfsubjectaccessreviews" => may(handler, user, review).await,
         "selfsubjectrulesreviews" => self_subject_rules(handler, user, &review),
         "tokenreviews" => token_review(handler, review).await,
-        _ => may(handler, &subject(&review), review).await,
+        _ => {
+            let subject = authz::user_of(&review["spec"]);
+            may(handler, &subject, review).await
+        }
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
@@ -112,25 +115,11 @@ fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
     answer
 }
 
-/// Returns the user that a review is about.
-fn subject(review: &Value) -> User {
-    let extra = object::get(review, &["spec", "extra"]).and_then(Value::as_object);
-    let extra = extra.into_iter().flatten();
-    User {
-        name: object::text(review, &["spec", "user"]).to_owned(),
-        uid: object::text(review, &["spec", "uid"]).to_owned(),
-        groups: texts(object::get(review, &["spec", "groups"])),
-        extra: extra
-            .map(|(key, values)| (key.clone(), texts(Some(values))))
-            .collect(),
-    }
-}
-
 async fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
     let selectors = object::get(&review, &["spec", "resourceAttributes"]).map(Selectors::read);
     let asked = Attributes {
         selectors: selectors.as_ref(),
-        ..attributes(user, &review)
+        ..authz::asked_by(user, &review["spec"])
     };
     let decision = handler.registry.authorizer.authorize(&asked).await;
     review["status"] = access_status(&decision);
@@ -183,34 +172,6 @@ fn is_label_selector(selector: &Value) -> bool {
     raw.parse::<LabelSelector>().is_ok()
         && requirements(selector)
             .all(|(operator, _)| matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist"))
-}
-
-fn attributes<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
-    let part = |attributes: &str, field: &str| object::text(review, &["spec", attributes, field]);
-    let is_resource =
-        object::get(review, &["spec", "resourceAttributes"]).is_some_and(|attributes| !attributes.is_null());
-    let resource = |field: &str| part("resourceAttributes", field);
-    Attributes {
-        user,
-        verb: if is_resource {
-            resource("verb")
-        } else {
-            part("nonResourceAttributes", "verb")
-        },
-        is_resource,
-        group: resource("group"),
-        resource: resource("resource"),
-        subresource: resource("subresource"),
-        namespace: resource("namespace"),
-        name: resource("name"),
-        path: part("nonResourceAttributes", "path"),
-        version: match resource("version") {
-            "" => "*",
-            version => version,
-        },
-        selected_node: "",
-        selectors: None,
-    }
 }
 
 fn access_status(decision: &Decision) -> Value {

@@ -43,6 +43,11 @@ pub(crate) fn read(
     if !value.is_object() {
         return Err(body::no_object(named, media, &value, &call.body));
     }
+    if !definition.is_custom()
+        && let Some(why) = body::unreadable_type(&value)
+    {
+        return Err(body::untyped(kind, &why, &call.body));
+    }
     let misnamed = name.and_then(|name| check_name(&value, name).err());
     if !definition.is_custom() && object::text(&value, &["apiVersion"]) == format!("/{api_version}") {
         // The core group may have its separator.
@@ -70,6 +75,7 @@ pub(crate) fn read(
             decoded.duplicates.clone()
         },
         duplicates: if is_struct { decoded.duplicates } else { Vec::new() },
+        replaced: decoded.replaced,
         order: match media {
             _ if definition.is_custom() => FaultOrder::Path,
             Media::Json => FaultOrder::Document(&call.body),
@@ -114,6 +120,9 @@ pub(crate) fn read_other(
     if !value.is_object() {
         return Err(body::no_object(named, media, &value, &call.body));
     }
+    if let Some(why) = body::unreadable_type(&value) {
+        return Err(body::untyped(wanted.kind, &why, &call.body));
+    }
     let (given, kind) = (
         object::text(&value, &["apiVersion"]),
         object::text(&value, &["kind"]),
@@ -149,7 +158,7 @@ pub(crate) fn read_other(
         },
     };
     let sorted = value.to_string();
-    let unknown = builtin_kinds::decode(wanted, &mut value).map_err(|why| {
+    let unknown = builtin_kinds::decode_body(wanted, &mut value, decoded.replaced).map_err(|why| {
         status::bad_request(format!("{} {why}", cannot_handle(wanted.kind, wanted.version)))
     })?;
     let found = faults.combine(&unknown, Some(&sorted));
