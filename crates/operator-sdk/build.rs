@@ -29,10 +29,15 @@ fn main() -> io::Result<()> {
         "cargo::rustc-env=OPERATOR_SDK_TARGET={}",
         env::var("TARGET").unwrap_or_default()
     );
-    println!("cargo::rustc-env=OPERATOR_SDK_COMMIT={}", commit(&package));
     // A released program does not search for the checkout of the machine that built it.
     println!("cargo::rerun-if-env-changed=OPERATOR_SDK_RELEASE");
     let is_release = env::var_os("OPERATOR_SDK_RELEASE").is_some();
+    // The profile of released programs inherits `dev`, whose name cargo passes.
+    let is_optimized = is_release || env::var("PROFILE").as_deref() == Ok("release");
+    println!(
+        "cargo::rustc-env=OPERATOR_SDK_COMMIT={}",
+        commit(&package, is_optimized)
+    );
     let checkout = if is_release { PathBuf::new() } else { crates };
     println!("cargo::rustc-env=OPERATOR_SDK_CRATES={}", checkout.display());
     println!("cargo::rerun-if-changed=build.rs");
@@ -41,7 +46,7 @@ fn main() -> io::Result<()> {
 
 /// Returns the commit of the source: of a package from its description, of a checkout from git. Only optimized builds
 /// call git, because otherwise each commit would cause a rebuild of the tool.
-fn commit(package: &Path) -> String {
+fn commit(package: &Path, is_optimized: bool) -> String {
     let unknown = || "unknown".to_owned();
     if let Ok(text) = fs::read_to_string(package.join(".cargo_vcs_info.json")) {
         // {"git": {"sha1": "..."}, ...}
@@ -51,7 +56,7 @@ fn commit(package: &Path) -> String {
             .and_then(|rest| rest.split('"').nth(1));
         return hash.map_or_else(unknown, str::to_owned);
     }
-    if env::var("PROFILE").as_deref() != Ok("release") {
+    if !is_optimized {
         return unknown();
     }
     let git = |arguments: &[&str]| {
