@@ -207,13 +207,10 @@ impl Explorer {
     /// Runs the workload from the state after each step, with a restart of the operator. Most plans of the later steps then
     /// begin there, so that the earlier steps run only once.
     fn fork(&self, subject: &mut Subject) -> Result<(), Error> {
-        let steps = subject.workload.steps.len();
-        let forks: Vec<u32> = subject.baseline.forks.keys().copied().collect();
-        let is_last = |step: u32| usize::try_from(step).is_ok_and(|step| step >= steps);
+        let last = u32::try_from(subject.workload.steps.len()).unwrap_or(u32::MAX);
+        let forks = subject.baseline.forks.range(..last);
         let tasks: Vec<Plan> = forks
-            .iter()
-            .filter(|step| !is_last(**step))
-            .map(|step| Plan::single(0, Point::Step { step: *step }, Action::Restart))
+            .map(|(step, _)| Plan::single(0, Point::Step { step: *step }, Action::Restart))
             .collect();
         let runs = parallel(self.settings.jobs, &tasks, |plan| {
             self.run(

@@ -98,7 +98,7 @@ impl Session {
         call_limit: usize,
         waits_for_calls: bool,
     ) -> Self {
-        let inner = Inner::new(&server, plan, call_limit, history);
+        let inner = Inner::new(&server, plan, call_limit, history.clone());
         Self {
             server,
             inner: Mutex::new(inner),
@@ -118,7 +118,9 @@ impl Session {
     /// Returns the history of the run so far.
     pub(crate) fn history(&self) -> History {
         self.drain(Actor::Cluster, None);
-        self.inner().history(self.elapsed())
+        let mut history = self.inner().history.clone();
+        history.elapsed = self.elapsed();
+        history
     }
 
     /// Returns the simulated time since the beginning of the run.
@@ -136,15 +138,15 @@ impl Session {
     /// Adds an event to the trace.
     pub(crate) fn record(&self, event: Event) {
         let at = self.elapsed();
-        self.inner().trace.push(at, event);
+        self.inner().history.trace.push(at, event);
     }
 
     /// Starts the next life of the operator and returns its number.
     pub(crate) fn begin_life(&self) -> u32 {
         let life = {
             let mut inner = self.inner();
-            inner.life += 1;
-            let life = inner.life;
+            inner.history.life += 1;
+            let life = inner.history.life;
             inner.alive.insert(life);
             inner.crash_at_next_call = false;
             inner.last_call = None;
@@ -166,7 +168,7 @@ impl Session {
 
     /// Crashes the newest instance of the operator immediately.
     pub(crate) fn crash(&self) {
-        let life = self.inner().life;
+        let life = self.inner().history.life;
         self.crash_life(life);
     }
 
@@ -174,7 +176,7 @@ impl Session {
     pub(crate) fn crash_life(&self, life: u32) {
         let (was_alive, is_newest) = {
             let mut inner = self.inner();
-            (inner.alive.remove(&life), inner.life == life)
+            (inner.alive.remove(&life), inner.history.life == life)
         };
         if was_alive {
             self.record(Event::Crash);
@@ -196,19 +198,19 @@ impl Session {
 
     /// Sets the version of the operator that starts next.
     pub(crate) fn set_version(&self, version: String) {
-        self.inner().version = version;
+        self.inner().history.version = version;
     }
 
     /// Returns the version of the operator that starts next.
     pub(crate) fn version(&self) -> String {
-        self.inner().version.clone()
+        self.inner().history.version.clone()
     }
 
     /// Starts a second instance while the first one cannot reach its lease.
     pub(crate) fn lose_lease(&self, time: Duration) {
         {
             let mut inner = self.inner();
-            let life = inner.life;
+            let life = inner.history.life;
             inner.cut_off.insert(life, Instant::now() + time);
         }
         self.overlap.notify_one();
@@ -218,7 +220,7 @@ impl Session {
     pub(crate) async fn overlaps(&self) -> Instant {
         self.overlap.notified().await;
         let inner = self.inner();
-        let end = inner.cut_off.get(&inner.life).copied();
+        let end = inner.cut_off.get(&inner.history.life).copied();
         end.unwrap_or_else(Instant::now)
     }
 
@@ -237,20 +239,20 @@ impl Session {
         if !inner.alive.contains(&life) {
             return begun;
         }
-        if inner.crash_at_next_call && inner.life == life {
+        if inner.crash_at_next_call && inner.history.life == life {
             drop(inner);
             self.crash_life(life);
             return begun;
         }
-        inner.call_count += 1;
+        inner.history.call_count += 1;
         if !state::is_derived(signature.resource()) {
             inner.last_call = Some(Instant::now());
         }
-        if inner.call_count > inner.call_limit {
+        if inner.history.call_count > inner.call_limit {
             return begun;
         }
         inner.check_leadership(life, &signature);
-        let count = inner.calls.entry(signature.clone()).or_default();
+        let count = inner.history.calls.entry(signature.clone()).or_default();
         *count += 1;
         begun.occurrence = *count;
         begun.latency = inner.latency(&signature);
@@ -285,7 +287,7 @@ impl Session {
             call.namespace.clone(),
             call.name.clone(),
         );
-        let at = self.inner().trace.events.len();
+        let at = self.inner().history.trace.events.len();
         let changed = self.drain(Actor::Operator, Some(&key));
         let event = Event::Call {
             signature: begun.signature.clone(),
@@ -298,7 +300,7 @@ impl Session {
         let elapsed = self.elapsed();
         let mut inner = self.inner();
         // The call precedes the commits that it caused.
-        inner.trace.events.insert(at, (elapsed, event));
+        inner.history.trace.events.insert(at, (elapsed, event));
         if changed && call.resource == "leases" {
             inner.note_leader(begun.life, &key);
         }
@@ -346,7 +348,7 @@ impl Session {
     /// Returns the fault of an event that a watch is about to deliver.
     pub(crate) fn deliver(&self, life: u32, signature: &Signature, event: String) -> Delivery {
         let mut inner = self.inner();
-        let count = inner.deliveries.entry(signature.clone()).or_default();
+        let count = inner.history.deliveries.entry(signature.clone()).or_default();
         *count += 1;
         let occurrence = *count;
         let stale = inner.stale.as_ref().filter(|stale| {
@@ -395,7 +397,7 @@ impl Session {
     /// Returns the fault of a bookmark that a watch is about to deliver.
     pub(crate) fn deliver_bookmark(&self, signature: &Signature, ends_initial: bool) -> Delivery {
         let mut inner = self.inner();
-        let count = inner.bookmarks.entry(signature.clone()).or_default();
+        let count = inner.history.bookmarks.entry(signature.clone()).or_default();
         *count += 1;
         let occurrence = *count;
         let at = Point::Bookmark {
@@ -442,7 +444,7 @@ impl Session {
         let stale = inner.stale.as_ref()?;
         let resource = qualified(&call.resource, &call.group);
         let fits = stale.life == life && stale.resource == resource && call.accepts_any_version;
-        let revisions = inner.revisions.get(&resource).filter(|_| fits)?;
+        let revisions = inner.history.revisions.get(&resource).filter(|_| fits)?;
         let missing = usize::try_from(stale.missing).ok()?;
         let first_missing = revisions.len().checked_sub(missing)?;
         Some(revisions.get(first_missing)? - 1)
@@ -463,7 +465,7 @@ impl Session {
         {
             let mut inner = self.inner();
             inner.stale = Some(Stale {
-                life: inner.life + 1,
+                life: inner.history.life + 1,
                 resource,
                 missing,
                 seconds,
@@ -490,7 +492,9 @@ impl Session {
             return since_change;
         }
         // An operator that has not sent a request yet is still starting.
-        let since_call = inner.last_call.filter(|_| inner.alive.contains(&inner.life));
+        let since_call = inner
+            .last_call
+            .filter(|_| inner.alive.contains(&inner.history.life));
         since_call.map_or(Duration::ZERO, |at| at.elapsed().min(since_change))
     }
 
@@ -514,7 +518,7 @@ impl Session {
             && inner.fired.len() == plan.faults.len()
             && inner.stale.is_none()
             && inner.expired.is_empty()
-            && inner.life_at_fault < inner.life
+            && inner.life_at_fault < inner.history.life
     }
 
     /// Restarts the idle time.
@@ -525,12 +529,12 @@ impl Session {
     /// Returns true if the operator has used up its requests.
     pub(crate) fn overran(&self) -> bool {
         let inner = self.inner();
-        inner.call_count > inner.call_limit
+        inner.history.call_count > inner.call_limit
     }
 
     /// Reads a request with the generated names of the run.
     pub(crate) fn with_names<T>(&self, read: impl FnOnce(&Names) -> T) -> T {
-        read(&self.inner().names)
+        read(&self.inner().history.names)
     }
 }
 

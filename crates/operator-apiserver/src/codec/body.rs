@@ -120,19 +120,17 @@ pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str
     Ok(value)
 }
 
-/// Returns the error for an apiVersion or a kind that is not a string.
-fn mistyped(value: &Value) -> Option<String> {
-    ["apiVersion", "kind"].iter().find_map(|field| {
-        let found = value.get(*field)?;
-        let fits = found.is_null() || found.is_string();
-        let why = cannot_unmarshal(found, "string");
-        (!fits).then(|| why.replace("Go value of", &format!("Go struct field .{field} of")))
-    })
-}
-
 /// Returns the error for an object whose apiVersion or kind is not a string.
 pub(crate) fn unreadable_type(value: &Value) -> Option<String> {
-    mistyped(value).map(|why| unread(Media::Json, &why))
+    ["apiVersion", "kind"].iter().find_map(|field| {
+        let found = value.get(*field)?;
+        if found.is_null() || found.is_string() {
+            return None;
+        }
+        let why = cannot_unmarshal(found, "string");
+        let why = why.replace("Go value of", &format!("Go struct field .{field} of"));
+        Some(unread(Media::Json, &why))
+    })
 }
 
 /// Returns the error for a body without a readable type.

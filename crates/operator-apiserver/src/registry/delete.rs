@@ -231,8 +231,7 @@ fn remaining_grace(live: &Value) -> i64 {
 
 /// Returns true if a second delete has a shorter grace period than the first.
 fn shortens(live: &Value, grace: i64) -> bool {
-    let first = object::meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
-    first.is_some_and(|first| grace < first)
+    grace < remaining_grace(live)
 }
 
 fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace: i64) {

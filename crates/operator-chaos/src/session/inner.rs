@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use operator_apiserver::ApiServer;
-use operator_apiserver::client::{EventType, Gvr, Watch};
+use operator_apiserver::client::{Event as Commit, EventType, Gvr, Watch};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -22,45 +22,43 @@ const PRIORITIES: u64 = 8;
 /// The delay per priority, in milliseconds.
 const QUANTUM: u64 = 60;
 
-/// The records of a run. A run that continues another one begins with its history.
+/// The records of a run, with which another run can continue it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// The revision of the last recorded commit.
-    revision: u64,
-    /// The number of the operator's newest life.
-    life: u32,
-    version: String,
-    calls: Counts,
-    call_count: usize,
-    deliveries: Counts,
-    bookmarks: Counts,
-    revisions: BTreeMap<String, Vec<u64>>,
-    trace: Trace,
-    names: Names,
-    objects: Objects,
-    written: BTreeSet<ObjectKey>,
-    hashes: BTreeMap<ObjectKey, u64>,
-    world: u64,
+    pub(super) revision: u64,
+    /// The number of the operator's newest life, from 1.
+    pub(super) life: u32,
+    /// The version of the operator that starts next. Empty for the first version.
+    pub(super) version: String,
+    pub(super) calls: Counts,
+    pub(super) call_count: usize,
+    pub(super) deliveries: Counts,
+    pub(super) bookmarks: Counts,
+    /// The revisions of the changes of each resource.
+    pub(super) revisions: BTreeMap<String, Vec<u64>>,
+    pub(super) trace: Trace,
+    pub(super) names: Names,
+    pub(super) objects: Objects,
+    /// The hashes of the relevant objects that were written in the run and exist, and their sum: a hash of the state of the
+    /// cluster.
+    pub(super) hashes: BTreeMap<ObjectKey, u64>,
+    pub(super) world: u64,
+    /// The predicates of the kind `eventually` that have held.
     reached: BTreeSet<usize>,
-    /// The simulated time since the beginning of the run.
+    /// The simulated time until then.
     pub(crate) elapsed: Duration,
 }
 
 pub(super) struct Inner {
     pub(super) plan: Plan,
+    pub(super) history: History,
     pub(super) fired: BTreeSet<usize>,
-    /// The number of the operator's newest life, from 1.
-    pub(super) life: u32,
     /// The lives whose requests get responses: the newest one, and possibly one that has lost its lease.
     pub(super) alive: BTreeSet<u32>,
     /// The newest life at the time of the last fault.
     pub(super) life_at_fault: u32,
-    /// The version of the operator that starts next. Empty for the first version.
-    pub(super) version: String,
     pub(super) crash_at_next_call: bool,
-    pub(super) calls: Counts,
-    pub(super) deliveries: Counts,
-    pub(super) bookmarks: Counts,
     pub(super) expired: Expired,
     pub(super) outages: Vec<Outage>,
     /// The lives that cannot reach their lease, and the time at which this ends.
@@ -69,31 +67,17 @@ pub(super) struct Inner {
     leader: Option<u32>,
     pub(super) leadership: Vec<(String, String)>,
     pub(super) commits: Watch,
-    /// The revision of the last commit that was recorded.
-    pub(super) revision: u64,
-    /// The revisions of the changes of each resource.
-    pub(super) revisions: BTreeMap<String, Vec<u64>>,
-    pub(super) trace: Trace,
-    pub(super) names: Names,
-    pub(super) objects: Objects,
-    /// The objects that were written in the run and exist.
-    pub(super) written: BTreeSet<ObjectKey>,
-    /// The hashes of the objects that were written, and their sum: a hash of the state of the cluster.
-    hashes: BTreeMap<ObjectKey, u64>,
-    pub(super) world: u64,
     /// The states of the cluster, in the order in which they were reached.
     pub(super) coverage: Vec<u64>,
     /// The number of faults with a duration that have not ended.
     pub(super) held: usize,
     pub(super) stale: Option<Stale>,
-    pub(super) call_count: usize,
     pub(super) call_limit: usize,
     pub(super) last_change: Instant,
     /// The time of the last call of the current life.
     pub(super) last_call: Option<Instant>,
     pub(super) third_party: Vec<ThirdParty>,
     pub(super) violations: Vec<(String, String)>,
-    reached: BTreeSet<usize>,
     /// The number of requests and watch events that a schedule has delayed.
     scheduled: u32,
     /// The calls and watches whose priority was lowered.
@@ -161,101 +145,51 @@ impl History {
         }
         history
     }
+
+    /// Updates the objects with a commit.
+    pub(super) fn take(&mut self, key: &ObjectKey, commit: &Commit) {
+        self.revision = commit.revision;
+        self.names.learn(&commit.object);
+        match commit.kind {
+            EventType::Deleted => self.objects.remove(key),
+            _ => self.objects.insert(key.clone(), commit.object.clone()),
+        };
+    }
 }
 
 // === impl Inner ===
 
 impl Inner {
     /// Continues a history on a server that has its objects.
-    pub(super) fn new(server: &ApiServer, plan: Plan, call_limit: usize, history: &History) -> Self {
-        let History {
-            revision,
-            life,
-            version,
-            calls,
-            call_count,
-            deliveries,
-            bookmarks,
-            revisions,
-            trace,
-            names,
-            objects,
-            written,
-            hashes,
-            world,
-            reached,
-            elapsed: _,
-        } = history.clone();
-        let mut inner = Self {
+    pub(super) fn new(server: &ApiServer, plan: Plan, call_limit: usize, mut history: History) -> Self {
+        let mut commits = server.client().watch(history.revision);
+        // The changes of the controllers when they started.
+        while let Some(Some(commit)) = commits.next().now_or_never() {
+            history.take(&object_key(&commit.gvr, &commit.object), &commit);
+        }
+        Self {
             plan,
+            history,
             fired: BTreeSet::new(),
-            life,
             alive: BTreeSet::new(),
             life_at_fault: 0,
-            version,
             crash_at_next_call: false,
-            calls,
-            deliveries,
-            bookmarks,
             expired: BTreeSet::new(),
             outages: Vec::new(),
             cut_off: BTreeMap::new(),
             leader: None,
             leadership: Vec::new(),
-            commits: server.client().watch(revision),
-            revision,
-            revisions,
-            trace,
-            names,
-            objects,
-            written,
-            hashes,
-            world,
+            commits,
             coverage: Vec::new(),
             held: 0,
             stale: None,
-            call_count,
             call_limit,
             last_change: Instant::now(),
             last_call: None,
             third_party: Vec::new(),
             violations: Vec::new(),
-            reached,
             scheduled: 0,
             demoted: BTreeMap::new(),
-        };
-        // The changes of the controllers when they started.
-        while let Some(Some(commit)) = inner.commits.next().now_or_never() {
-            let key = object_key(&commit.gvr, &commit.object);
-            inner.names.learn(&commit.object);
-            inner.revision = commit.revision;
-            match commit.kind {
-                EventType::Deleted => inner.objects.remove(&key),
-                _ => inner.objects.insert(key, commit.object),
-            };
-        }
-        inner
-    }
-
-    /// Returns the history of the run so far.
-    pub(super) fn history(&self, elapsed: Duration) -> History {
-        History {
-            revision: self.revision,
-            life: self.life,
-            version: self.version.clone(),
-            calls: self.calls.clone(),
-            call_count: self.call_count,
-            deliveries: self.deliveries.clone(),
-            bookmarks: self.bookmarks.clone(),
-            revisions: self.revisions.clone(),
-            trace: self.trace.clone(),
-            names: self.names.clone(),
-            objects: self.objects.clone(),
-            written: self.written.clone(),
-            hashes: self.hashes.clone(),
-            world: self.world,
-            reached: self.reached.clone(),
-            elapsed,
         }
     }
 
@@ -265,7 +199,7 @@ impl Inner {
         let (index, fault) =
             faults.find(|(index, fault)| !self.fired.contains(index) && is_here(&fault.at))?;
         self.fired.insert(index);
-        self.life_at_fault = self.life;
+        self.life_at_fault = self.history.life;
         Some(fault.action.clone())
     }
 
@@ -283,7 +217,7 @@ impl Inner {
 
     /// Records the instance that holds the lease after it was written.
     pub(super) fn note_leader(&mut self, life: u32, key: &(String, String, String)) {
-        let lease = self.objects.get(key);
+        let lease = self.history.objects.get(key);
         let holder = lease.map_or("", |lease| text(lease, "/spec/holderIdentity"));
         self.leader = (!holder.is_empty()).then_some(life);
     }
@@ -309,15 +243,16 @@ impl Inner {
     /// Records the new hash of an object, and the resulting state of the cluster.
     pub(super) fn cover(&mut self, id: &ObjectKey, hash: Option<u64>) {
         let old = match hash {
-            Some(hash) => self.hashes.insert(id.clone(), hash),
-            None => self.hashes.remove(id),
+            Some(hash) => self.history.hashes.insert(id.clone(), hash),
+            None => self.history.hashes.remove(id),
         };
         // A sum, because several objects can have the same hash.
-        self.world = self
+        self.history.world = self
+            .history
             .world
             .wrapping_sub(old.unwrap_or(0))
             .wrapping_add(hash.unwrap_or(0));
-        self.coverage.push(self.world);
+        self.coverage.push(self.history.world);
     }
 
     /// Returns the delay of a request or a watch event in the schedule of the plan.
@@ -341,7 +276,7 @@ impl Inner {
 
     pub(super) fn lost_updates(&self) -> Vec<String> {
         let is_lost = |write: &&ThirdParty| {
-            let Some(object) = self.objects.get(&write.key) else {
+            let Some(object) = self.history.objects.get(&write.key) else {
                 return false;
             };
             let found = object
@@ -352,23 +287,23 @@ impl Inner {
         };
         let lost = self.third_party.iter().filter(is_lost);
         lost.map(|write| {
-            let object = self.objects.get(&write.key);
+            let object = self.history.objects.get(&write.key);
             object.map_or_else(String::new, |object| {
-                state::key_of(&write.key.0, object, &self.names)
+                state::key_of(&write.key.0, object, &self.history.names)
             })
         })
         .collect()
     }
 
     pub(super) fn check(&mut self, predicates: &[Predicate]) {
-        let cluster = Cluster::new(&self.objects);
+        let cluster = Cluster::new(&self.history.objects);
         for (index, predicate) in predicates.iter().enumerate() {
             let holds = predicate.holds(&cluster);
             let message = match (predicate.when, holds) {
                 (When::Always, Ok(false)) => "it does not hold in every state".to_owned(),
                 (When::Never, Ok(true)) => "it holds in a state".to_owned(),
                 (When::Eventually, Ok(true)) => {
-                    self.reached.insert(index);
+                    self.history.reached.insert(index);
                     continue;
                 }
                 (When::Always | When::Never, Err(problem)) => problem,
@@ -382,7 +317,7 @@ impl Inner {
 
     pub(super) fn check_eventually(&mut self, predicates: &[Predicate]) {
         for (index, predicate) in predicates.iter().enumerate() {
-            if predicate.when == When::Eventually && !self.reached.contains(&index) {
+            if predicate.when == When::Eventually && !self.history.reached.contains(&index) {
                 let message = "it holds in no state".to_owned();
                 self.violations.push((predicate.name.clone(), message));
             }

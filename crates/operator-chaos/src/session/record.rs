@@ -21,8 +21,8 @@ impl Session {
         let mut inner = self.inner();
         let mut any = false;
         while let Some(Some(commit)) = inner.commits.next().now_or_never() {
-            inner.names.learn(&commit.object);
             let id = object_key(&commit.gvr, &commit.object);
+            inner.history.take(&id, &commit);
             let (resource, _, name) = &id;
             let is_of_actor = match key {
                 None => actor != Actor::Cluster,
@@ -36,8 +36,8 @@ impl Session {
             if !state::is_derived(resource) {
                 inner.last_change = Instant::now();
             }
-            inner.revision = commit.revision;
             inner
+                .history
                 .revisions
                 .entry(resource.clone())
                 .or_default()
@@ -47,25 +47,16 @@ impl Session {
                 EventType::Modified => Kind::Modified,
                 EventType::Deleted => Kind::Deleted,
             };
-            let canonical = state::key_of(resource, &commit.object, &inner.names);
+            let canonical = state::key_of(resource, &commit.object, &inner.history.names);
             if !state::is_derived(resource) {
-                let hash =
-                    (kind != Kind::Deleted).then(|| state::hash(&canonical, &commit.object, &inner.names));
+                let hash = (kind != Kind::Deleted)
+                    .then(|| state::hash(&canonical, &commit.object, &inner.history.names));
                 inner.cover(&id, hash);
             }
             let is_noise = matches!(
                 resource.as_str(),
                 "events" | "events.events.k8s.io" | "leases.coordination.k8s.io"
             );
-            if kind == Kind::Deleted {
-                inner.written.remove(&id);
-                inner.objects.remove(&id);
-            } else {
-                if !state::is_derived(&id.0) {
-                    inner.written.insert(id.clone());
-                }
-                inner.objects.insert(id, commit.object.clone());
-            }
             if !is_noise {
                 let event = Event::Commit {
                     actor: by,
@@ -74,7 +65,7 @@ impl Session {
                     object: commit.object,
                     old: commit.old,
                 };
-                inner.trace.push(elapsed, event);
+                inner.history.trace.push(elapsed, event);
             }
             inner.check(&self.predicates);
         }
@@ -86,8 +77,8 @@ impl Session {
         self.drain(Actor::Cluster, None);
         let inner = self.inner();
         let mut state = State::new();
-        for id in &inner.written {
-            let Some(object) = inner.objects.get(id) else {
+        for id in inner.history.hashes.keys() {
+            let Some(object) = inner.history.objects.get(id) else {
                 continue;
             };
             // An old ReplicaSet depends on the history of its Deployment, not on its state.
@@ -96,8 +87,8 @@ impl Session {
             if is_retired {
                 continue;
             }
-            let key = state::key_of(&id.0, object, &inner.names);
-            let normalized = state::normalize(object, &inner.names);
+            let key = state::key_of(&id.0, object, &inner.history.names);
+            let normalized = state::normalize(object, &inner.history.names);
             state.entry(key).or_default().push(normalized);
         }
         for objects in state.values_mut() {
@@ -110,7 +101,7 @@ impl Session {
     pub(crate) fn writes_since_check(&self) -> Vec<String> {
         self.drain(Actor::Cluster, None);
         let inner = self.inner();
-        let events = inner.trace.iter();
+        let events = inner.history.trace.iter();
         let after = events.skip_while(|event| !matches!(event, Event::IdempotenceCheck));
         let own = after.filter(|event| {
             matches!(
@@ -136,29 +127,29 @@ impl Session {
         }
         Outcome {
             lost,
-            overran: inner.call_count > inner.call_limit,
+            overran: inner.history.call_count > inner.call_limit,
             fired: inner.fired.len(),
             violations: std::mem::take(&mut inner.violations),
             leadership: std::mem::take(&mut inner.leadership),
             coverage: std::mem::take(&mut inner.coverage),
-            trace: std::mem::take(&mut inner.trace),
-            names: std::mem::take(&mut inner.names),
-            objects: std::mem::take(&mut inner.objects),
+            trace: std::mem::take(&mut inner.history.trace),
+            names: std::mem::take(&mut inner.history.names),
+            objects: std::mem::take(&mut inner.history.objects),
         }
     }
 
     /// Returns the hash of the state of the cluster.
     pub(crate) fn world_hash(&self) -> u64 {
         self.drain(Actor::Cluster, None);
-        self.inner().world
+        self.inner().history.world
     }
 
     /// Returns the resource and the first object with a canonical key.
     pub(crate) fn find(&self, key: &str) -> Option<(Gvr, Arc<Value>)> {
         let inner = self.inner();
-        let mut objects = inner.objects.iter();
-        let found =
-            objects.find(|((resource, ..), object)| state::key_of(resource, object, &inner.names) == key);
+        let mut objects = inner.history.objects.iter();
+        let found = objects
+            .find(|((resource, ..), object)| state::key_of(resource, object, &inner.history.names) == key);
         found.map(|((resource, ..), object)| {
             let api_version = object
                 .get("apiVersion")
@@ -174,6 +165,7 @@ impl Session {
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
         let inner = self.inner();
         let pods = inner
+            .history
             .objects
             .iter()
             .filter(|((resource, ..), _)| resource == "pods")
