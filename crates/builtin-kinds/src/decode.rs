@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use structured_merge::builtin::{FieldKind, types};
 
 use crate::go_fields::{GoField, GoStruct, go_struct};
+use crate::resource_v1beta1;
 use crate::tree::is_zero;
 use apimachinery::gvk::Gvk;
 
@@ -502,6 +503,10 @@ impl Decoder {
 
 /// Returns true if the decoder keeps an empty list or map at a path of a body. See also [`drop_empty`](crate::drop_empty).
 fn is_kept(gvk: &Gvk, path: &str) -> bool {
+    // A request with an empty list is an exact one; see `resource_v1beta1`.
+    if resource_v1beta1::v1_kind(gvk).is_some() && path.contains("devices.requests") {
+        return path.ends_with("].selectors") || path.ends_with("].tolerations");
+    }
     // Pod-level resources may not have claims, not even an empty list.
     path.ends_with("spec.resources.claims")
         || match (gvk.group, gvk.kind) {

@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type, TypeId, types};
 
-use crate::horizontal_pod_autoscaler;
 use crate::tree::{self, Object};
+use crate::{horizontal_pod_autoscaler, resource_v1beta1};
 use apimachinery::gvk::Gvk;
 
 /// Sets the defaults of a kind. Idempotent.
@@ -30,6 +30,9 @@ pub fn default(gvk: &Gvk, object: &mut Value) {
     }
     if (gvk.group, gvk.version, gvk.kind) == ("autoscaling", "v1", "HorizontalPodAutoscaler") {
         horizontal_pod_autoscaler::settle(object);
+    }
+    if resource_v1beta1::v1_kind(gvk).is_some() {
+        *object = resource_v1beta1::from_v1(&resource_v1beta1::in_v1(object));
     }
 }
 

@@ -94,7 +94,10 @@ pub fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, Str
         return Err(match gvk.kind {
             "Job" => format!("field label {label:?} not supported for Job"),
             "ResourceSlice" => {
-                format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
+                let version = gvk.version;
+                format!(
+                    "field label not supported for resource.k8s.io/{version}, Kind=ResourceSlice: {label}"
+                )
             }
             _ => format!("field label not supported: {label}"),
         });

@@ -30,6 +30,7 @@ pub mod horizontal_pod_autoscaler;
 pub mod pod_resources;
 pub mod pod_security;
 pub mod quota;
+pub mod resource_v1beta1;
 pub mod tree;
 pub mod unstructured;
 

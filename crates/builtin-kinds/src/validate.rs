@@ -51,6 +51,7 @@ use check::Check;
 pub use check::{is_empty_selector, selects};
 use serde_json::Value;
 
+use crate::resource_v1beta1::{in_v1, v1_kind};
 use apimachinery::gvk::Gvk;
 
 type CreateRule = fn(&mut Check, &Value);
@@ -58,6 +59,9 @@ type UpdateRule = fn(&mut Check, &Value, &Value);
 
 /// Validates a new object, except for its metadata.
 pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
+    if let Some(v1) = v1_kind(gvk) {
+        return validate_create(v1, &in_v1(object));
+    }
     let mut check = Check::default();
     if let Some(rule) = create_rule(gvk) {
         rule(&mut check, object);
@@ -67,6 +71,9 @@ pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
 
 /// Validates a changed object, except for its metadata; `subresource` is empty for the resource itself.
 pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
+    if let Some(v1) = v1_kind(gvk) {
+        return validate_update(v1, subresource, &in_v1(object), &in_v1(old));
+    }
     let mut check = Check::default();
     let rule = match subresource {
         "" => update_rule(gvk),

@@ -195,3 +195,123 @@ async fn beta_versions_with_the_types_of_v1_are_served_when_they_are_enabled() {
     let made = post(&server, "/api/v1/namespaces/default/configmaps", map).await;
     assert_eq!(made.body["metadata"]["labels"], json!({"mutated": "yes"}));
 }
+
+/// Returns a server with `resource.k8s.io/v1beta1` and `v1beta2`.
+fn with_older_devices() -> ApiServer {
+    let on = ["resource.k8s.io/v1beta1=true", "resource.k8s.io/v1beta2=true"];
+    let config = RuntimeConfig::parse(on).unwrap();
+    let table = kubernetes_descriptions::TABLE;
+    let builder = ApiServer::builder()
+        .runtime_config(config)
+        .openapi_descriptions(table);
+    builder.build().unwrap()
+}
+
+const CLAIMS: &str = "namespaces/default/resourceclaims";
+
+#[tokio::test]
+async fn requests_of_v1beta1_are_stored_as_those_of_v1() {
+    let server = with_older_devices();
+    let older = format!("/apis/resource.k8s.io/v1beta1/{CLAIMS}");
+    let stable = format!("/apis/resource.k8s.io/v1/{CLAIMS}");
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "metadata": {"name": "a"},
+        "spec": {"devices": {"requests": [
+            {"name": "gpu", "deviceClassName": "gpu", "exactly": {}},
+            {"name": "nic", "firstAvailable": [{"name": "fast", "deviceClassName": "fast"}]},
+        ]}},
+    });
+    let strict = post(&server, &format!("{older}?fieldValidation=Strict"), claim.clone()).await;
+    strict.is_refused(
+        400,
+        "ResourceClaim in version \"v1beta1\" cannot be handled as a ResourceClaim: strict decoding error: unknown field \"spec.devices.requests[0].exactly\"",
+    );
+    let made = post(&server, &older, claim).await;
+    made.is_done();
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+    let alternative =
+        json!({"name": "fast", "deviceClassName": "fast", "allocationMode": "ExactCount", "count": 1});
+    let mut flat = exactly.clone();
+    flat["name"] = "gpu".into();
+    let requests = "/spec/devices/requests";
+    let second = json!({"name": "nic", "firstAvailable": [alternative]});
+    let mut flat_second = second.clone();
+    flat_second["deviceClassName"] = "".into();
+    let expected = json!([flat, flat_second]);
+    assert_eq!(*made.body.pointer(requests).unwrap(), expected);
+    let read = get(&server, &format!("{stable}/a")).await.body;
+    assert_eq!(read["apiVersion"], "resource.k8s.io/v1");
+    assert_eq!(
+        *read.pointer(requests).unwrap(),
+        json!([{"name": "gpu", "exactly": exactly}, second])
+    );
+    let read = get(&server, &format!("{older}/a")).await.body;
+    assert_eq!(*read.pointer(requests).unwrap(), expected);
+
+    // An empty list makes a request an exact one. Errors have the paths of the stored form, as in a real server.
+    let invalid = json!({
+        "metadata": {"name": "b"}, "spec": {"devices": {"requests": [{"name": "gpu", "selectors": []}]}},
+    });
+    let refused = post(&server, &older, invalid).await;
+    refused.is_refused(
+        422,
+        "ResourceClaim.resource.k8s.io \"b\" is invalid: [spec.devices.requests[0].exactly.deviceClassName: Required value, spec.devices.requests[0].exactly.allocationMode: Unsupported value: \"\": supported values: \"All\", \"ExactCount\"]",
+    );
+}
+
+#[tokio::test]
+async fn an_apply_in_v1beta1_owns_the_fields_of_its_version() {
+    let server = with_older_devices();
+    let apply = async |version: &str, request: serde_json::Value, manager: &str| {
+        let config = json!({
+            "apiVersion": format!("resource.k8s.io/{version}"), "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "a"}, "spec": {"spec": {"devices": {"requests": [request]}}},
+        });
+        let templates = "namespaces/default/resourceclaimtemplates";
+        let path = format!("/apis/resource.k8s.io/{version}/{templates}/a?fieldManager={manager}");
+        let patch = "application/apply-patch+yaml";
+        asking::send(&server, http::Method::PATCH, &path, patch, &config).await
+    };
+    let flat = json!({"name": "gpu", "deviceClassName": "gpu"});
+    let first = apply("v1beta1", flat, "me").await;
+    assert_eq!(first.code, 201, "{}", first.body);
+    let managed = &first.body["metadata"]["managedFields"][0];
+    assert_eq!(managed["apiVersion"], "resource.k8s.io/v1beta1");
+    assert_eq!(
+        managed["fieldsV1"]["f:spec"]["f:spec"]["f:devices"],
+        json!({"f:requests": {}})
+    );
+    // The same content in another version changes nothing but the version of the manager.
+    let nested = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu"}});
+    let second = apply("v1", nested, "me").await;
+    assert_eq!(second.code, 200, "{}", second.body);
+    assert_eq!(
+        second.body["metadata"]["managedFields"][0]["apiVersion"],
+        "resource.k8s.io/v1"
+    );
+}
+
+#[tokio::test]
+async fn devices_of_v1beta1_are_stored_as_those_of_v1() {
+    let server = with_older_devices();
+    let slice = json!({
+        "metadata": {"name": "a"},
+        "spec": {
+            "driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu", "basic": {
+                "attributes": {"model": {"string": "x"}}, "capacity": {"memory": {"value": "1Gi"}},
+                "taints": [{"key": "k", "effect": "NoSchedule"}],
+            }}],
+        },
+    });
+    let made = post(&server, "/apis/resource.k8s.io/v1beta1/resourceslices", slice).await;
+    made.is_done();
+    let basic = &made.body["spec"]["devices"][0]["basic"];
+    assert!(basic["taints"][0]["timeAdded"].is_string(), "{basic}");
+    let read = get(&server, "/apis/resource.k8s.io/v1/resourceslices/a")
+        .await
+        .body;
+    let mut device = basic.clone();
+    device["name"] = "gpu".into();
+    assert_eq!(read["spec"]["devices"], json!([device]));
+}

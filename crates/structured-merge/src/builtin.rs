@@ -41,33 +41,34 @@ pub fn types() -> &'static Types {
     &TYPES
 }
 
-/// The beta versions whose kinds have the types of `v1`: group, version and kinds.
-pub const BETA: [(&str, &str, &[&str]); 4] = [
+/// The beta versions that can be served: group, version and kinds. The kinds have the types of `v1`, unless the table
+/// has their own.
+pub const BETA: [(&str, &str, &[&str]); 5] = [
     (
         "admissionregistration.k8s.io",
         "v1beta1",
         &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
     ),
     ("networking.k8s.io", "v1beta1", &["IPAddress", "ServiceCIDR"]),
-    (
-        "resource.k8s.io",
-        "v1beta2",
-        &[
-            "DeviceClass",
-            "ResourceClaim",
-            "ResourceClaimTemplate",
-            "ResourceSlice",
-        ],
-    ),
+    ("resource.k8s.io", "v1beta1", DEVICE_KINDS),
+    ("resource.k8s.io", "v1beta2", DEVICE_KINDS),
     ("storage.k8s.io", "v1beta1", &["VolumeAttributesClass"]),
 ];
 
-/// Returns the version with the types of a kind: `v1` for beta versions with the same types.
+const DEVICE_KINDS: &[&str] = &[
+    "DeviceClass",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceSlice",
+];
+
+/// Returns the version with the types of a kind: `v1` for kinds of beta versions without their own types.
 pub fn types_version<'a>(group: &str, version: &'a str, kind: &str) -> &'a str {
     let is_beta = BETA
         .iter()
         .any(|(of, beta, kinds)| (*of, *beta) == (group, version) && kinds.contains(&kind));
-    if is_beta { "v1" } else { version }
+    let has_own = || types().by_kind.contains_key(&(group, version, kind));
+    if is_beta && !has_own() { "v1" } else { version }
 }
 
 /// All built-in types.

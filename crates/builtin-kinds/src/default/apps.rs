@@ -79,6 +79,7 @@ pub(super) const RULES: &[TypeRules] = &[
     ),
     ("api.resource.v1.ExactDeviceRequest", DEVICE_REQUEST),
     ("api.resource.v1.DeviceSubRequest", DEVICE_REQUEST),
+    ("api.resource.v1beta1.DeviceRequest", &[Code(flat_device_request)]),
     (
         "api.batch.v1.PodFailurePolicyOnPodConditionsPattern",
         &[FilledText("status", "True")],
@@ -90,6 +91,18 @@ pub(super) const RULES: &[TypeRules] = &[
 ];
 
 const DEVICE_REQUEST: &[super::Rule] = &[FilledText("allocationMode", "ExactCount"), Code(device_count)];
+
+/// Sets the defaults of a device request of `v1beta1`, unless it has only alternatives.
+fn flat_device_request(request: &mut Object) {
+    if request
+        .get("deviceClassName")
+        .is_some_and(|class| !is_zero(class))
+    {
+        for rule in DEVICE_REQUEST {
+            rule.apply(request);
+        }
+    }
+}
 
 fn kind_of(strategy: &Object) -> &str {
     strategy.get("type").and_then(Value::as_str).unwrap_or_default()

@@ -11,6 +11,7 @@ use crate::tree::{
 
 pub(super) const RULES: &[TypeRules] = &[
     ("api.resource.v1.ResourceSliceSpec", &[Code(slice)]),
+    ("api.resource.v1beta1.ResourceSliceSpec", &[Code(slice)]),
     ("api.core.v1.Namespace", &[Code(namespace)]),
     (
         "api.core.v1.Secret",

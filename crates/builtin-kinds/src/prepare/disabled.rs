@@ -3,6 +3,7 @@
 use apimachinery::gvk::Gvk;
 use serde_json::Value;
 
+use crate::resource_v1beta1::change_device;
 use crate::tree::{Object, existing_object_in, objects_in};
 
 /// Drops the fields of features that are off.
@@ -40,7 +41,9 @@ pub(super) fn drop_disabled(gvk: &Gvk, root: &mut Object) {
         }
         ("resource.k8s.io", "ResourceSlice") => in_spec(root, |spec| {
             for device in objects_in(spec, "devices") {
-                device.remove("nodeAllocatableResourceMappings");
+                change_device(device, |fields| {
+                    fields.remove("nodeAllocatableResourceMappings");
+                });
             }
         }),
         ("storage.k8s.io", "CSIDriver") => in_spec(root, |spec| {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::resource_v1beta1::change_device;
 use crate::tree::{at, object_in, objects_in, text};
 use apimachinery::gvk::Gvk;
 
@@ -33,11 +34,13 @@ fn stamp_taints(slice: &mut Value, now: &str) {
         return;
     };
     for device in objects_in(spec, "devices") {
-        for taint in objects_in(device, "taints") {
-            if taint.get("timeAdded").is_none_or(Value::is_null) {
-                taint.insert("timeAdded".to_owned(), now.into());
+        change_device(device, |fields| {
+            for taint in objects_in(fields, "taints") {
+                if taint.get("timeAdded").is_none_or(Value::is_null) {
+                    taint.insert("timeAdded".to_owned(), now.into());
+                }
             }
-        }
+        });
     }
 }
 

@@ -220,8 +220,7 @@ impl Converter for CustomVersions {
     }
 }
 
-/// The versions of built-in kinds that are served in two versions of a group: autoscalers, and beta versions that have
-/// the types of `v1`.
+/// The versions of built-in kinds that are served in several versions of a group: autoscalers and beta versions.
 #[derive(Debug)]
 struct BuiltinVersions;
 
@@ -240,6 +239,11 @@ impl Converter for BuiltinVersions {
         }
         if !known(api_version) {
             return Err(ConvertError::MissingVersion);
+        }
+        if api_version.starts_with("resource.k8s.io/")
+            && let Some(converted) = builtin_kinds::resource_v1beta1::convert_kind(object, api_version)
+        {
+            return Ok(converted);
         }
         let mut converted = object.clone();
         if let Some(fields) = converted.as_object_mut() {
@@ -290,7 +294,11 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
 fn builtin_schemas(gvk: &apimachinery::gvk::Gvk) -> BTreeMap<String, Schema> {
     let mut versions = match (gvk.group, gvk.kind) {
         ("autoscaling", "HorizontalPodAutoscaler") => vec!["v1", "v2"],
-        _ => vec![gvk.version],
+        _ => vec![
+            builtin_kinds::resource_v1beta1::v1_kind(gvk)
+                .unwrap_or(gvk)
+                .version,
+        ],
     };
     let beta = structured_merge::builtin::BETA.iter();
     let beta = beta.filter(|(group, _, kinds)| *group == gvk.group && kinds.contains(&gvk.kind));

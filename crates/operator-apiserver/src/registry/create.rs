@@ -193,7 +193,12 @@ impl Registry {
             return None;
         };
         let requests = object::get(object, devices)?.as_array()?;
-        let asks = |request: &Value| object::get(request, &["exactly", "adminAccess"]) == Some(&true.into());
+        // In v1beta1, the field is in the request itself.
+        let paths: [&[&str]; 2] = [&["exactly", "adminAccess"], &["adminAccess"]];
+        let asks = |request: &Value| {
+            let mut found = paths.iter().map(|path| object::get(request, path));
+            found.any(|access| access == Some(&true.into()))
+        };
         let index = requests.iter().position(asks)?;
         let namespace = self.store.get("namespaces", &write.namespace);
         let label = ["metadata", "labels", "resource.kubernetes.io/admin-access"];

@@ -12,7 +12,7 @@ use crate::status::NamedResource;
 use crate::store::TableId;
 use apimachinery::gvk::Gvk;
 use apimachinery::gvk::Gvr;
-use builtin_kinds::Strategy;
+use builtin_kinds::{Strategy, resource_v1beta1};
 
 /// A resource in one version.
 #[derive(Debug)]
@@ -227,6 +227,13 @@ pub(crate) fn beta_catalog() -> &'static Catalog {
             definitions.extend(stable.map(|resource| {
                 let mut definition = builtin_definition(resource, all);
                 version.clone_into(&mut definition.version);
+                let is_own = |kind: &&Gvk| {
+                    (kind.group, kind.version, kind.kind) == (group, version, resource.gvk.kind)
+                };
+                let own = resource_v1beta1::KINDS.iter().find(is_own);
+                if let (Source::Builtin { gvk, .. }, Some(own)) = (&mut definition.source, own) {
+                    *gvk = own;
+                }
                 for subresource in &mut definition.subresources {
                     version.clone_into(&mut subresource.version);
                 }

@@ -107,7 +107,7 @@ fn check(key: &str, is_on: bool) -> Result<(), String> {
 }
 
 /// The group versions of kube-apiserver 1.36 that are off by default and do not exist here.
-const UNSERVED: [(&str, &str); 10] = [
+const UNSERVED: [(&str, &str); 9] = [
     ("admissionregistration.k8s.io", "v1alpha1"),
     ("certificates.k8s.io", "v1alpha1"),
     ("certificates.k8s.io", "v1beta1"),
@@ -115,7 +115,6 @@ const UNSERVED: [(&str, &str); 10] = [
     ("coordination.k8s.io", "v1beta1"),
     ("internal.apiserver.k8s.io", "v1alpha1"),
     ("resource.k8s.io", "v1alpha3"),
-    ("resource.k8s.io", "v1beta1"),
     ("scheduling.k8s.io", "v1alpha2"),
     ("storagemigration.k8s.io", "v1beta1"),
 ];
@@ -180,7 +179,8 @@ mod tests {
         }
         assert!(RuntimeConfig::parse(["networking.k8s.io/v1beta1=false"]).is_ok());
         assert!(RuntimeConfig::parse(["networking.k8s.io/v1beta1=true"]).is_ok());
-        assert!(RuntimeConfig::parse(["resource.k8s.io/v1beta1=true"]).is_err());
+        assert!(RuntimeConfig::parse(["resource.k8s.io/v1beta1=true"]).is_ok());
+        assert!(RuntimeConfig::parse(["resource.k8s.io/v1alpha3=true"]).is_err());
         assert!(RuntimeConfig::parse(["resource.k8s.io/v1beta2/devicetaintrules=true"]).is_err());
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Definition;
+use super::{Definition, Source};
 use crate::store::TableId;
 use apimachinery::gvk::Gvr;
-use builtin_kinds::horizontal_pod_autoscaler;
+use builtin_kinds::{horizontal_pod_autoscaler, resource_v1beta1};
 
 /// The fields of a core Event that have other names in `events.k8s.io/v1`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
@@ -46,6 +46,9 @@ pub(super) fn serve(definition: &Definition, stored: &Arc<Value>) -> Arc<Value> 
         let converted = horizontal_pod_autoscaler::convert(stored, &api_version);
         return converted.map_or_else(|| stored.clone(), Arc::new);
     }
+    if is_older_device_kind(definition) {
+        return Arc::new(resource_v1beta1::from_v1(stored));
+    }
     let mut object = (**stored).clone();
     if definition.subject.group == "events.k8s.io" {
         rename(&mut object, |core, events| (core, events));
@@ -65,12 +68,20 @@ pub(super) fn to_storage(definition: &Definition, mut object: Value) -> Value {
     if definition.subject.group == "autoscaling" {
         return horizontal_pod_autoscaler::convert(&object, &api_version).unwrap_or(object);
     }
+    if is_older_device_kind(definition) {
+        return resource_v1beta1::in_v1(&object);
+    }
     if definition.subject.group == "events.k8s.io" {
         rename(&mut object, |core, events| (events, core));
         fill_reporter(&mut object);
     }
     relabel(&mut object, &api_version);
     object
+}
+
+/// Returns true for a kind of `resource.k8s.io/v1beta1` that differs from that of `v1`.
+fn is_older_device_kind(definition: &Definition) -> bool {
+    matches!(definition.source, Source::Builtin { gvk, .. } if resource_v1beta1::v1_kind(gvk).is_some())
 }
 
 fn relabel(object: &mut Value, api_version: &str) {

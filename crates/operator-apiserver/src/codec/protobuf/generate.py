@@ -6,7 +6,8 @@
 A line is a message: its short name, then its fields as NUMBER:JSONNAME:TYPE. A type is one of
 s(tring) b(ool) i(nteger) d(ouble) y (bytes) or the short name of a message, with a suffix: * repeated,
 {} a map from strings, > inlined (its fields stand in the parent's JSON object).
-Only messages that a served kind can contain are kept.
+Only messages that a served kind can contain are kept. The beta version resource.k8s.io/v1beta1 has its own messages only
+where they differ from those of v1.
 """
 import json
 import sys
@@ -80,6 +81,38 @@ def field_type(owner, kind, label):
 
 
 wanted = {short(m): m for m in messages}
+OLDER, STABLE = "resource.v1beta1.", "resource.v1."
+
+
+def differs(kind, different):
+    """Returns true if a message of v1beta1 differs from that of v1, or contains one that does."""
+    def fields(package):
+        full = wanted.get(package + kind)
+        found = messages[full] if full else {}
+        return {field: (number, short(resolve(full, ty)).replace(package, "")
+                        if not ty.startswith("map<") and ty not in SCALARS else ty, label)
+                for field, (number, ty, label) in found.items()}
+    older = fields(OLDER)
+    contained = {ty for _, ty, _ in older.values()}
+    contained |= {ty[len("map<string,"):-1] for ty in contained if ty.startswith("map<")}
+    return older != fields(STABLE) or bool(contained & different)
+
+
+different = set()
+while True:
+    found = {name[len(OLDER):] for name in wanted if name.startswith(OLDER)}
+    found = {kind for kind in found if differs(kind, different)}
+    if found == different:
+        break
+    different = found
+
+
+def versioned(name):
+    """Returns the message of v1 for one of v1beta1 that is the same."""
+    is_same = name.startswith(OLDER) and name[len(OLDER):] not in different
+    return STABLE + name[len(OLDER):] if is_same else name
+
+
 queue = [
     "meta.v1." + name
     for name in (
@@ -96,6 +129,8 @@ for r in resources:
     elif r["kind"] not in ("Status",):
         print("no message for", name, file=sys.stderr)
 
+queue += [OLDER + kind + suffix for kind in ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+          for suffix in ("", "List")]
 done = {}
 while queue:
     name = queue.pop()
@@ -107,7 +142,7 @@ while queue:
     for proto, (number, ty, label) in sorted(messages[full].items(), key=lambda item: item[1][0]):
         ty, suffix = field_type(full, ty, label)
         if "." in ty:
-            ty = short(ty)
+            ty = versioned(short(ty))
             queue.append(ty)
         if (kind, proto) in INLINED:
             suffix = ">"
