@@ -1,4 +1,5 @@
-//! Writes the table of descriptions, from the schemas in the source of the crate `k8s-openapi`.
+//! Writes the table of descriptions, from the schemas in the source of the crate `k8s-openapi` and from the file
+//! `additions-1.36.txt`, which has the descriptions that this crate does not contain.
 //!
 //! The source is parsed and not compiled. Compiling that crate for the build script would take ten times as long as the
 //! rest of this crate. In addition, the Kubernetes version must be that of the server, which may differ from that of
@@ -16,11 +17,14 @@ use flate2::write::ZlibEncoder;
 
 /// The folder of the Kubernetes version that the server implements.
 const VERSION: &str = "src/v1_36";
+/// The file of additional descriptions; `generate_additions.py` describes its format and writes it.
+const ADDITIONS: &str = "src/additions-1.36.txt";
 /// The minimum number of entries of a complete table.
 const ENTRIES_MIN: usize = 2500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={ADDITIONS}");
     let source = source().ok_or("the source text of the crate k8s-openapi 0.29 was not found")?;
     let mut table = BTreeMap::new();
     read_folder(&source.join(VERSION), &mut table)?;
@@ -28,6 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let found = table.len();
         return Err(format!("{}: only {found} descriptions were found", source.display()).into());
     }
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
+    add(&fs::read_to_string(package.join(ADDITIONS))?, &mut table);
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let mut encoder = ZlibEncoder::new(fs::File::create(out.join("table"))?, Compression::best());
     for (name, text) in table {
@@ -163,6 +169,26 @@ fn described(line: &str) -> Option<String> {
         rest.strip_suffix("\".into());")
     };
     keyword.or_else(call).map(unescape)
+}
+
+// === the additional descriptions ===
+
+/// Adds the texts of the file of additions to the table.
+fn add(additions: &str, table: &mut BTreeMap<String, String>) {
+    for line in additions.lines() {
+        let Some((keys, literal)) = line.split_once(" \"") else {
+            continue;
+        };
+        let text = unescape(literal.strip_suffix('"').unwrap_or(literal));
+        for key in keys.split(' ') {
+            match key.strip_prefix('+') {
+                Some(key) => table.entry(key.to_owned()).or_default().push_str(&text),
+                None => {
+                    table.insert(key.to_owned(), text.clone());
+                }
+            }
+        }
+    }
 }
 
 fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {

@@ -22,6 +22,10 @@ struct Args {
 
 const SCENARIO_MAX: Duration = Duration::from_secs(60);
 
+fn builder() -> operator_apiserver::Builder {
+    ApiServer::builder().openapi_descriptions(kubernetes_descriptions::TABLE)
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
@@ -32,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .collect();
         let results: Vec<(String, Vec<String>)> = futures::stream::iter(&scenarios)
             .map(|scenario| async move {
-                let lines = match ApiServer::builder().build() {
+                let lines = match builder().build() {
                     Ok(server) => {
                         let replay = operator_conformance::replay(server, scenario);
                         let result = tokio::time::timeout(SCENARIO_MAX, replay).await;

@@ -315,3 +315,26 @@ async fn devices_of_v1beta1_are_stored_as_those_of_v1() {
     device["name"] = "gpu".into();
     assert_eq!(read["spec"]["devices"], json!([device]));
 }
+
+#[tokio::test]
+async fn beta_versions_have_their_own_types_in_openapi_documents() {
+    let server = with_older_devices();
+    for (version, request) in [("v1beta1", "deviceClassName"), ("v1beta2", "exactly")] {
+        let document = get(&server, &format!("/openapi/v3/apis/resource.k8s.io/{version}"))
+            .await
+            .body;
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let own = format!("io.k8s.api.resource.{version}");
+        let request_schema = &schemas[&format!("{own}.DeviceRequest")];
+        assert!(request_schema["properties"][request]["description"].is_string());
+        let class = &schemas[&format!("{own}.DeviceClass")];
+        assert_eq!(
+            class["x-kubernetes-group-version-kind"],
+            json!([{"group": "resource.k8s.io", "version": version, "kind": "DeviceClass"}])
+        );
+        assert!(
+            !document.to_string().contains("io.k8s.api.resource.v1."),
+            "{version}"
+        );
+    }
+}

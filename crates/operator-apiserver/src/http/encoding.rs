@@ -28,9 +28,10 @@ pub(crate) fn compress(answer: &mut Answer, request: &HeaderMap) {
     answer
         .headers
         .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    answer
-        .headers
-        .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    let varies = HeaderValue::from_static("Accept-Encoding");
+    if !answer.headers.get_all(VARY).iter().any(|value| value == varies) {
+        answer.headers.append(VARY, varies);
+    }
 }
 
 /// Returns true if the client accepts gzip. As in kube-apiserver, only the first header counts, and weights are not

@@ -9,6 +9,7 @@
 mod descriptions;
 mod endpoints;
 mod operation;
+mod parameter;
 mod schema;
 mod v2;
 mod v2_protobuf;
@@ -30,6 +31,8 @@ pub(crate) struct Resource<'a> {
     pub(crate) namespaced: bool,
     pub(crate) verbs: &'a [&'a str],
     pub(crate) subresources: Vec<Subresource<'a>>,
+    /// True if a delete returns the object.
+    pub(crate) returns_deleted: bool,
     /// The structural schema of a custom resource; `None` for a built-in one.
     pub(crate) schema: Option<&'a Value>,
     /// The JSON paths of fields that field selectors can use.
@@ -51,23 +54,53 @@ pub(crate) struct Subresource<'a> {
 /// `resources` are the resources of that group version. They are either all built in or all custom.
 pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Value {
     let mut schemas = schema::Components::new(descriptions);
+    if let Some(first) = resources.first() {
+        schemas = schemas.only_for(first);
+    }
+    with_schemas(resources, schemas, descriptions)
+}
+
+fn with_schemas(
+    resources: &[Resource<'_>],
+    mut schemas: schema::Components<'_>,
+    descriptions: &Descriptions,
+) -> Value {
     let mut paths = Map::new();
     for resource in resources {
         let names = schemas.add_resource(resource);
-        paths.extend(operation::paths(resource, &names));
+        paths.extend(operation::paths(resource, &names, descriptions));
+        if resource.schema.is_none() {
+            paths.extend([operation::discovery_path(
+                resource.group,
+                resource.version,
+                descriptions,
+            )]);
+        }
     }
     let custom = resources.iter().any(|resource| resource.schema.is_some());
-    let title = if custom {
-        "Kubernetes CRD Swagger"
+    let info = if custom {
+        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
     } else {
-        "Kubernetes"
+        info()
     };
-    json!({
-        "openapi": "3.0.0",
-        "info": {"title": title, "version": if custom { "v0.1.0" } else { "1.36" }},
-        "paths": paths,
-        "components": {"schemas": schemas.into_json()},
-    })
+    let (schemas, paths) = schemas.finish(paths);
+    let mut components = json!({"schemas": schemas});
+    if !custom {
+        components["securitySchemes"] = security_schemes();
+    }
+    json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components})
+}
+
+/// Returns the title of the documents of built-in resources.
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": "1.36"})
+}
+
+/// Returns the means of authentication that the documents name.
+fn security_schemes() -> Value {
+    json!({"BearerToken": {
+        "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+    }})
 }
 
 /// Returns the index at `/openapi/v3`: the path (`apis/apps/v1`) of each document, and the hash of its bytes.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
+use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 
@@ -22,6 +22,15 @@ const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 /// Serves `/openapi/v2`.
 pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
+    let mut answer = v2_in_accepted_form(handler, call)?;
+    // A real server compresses this document in another layer, which adds the first value in every case.
+    for name in ["Accept-Encoding", "Accept"] {
+        answer.headers.append(VARY, HeaderValue::from_static(name));
+    }
+    Ok(answer)
+}
+
+fn v2_in_accepted_form(handler: &Handler, call: &Call) -> Result<Answer, Status> {
     let resources = &handler.registry.resources;
     let documents = &*handler.documents.of(resources);
     let extensions = extensions(handler);
@@ -31,7 +40,7 @@ pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
         None => &documents.openapi,
     };
     let whole = || {
-        let mut document = v2_document(documents, &handler.descriptions);
+        let mut document = v2_document(handler, documents);
         for (group_version, found) in &extensions {
             if let Some(extension) = &found.openapi_v2 {
                 openapi::merge_v2(&mut document, extension, group_version);
@@ -80,15 +89,27 @@ fn refusal() -> Answer {
     untyped(StatusCode::NOT_ACCEPTABLE)
 }
 
-fn v2_document(documents: &Documents, descriptions: &Descriptions) -> Value {
+fn v2_document(handler: &Handler, documents: &Documents) -> Value {
     let versions = documents.groups.iter().flat_map(|group| &group.versions);
     let definitions: Vec<&Definition> = versions
         .flat_map(|version| &version.resources)
         .map(|definition| &**definition)
         .collect();
+    let endpoints = endpoints(handler, documents);
     with_resources(&definitions, |resources| {
-        openapi::v2_document(resources, descriptions)
+        openapi::v2_document(resources, &endpoints, &handler.descriptions)
     })
+}
+
+/// Returns the paths of the endpoints that are not resources.
+fn endpoints(handler: &Handler, documents: &Documents) -> Vec<String> {
+    let resources = &handler.registry.resources;
+    let groups = documents.groups.iter().map(|group| &group.name);
+    let built_in = groups.filter(|group| !group.is_empty() && resources.builtin().has_group(group));
+    let fixed = openapi::ENDPOINTS.iter().map(|path| (*path).to_owned());
+    fixed
+        .chain(built_in.map(|group| format!("apis/{group}")))
+        .collect()
 }
 
 /// The content type of the v2 document in protobuf. The requested name has an `@`, which is not allowed in a response.
@@ -148,12 +169,8 @@ fn index(handler: &Handler) -> Answer {
     let resources = &handler.registry.resources;
     let mut entries: Vec<(String, &str)> = Vec::new();
     let documents = handler.documents.of(resources);
-    let groups = documents.groups.iter().map(|group| &group.name);
-    let built_in = groups.filter(|group| !group.is_empty() && resources.builtin().has_group(group));
-    let endpoints: Vec<(String, String)> = openapi::ENDPOINTS
-        .iter()
-        .map(|path| (*path).to_owned())
-        .chain(built_in.map(|group| format!("apis/{group}")))
+    let endpoints: Vec<(String, String)> = endpoints(handler, &documents)
+        .into_iter()
         .map(|path| {
             let document = openapi::endpoint_document(&path, &handler.descriptions).to_string();
             (path, digest([document.as_bytes()]))
@@ -322,6 +339,8 @@ fn resource<'a>(
                 kind: &sub.kind,
             })
             .collect(),
+        // The documents of a real server do not have this for namespaces.
+        returns_deleted: definition.returns_deleted_object() && !definition.is("", "namespaces"),
         schema: match &definition.source {
             Source::Custom(version) => Some(version.schema.source()),
             Source::Builtin { .. } => None,

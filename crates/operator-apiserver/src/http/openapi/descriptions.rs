@@ -61,6 +61,16 @@ impl Descriptions {
         self.get(&format!("{EXAMPLE}/{field}"))
     }
 
+    /// Returns the description of a parameter that is not a field of options.
+    pub(super) fn of_parameter(&self, name: &str) -> Option<&str> {
+        self.get(&format!("parameter/{name}"))
+    }
+
+    /// Returns the description of a field of an embedded resource.
+    pub(super) fn of_embedded(&self, field: &str) -> Option<&str> {
+        self.get(&format!("embedded/{field}"))
+    }
+
     /// Returns the description of a field that every list has.
     pub(super) fn of_list(&self, field: &str) -> Option<&str> {
         self.get(&format!("{LIST_EXAMPLE}/{field}"))

@@ -58,14 +58,12 @@ pub(crate) fn endpoint_document(path: &str, descriptions: &Descriptions) -> Valu
         "tags": [endpoint.tag], "description": endpoint.about, "operationId": endpoint.operation,
         "responses": {"200": {"description": "OK", "content": content}, "401": {"description": "Unauthorized"}},
     });
-    let mut components = json!({"securitySchemes": {"BearerToken": {
-        "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
-    }}});
+    let mut components = json!({"securitySchemes": super::security_schemes()});
     if endpoint.answer.is_some() {
         components["schemas"] = schemas.into_json();
     }
     json!({
-        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.36"},
+        "openapi": "3.0.0", "info": super::info(),
         "paths": {format!("/{path}/"): {"get": get}}, "components": components,
     })
 }

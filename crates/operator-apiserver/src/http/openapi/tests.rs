@@ -35,6 +35,7 @@ fn deployments() -> Resource<'static> {
         namespaced: true,
         verbs: VERBS,
         subresources: vec![status, scale],
+        returns_deleted: false,
         schema: None,
         selectable: &[],
     }
@@ -49,6 +50,7 @@ fn widgets(schema: &Value) -> Resource<'_> {
         namespaced: false,
         verbs: VERBS,
         subresources: Vec::new(),
+        returns_deleted: false,
         schema: Some(schema),
         selectable: &[],
     }
@@ -118,8 +120,8 @@ fn types_with_their_own_format_are_components() {
     );
     let port = &schemas["io.k8s.api.core.v1.HTTPGetAction"]["properties"]["port"];
     let number_or_text = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
-    assert_eq!(*port, json!({"allOf": [reference(number_or_text)]}));
-    let v2 = v2_document(&[deployments()], &Descriptions::default());
+    assert_eq!(*port, reference(number_or_text));
+    let v2 = v2_document(&[deployments()], &[], &Descriptions::default());
     assert_eq!(v2["definitions"][quantity], json!({"type": "string"}));
 }
 
@@ -147,15 +149,15 @@ fn the_v2_document_has_definitions_and_flat_parameters() {
         "size": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}},
     }});
-    let document = v2_document(&[deployments(), widgets(&schema)], &Descriptions::default());
+    let document = v2_document(&[deployments(), widgets(&schema)], &[], &Descriptions::default());
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let properties = &document["definitions"]["com.example.v1.Widget"]["properties"];
     assert_eq!(properties["not"], json!({"type": "string"}));
     assert!(properties["size"].get("anyOf").is_none());
     assert!(properties["free"].get("properties").is_none());
     let create = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments"]["post"];
-    assert_eq!(create["parameters"][0]["type"], "string");
-    let body = create["parameters"].as_array().unwrap().last().unwrap();
+    let body = &create["parameters"][0];
+    assert_eq!(create["parameters"][1]["type"], "string");
     assert_eq!(
         body["schema"]["$ref"],
         "#/definitions/io.k8s.api.apps.v1.Deployment"

@@ -1,46 +1,212 @@
 //! The v2 document (`/openapi/v2`), derived from the v3 document: older clients look up definitions in it.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
 use serde_json::{Map, Value, json};
 
-use super::schema::QUANTITY;
-use super::{Descriptions, Resource, v3_document};
+use super::schema::{Components, QUANTITY};
+use super::{Descriptions, Resource, endpoint_document, security_schemes, with_schemas};
 
 /// Keywords that OpenAPI v2 lacks; they are removed from schemas of custom resources, as in the API server.
-const UNSUPPORTED: &[&str] = &["oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations"];
+const UNSUPPORTED: &[&str] = &["oneOf", "anyOf", "not", "nullable"];
+/// The order of media types.
+const MEDIA_TYPES: &[&str] = &[
+    "text/plain",
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+/// The order of the fields of a parameter in the text of which its name has the hash.
+const PARAMETER_FIELDS: &[&str] = &[
+    "uniqueItems",
+    "type",
+    "description",
+    "name",
+    "in",
+    "required",
+    "schema",
+];
 
-/// Returns the v2 document of all served resources.
-pub(crate) fn document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Value {
+/// Returns the v2 document of all served resources, and of the endpoints that are not resources.
+pub(crate) fn document(
+    resources: &[Resource<'_>],
+    endpoints: &[String],
+    descriptions: &Descriptions,
+) -> Value {
+    let mut converter = Converter::default();
     let (custom, built_in): (Vec<_>, Vec<_>) = resources
         .iter()
         .cloned()
         .partition(|resource| resource.schema.is_some());
-    let mut paths = Map::new();
-    let mut definitions = Map::new();
-    for part in [built_in, custom] {
-        let Value::Object(mut v3) = v3_document(&part, descriptions) else {
-            continue;
-        };
-        if let Some(Value::Object(v3_paths)) = v3.remove("paths") {
-            paths.extend(v3_paths.into_iter().map(|(path, item)| (path, path_item(item))));
-        }
-        if let Some(Value::Object(schemas)) = v3.get_mut("components").and_then(|all| all.get_mut("schemas"))
-        {
-            definitions.extend(
-                std::mem::take(schemas)
-                    .into_iter()
-                    .map(|(name, schema)| (name, convert(schema))),
-            );
-            if let Some(quantity) = definitions.get_mut(QUANTITY) {
-                quantity["type"] = "string".into();
+    // The names of types can depend on the version.
+    for version in built_in.chunk_by(|a, b| (a.group, a.version) == (b.group, b.version)) {
+        let all = Components::new(descriptions);
+        converter.add(with_schemas(version, all, descriptions), BUILT_IN);
+    }
+    let all = Components::new(descriptions);
+    converter.add(with_schemas(&custom, all, descriptions), CUSTOM);
+    for path in endpoints {
+        converter.add(endpoint_document(path, descriptions), BUILT_IN);
+    }
+    let mut document = json!({
+        "swagger": "2.0",
+        "info": super::info(),
+        "securityDefinitions": security_schemes(),
+        "security": [{"BearerToken": []}],
+    });
+    document["paths"] = converter.paths.into();
+    document["definitions"] = converter.definitions.into();
+    document["parameters"] = converter.parameters.into();
+    document
+}
+
+/// The media types of requests without a body.
+const BUILT_IN: &[&str] = &["*/*"];
+const CUSTOM: &[&str] = &["application/json", "application/yaml"];
+
+/// The parts of a v2 document that come from v3 documents.
+#[derive(Default)]
+struct Converter {
+    paths: Map<String, Value>,
+    definitions: Map<String, Value>,
+    /// The parameters that many operations share.
+    parameters: Map<String, Value>,
+}
+
+impl Converter {
+    fn add(&mut self, mut v3: Value, consumed: &[&str]) {
+        if let Some(Value::Object(paths)) = v3.get_mut("paths").map(Value::take) {
+            for (path, item) in paths {
+                let item = self.path_item(item, consumed);
+                self.paths.insert(path, item);
             }
         }
+        if let Some(Value::Object(schemas)) = v3.pointer_mut("/components/schemas").map(Value::take) {
+            let converted = schemas
+                .into_iter()
+                .map(|(name, schema)| (name, definition(schema)));
+            self.definitions.extend(converted);
+        }
+        if let Some(quantity) = self.definitions.get_mut(QUANTITY) {
+            quantity["type"] = "string".into();
+        }
     }
-    json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "1.36"},
-        "paths": paths,
-        "definitions": definitions,
-    })
+
+    fn path_item(&mut self, item: Value, consumed: &[&str]) -> Value {
+        let Value::Object(item) = item else { return item };
+        let converted = item.into_iter().map(|(key, value)| {
+            let value = match key.as_str() {
+                "parameters" => self.parameters(value),
+                _ => self.operation(value, consumed),
+            };
+            (key, value)
+        });
+        Value::Object(converted.collect())
+    }
+
+    fn operation(&mut self, value: Value, consumed: &[&str]) -> Value {
+        let Value::Object(mut operation) = value else {
+            return value;
+        };
+        let mut parameters = match operation.remove("parameters").map(|list| self.parameters(list)) {
+            Some(Value::Array(parameters)) => parameters,
+            _ => Vec::new(),
+        };
+        let mut produced = Value::Array(Vec::new());
+        if let Some(Value::Object(responses)) = operation.remove("responses") {
+            produced = responses.get("200").map_or(produced, media_types);
+            let responses = responses
+                .into_iter()
+                .map(|(code, answer)| (code, response(&answer)))
+                .collect();
+            operation.insert("responses".to_owned(), Value::Object(responses));
+        }
+        let body = operation.remove("requestBody");
+        let is_text = operation
+            .get("responses")
+            .and_then(|responses| responses.pointer("/200/schema/type"))
+            .is_some();
+        let consumes = match &body {
+            Some(body) => Some(media_types(body)),
+            None if operation.contains_key("x-kubernetes-action") => Some(json!(consumed)),
+            None => (!is_text).then(|| produced.clone()),
+        };
+        if let Some(body) = body {
+            let mut parameter = json!({"name": "body", "in": "body", "schema": first_schema(&body)});
+            if body.get("required") == Some(&Value::Bool(true)) {
+                parameter["required"] = true.into();
+            }
+            let parameter = self.share(parameter);
+            parameters.insert(0, parameter);
+        }
+        if !parameters.is_empty() {
+            operation.insert("parameters".to_owned(), parameters.into());
+        }
+        operation.extend(consumes.map(|consumes| ("consumes".to_owned(), consumes)));
+        operation.insert("produces".to_owned(), produced);
+        operation.insert("schemes".to_owned(), json!(["https"]));
+        Value::Object(operation)
+    }
+
+    fn parameters(&mut self, value: Value) -> Value {
+        let Value::Array(list) = value else { return value };
+        let flat = list.into_iter().map(|mut parameter| {
+            if let Some(fields) = parameter.as_object_mut()
+                && let Some(Value::Object(schema)) = fields.remove("schema")
+            {
+                fields.extend(schema);
+            }
+            self.share(parameter)
+        });
+        flat.collect()
+    }
+
+    /// Returns a reference to a parameter that many operations have, or the parameter.
+    fn share(&mut self, parameter: Value) -> Value {
+        let Some(name) = shared_name(&parameter) else {
+            return parameter;
+        };
+        let reference = json!({"$ref": format!("#/parameters/{name}")});
+        self.parameters.insert(name, parameter);
+        reference
+    }
+}
+
+/// Returns the name of a shared parameter: its own name and a hash of its text.
+fn shared_name(parameter: &Value) -> Option<String> {
+    const GENERIC: &str = "#/definitions/io.k8s.apimachinery";
+    let name = parameter.get("name")?.as_str()?;
+    let is_shared = match name {
+        // Clients search for the first two in the operations.
+        "dryRun" | "fieldValidation" | "name" => false,
+        "body" => parameter.pointer("/schema/$ref")?.as_str()?.starts_with(GENERIC),
+        _ => true,
+    };
+    if !is_shared {
+        return None;
+    }
+    let fields = PARAMETER_FIELDS.iter().filter_map(|field| {
+        let value = parameter.get(*field)?;
+        Some(format!("\"{field}\":{value}"))
+    });
+    let text = format!("{{{}}}", fields.collect::<Vec<_>>().join(","));
+    let hash = fnv64(text.as_bytes()).to_be_bytes();
+    Some(format!("{name}-{}", URL_SAFE.encode(hash.get(..6)?)))
+}
+
+/// Returns the hash FNV-1 with 64 bits.
+fn fnv64(bytes: &[u8]) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    bytes
+        .iter()
+        .fold(BASIS, |hash, byte| hash.wrapping_mul(PRIME) ^ u64::from(*byte))
 }
 
 /// Adds the paths of a group version from the document of its server, and the definitions that are not there yet.
@@ -50,7 +216,7 @@ pub(crate) fn merge(document: &mut Value, extension: &[u8], group_version: &str)
     };
     let own = format!("/apis/{group_version}/");
     let is_own = |path: &str| path.starts_with(&own) || Some(path) == own.strip_suffix('/');
-    for part in ["paths", "definitions"] {
+    for part in ["paths", "definitions", "parameters"] {
         let found = extension.get_mut(part).map(Value::take);
         let (Some(Value::Object(found)), Some(known)) =
             (found, document.get_mut(part).and_then(Value::as_object_mut))
@@ -58,64 +224,11 @@ pub(crate) fn merge(document: &mut Value, extension: &[u8], group_version: &str)
             continue;
         };
         for (name, value) in found {
-            if part == "definitions" || is_own(&name) {
+            if part != "paths" || is_own(&name) {
                 known.entry(name).or_insert(value);
             }
         }
     }
-}
-
-fn path_item(item: Value) -> Value {
-    let Value::Object(item) = item else { return item };
-    Value::Object(
-        item.into_iter()
-            .map(|(key, value)| (key.clone(), operation(&key, value)))
-            .collect(),
-    )
-}
-
-fn operation(key: &str, value: Value) -> Value {
-    if key == "parameters" {
-        return parameters(value);
-    }
-    let Value::Object(mut operation) = value else {
-        return value;
-    };
-    let body = operation.remove("requestBody");
-    let mut converted = operation
-        .remove("parameters")
-        .map_or_else(|| json!([]), parameters);
-    if let (Some(list), Some(body)) = (converted.as_array_mut(), body) {
-        let required = body.get("required").cloned().unwrap_or(Value::Bool(false));
-        list.push(json!({"name": "body", "in": "body", "required": required, "schema": first_schema(&body)}));
-        operation.insert("consumes".to_owned(), media_types(&body));
-    }
-    operation.insert("parameters".to_owned(), converted);
-    if let Some(Value::Object(responses)) = operation.remove("responses") {
-        let produces = responses.get("200").map(media_types);
-        operation.insert("produces".to_owned(), produces.unwrap_or_else(|| json!([])));
-        let responses = responses
-            .into_iter()
-            .map(|(code, answer)| (code, response(&answer)))
-            .collect();
-        operation.insert("responses".to_owned(), Value::Object(responses));
-    }
-    Value::Object(operation)
-}
-
-fn parameters(value: Value) -> Value {
-    let Value::Array(list) = value else { return value };
-    list.into_iter()
-        .map(|mut parameter| {
-            let schema = parameter
-                .as_object_mut()
-                .and_then(|fields| fields.remove("schema"));
-            if let (Some(fields), Some(Value::Object(schema))) = (parameter.as_object_mut(), schema) {
-                fields.extend(schema);
-            }
-            parameter
-        })
-        .collect()
 }
 
 fn response(answer: &Value) -> Value {
@@ -135,7 +248,22 @@ fn first_schema(body: &Value) -> Value {
 
 fn media_types(body: &Value) -> Value {
     let content = body.get("content").and_then(Value::as_object);
-    content.map_or_else(|| json!([]), |content| content.keys().cloned().collect())
+    let mut names: Vec<&str> = content
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .collect();
+    names.sort_by_key(|name| MEDIA_TYPES.iter().position(|known| known == name));
+    json!(names)
+}
+
+/// Converts the schema of a component. Unknown fields of a whole object are not described at all.
+fn definition(mut schema: Value) -> Value {
+    if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+        let kinds = schema["x-kubernetes-group-version-kind"].take();
+        return json!({"type": "object", "x-kubernetes-group-version-kind": kinds});
+    }
+    convert(schema)
 }
 
 /// Converts a v3 schema to v2. Schemas nest at most as deeply as CustomResourceDefinitions may.
@@ -147,9 +275,7 @@ fn convert(schema: Value) -> Value {
             let kinds = fields
                 .into_iter()
                 .filter(|(name, _)| name.starts_with("x-kubernetes-"));
-            let mut open: Map<String, Value> = kinds.collect();
-            open.insert("type".to_owned(), "object".into());
-            Value::Object(open)
+            Value::Object(kinds.collect())
         }
         Value::Object(mut fields) => {
             if let Some(Value::Array(all)) = fields.remove("allOf")
@@ -164,6 +290,8 @@ fn convert(schema: Value) -> Value {
                 fields.insert("type".to_owned(), "string".into());
             }
             fields.retain(|name, _| !UNSUPPORTED.contains(&name.as_str()));
+            // Defaults are not published.
+            fields.remove("default");
             Value::Object(fields.into_iter().map(convert_keyword).collect())
         }
         Value::Array(items) => items.into_iter().map(convert).collect(),
@@ -181,7 +309,7 @@ fn convert_keyword((keyword, value): (String, Value)) -> (String, Value) {
                 .map(|(name, schema)| (name, convert(schema)))
                 .collect(),
         ),
-        ("default" | "enum" | "example", value) => value,
+        ("enum" | "example", value) => value,
         (_, value) => convert(value),
     };
     (keyword, value)

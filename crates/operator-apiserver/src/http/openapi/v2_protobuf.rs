@@ -23,7 +23,14 @@ enum Kind {
     Wrapped,
     /// An object whose keys are arbitrary names.
     Named(&'static Message),
+    /// A parameter, or a reference to a shared one.
     Parameter,
+    /// The shared parameters, in a separate message with their names.
+    Parameters,
+    /// The means of authentication that a request needs: a list of strings for each name.
+    Requirement,
+    /// The means of authentication with a key, in a separate message with their names.
+    Keys,
     /// The responses, in a separate message with the status codes as names.
     Answers,
     /// A list of values of a kind.
@@ -37,7 +44,8 @@ struct Message {
 }
 
 use Kind::{
-    Additional, Answers, Any, Bool, Double, Each, Integer, Named, One, Parameter, Text, Texts, Wrapped,
+    Additional, Answers, Any, Bool, Double, Each, Integer, Keys, Named, One, Parameter, Parameters,
+    Requirement, Text, Texts, Wrapped,
 };
 
 static DOCUMENT: Message = Message {
@@ -48,12 +56,28 @@ static DOCUMENT: Message = Message {
         ("basePath", 4, Text),
         ("paths", 8, One(&PATHS)),
         ("definitions", 9, Named(&SCHEMA)),
+        ("parameters", 10, Parameters),
+        ("security", 12, Each(&Requirement)),
+        ("securityDefinitions", 13, Keys),
     ],
     extensions: Some(16),
 };
 static INFO: Message = Message {
     fields: &[("title", 1, Text), ("version", 2, Text), ("description", 3, Text)],
     extensions: Some(7),
+};
+static KEY: Message = Message {
+    fields: &[
+        ("type", 1, Text),
+        ("name", 2, Text),
+        ("in", 3, Text),
+        ("description", 4, Text),
+    ],
+    extensions: Some(5),
+};
+static REFERENCE: Message = Message {
+    fields: &[("$ref", 1, Text)],
+    extensions: None,
 };
 /// The message of paths: every field is a path; see [`fields`].
 static PATHS: Message = Message {
@@ -110,6 +134,7 @@ static QUERY_PARAMETER: Message = Message {
         ("name", 4, Text),
         ("type", 6, Text),
         ("format", 7, Text),
+        ("uniqueItems", 20, Bool),
     ],
     extensions: Some(23),
 };
@@ -121,6 +146,7 @@ static PATH_PARAMETER: Message = Message {
         ("name", 4, Text),
         ("type", 5, Text),
         ("format", 6, Text),
+        ("uniqueItems", 19, Bool),
     ],
     extensions: Some(22),
 };
@@ -241,14 +267,7 @@ fn field(writer: &mut Writer, number: u64, kind: Kind, value: &Value) {
             }
         }
         Texts => {
-            let mut texts = Writer::default();
-            for text in value
-                .as_array()
-                .map_or(std::slice::from_ref(value), Vec::as_slice)
-            {
-                field(&mut texts, 1, Text, text);
-            }
-            writer.message(number, &texts.bytes);
+            writer.message(number, &texts(value).bytes);
         }
         Additional => {
             let mut additional = Writer::default();
@@ -270,9 +289,35 @@ fn field(writer: &mut Writer, number: u64, kind: Kind, value: &Value) {
             writer.message(number, &all.bytes);
         }
         Parameter => {
-            writer.message(number, &wrapped(1, &parameter(value)).bytes);
+            let item = match value.get("$ref") {
+                Some(_) => wrapped(2, &message(value, &REFERENCE)),
+                None => wrapped(1, &parameter(value)),
+            };
+            writer.message(number, &item.bytes);
+        }
+        Parameters => {
+            writer.message(number, &all_named(value, parameter).bytes);
+        }
+        Requirement => {
+            writer.message(number, &all_named(value, texts).bytes);
+        }
+        Keys => {
+            let all = all_named(value, |key| wrapped(2, &message(key, &KEY)));
+            writer.message(number, &all.bytes);
         }
     }
+}
+
+/// Returns the message of one or more strings.
+fn texts(value: &Value) -> Writer {
+    let mut texts = Writer::default();
+    for text in value
+        .as_array()
+        .map_or(std::slice::from_ref(value), Vec::as_slice)
+    {
+        field(&mut texts, 1, Text, text);
+    }
+    texts
 }
 
 fn all_named(value: &Value, encode: impl Fn(&Value) -> Writer) -> Writer {
