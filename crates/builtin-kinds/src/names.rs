@@ -15,8 +15,10 @@ pub fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
     };
     match (gvk.group, gvk.kind) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => dns1123_label(&masked),
-        ("rbac.authorization.k8s.io", _) if is_prefix => path_segment_prefix(name),
-        ("rbac.authorization.k8s.io", _) => path_segment(name),
+        ("rbac.authorization.k8s.io", _) | ("policy", "PodDisruptionBudget") if is_prefix => {
+            path_segment_prefix(name)
+        }
+        ("rbac.authorization.k8s.io", _) | ("policy", "PodDisruptionBudget") => path_segment(name),
         ("certificates.k8s.io", _) => Vec::new(),
         ("resource.k8s.io", "DeviceClass") if is_prefix => Vec::new(),
         // The name of an APIService consists of its version and its group; its validation checks that.
@@ -47,5 +49,17 @@ mod tests {
         assert!(validate_name(&pods, "gen-", true).is_empty());
         assert!(!validate_name(&pods, "gen-", false).is_empty());
         assert!(!validate_name(&pods, "gen.", true).is_empty());
+    }
+
+    #[test]
+    fn a_disruption_budget_can_have_any_name_that_fits_in_a_path() {
+        let budgets = Gvk {
+            group: "policy",
+            version: "v1",
+            kind: "PodDisruptionBudget",
+        };
+        assert!(validate_name(&budgets, "A_b", false).is_empty());
+        assert!(validate_name(&budgets, "A_", true).is_empty());
+        assert_eq!(validate_name(&budgets, "x/y", false), ["may not contain '/'"]);
     }
 }

@@ -78,6 +78,19 @@ async fn a_disabled_api_is_neither_served_nor_listed() {
 }
 
 #[tokio::test]
+async fn the_core_group_is_not_below_the_path_of_groups() {
+    let server = ApiServer::builder().build().unwrap();
+    for path in [
+        "/apis//v1",
+        "/apis//v1/namespaces/default/pods",
+        "/apis//v1/nodes/a",
+    ] {
+        let not_found = (404, "404 page not found\n".to_owned());
+        assert_eq!(text(&server, path).await, not_found, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn gates_change_what_they_stand_for() {
     let off = [
         "WatchList=false",

@@ -349,7 +349,8 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
     if let Some(entry) = handler.registry.aggregation.find(&info.path) {
         return proxy::serve(handler, method, call, &call.user, &entry).await;
     }
-    if info.path.starts_with("//") {
+    // The core group is not below `/apis`.
+    if info.path.starts_with("//") || info.path.starts_with("/apis//") {
         return Ok(Answer::not_found());
     }
     let is_api = info.path.starts_with("/api/") || info.path.starts_with("/apis/");
