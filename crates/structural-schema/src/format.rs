@@ -23,9 +23,9 @@ fn is_text_format(format: &str) -> bool {
 
 /// Returns the check of a format. Dashes in the name are ignored.
 fn check_of(format: &str) -> Option<Check> {
-    let letters = |name: &str| name.replace('-', "");
-    let wanted = letters(format);
-    let found = CHECKS.iter().find(|(name, _)| letters(name) == wanted)?;
+    let letters = |name: &'static str| name.bytes().filter(|byte| *byte != b'-');
+    let wanted = || format.bytes().filter(|byte| *byte != b'-');
+    let found = CHECKS.iter().find(|(name, _)| letters(name).eq(wanted()))?;
     Some(found.1)
 }
 
