@@ -109,6 +109,10 @@ struct Tally {
     failures: Mutex<Vec<String>>,
     /// Times of all health checks in microseconds.
     health: Mutex<Vec<u64>>,
+    /// The hostile requests that run, by client.
+    running: Mutex<BTreeMap<u64, &'static str>>,
+    /// The slowest health check, with the hostile requests that ran at its end.
+    slowest: Mutex<(u64, String)>,
 }
 
 impl Tally {
@@ -214,6 +218,7 @@ fn report(tally: &Tally) {
         at(990),
         at(999)
     );
+    println!("the slowest health check ran beside: {}", tally.slowest.lock().1);
     println!(
         "requests on connections that were being closed: {}",
         tally.closed.load(Ordering::Relaxed)
@@ -294,6 +299,11 @@ fn probe(config: Config, tally: &Tally) -> Result<(), Fault> {
             }
             let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             tally.health.lock().push(micros);
+            let mut slowest = tally.slowest.lock();
+            if micros > slowest.0 {
+                let running: Vec<_> = tally.running.lock().values().copied().collect();
+                *slowest = (micros, running.join(", "));
+            }
         }
         Ok(())
     })
@@ -550,10 +560,12 @@ async fn hostile_requests(client: Client, seed: u64, tally: Arc<Tally>) {
     let mut random = Random(seed);
     while tally.runs() {
         let (name, method, path, media, body) = hostile_request(&mut random);
+        tally.running.lock().insert(seed, name);
         let status = match send(&client, method, &path, media, body).await {
             Ok((status, _)) => status.as_u16(),
             Err(_) => 0,
         };
+        tally.running.lock().remove(&seed);
         *tally.hostile.lock().entry((name, status)).or_default() += 1;
     }
 }

@@ -1,6 +1,7 @@
 //! The feature gates of kube-apiserver 1.36 (`--feature-gates`).
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// The gates: name, stage, default, and `locked` if the default cannot be changed.
 const GATES: &str = include_str!("feature-gates-1.36.txt");
@@ -26,10 +27,11 @@ pub struct FeatureGates {
 impl Default for FeatureGates {
     /// Returns the defaults of Kubernetes 1.36.
     fn default() -> Self {
-        let on = gates().filter(|gate| gate.is_on);
-        Self {
-            enabled: on.map(|gate| gate.name).collect(),
-        }
+        static ON: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+            let on = gates().filter(|gate| gate.is_on);
+            on.map(|gate| gate.name).collect()
+        });
+        Self { enabled: ON.clone() }
     }
 }
 

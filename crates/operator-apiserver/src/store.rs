@@ -9,6 +9,7 @@
 mod changes;
 pub(crate) mod journal;
 mod list;
+mod objects;
 mod persistence;
 mod snapshot;
 mod stored;
@@ -23,6 +24,7 @@ pub(crate) use self::changes::Changes;
 use self::changes::Signal;
 use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
+pub(crate) use self::objects::Objects;
 pub(crate) use self::snapshot::Frozen;
 pub(crate) use self::stored::Stored;
 use apimachinery::gvk::Gvr;
@@ -106,7 +108,7 @@ struct State {
 struct Table {
     gvr: Arc<Gvr>,
     /// Shared with the snapshots that were taken since the last change.
-    objects: Arc<BTreeMap<Arc<str>, Arc<Stored>>>,
+    objects: Arc<Objects>,
     history: VecDeque<Arc<Event>>,
     /// The revision of the last dropped event of this table.
     compacted: u64,
@@ -156,6 +158,12 @@ impl Store {
     pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Stored>> {
         let state = self.state.read();
         state.tables.get(table)?.objects.get(key).cloned()
+    }
+
+    /// Returns the estimated memory of the objects of a table, in bytes.
+    pub(crate) fn memory(&self, table: &str) -> usize {
+        let state = self.state.read();
+        state.tables.get(table).map_or(0, |table| table.objects.memory())
     }
 
     /// Returns the number of objects of a table.
@@ -468,9 +476,9 @@ impl Table {
         let object = &event.object;
         let objects = Arc::make_mut(&mut self.objects);
         match event.kind {
-            EventType::Added | EventType::Modified => objects.insert(object.key.clone(), object.clone()),
+            EventType::Added | EventType::Modified => objects.insert(object.clone()),
             EventType::Deleted => objects.remove(&object.key),
-        };
+        }
     }
 }
 

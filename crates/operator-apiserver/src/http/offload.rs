@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use parking_lot::{Condvar, Mutex};
@@ -32,11 +32,14 @@ struct Slot<'a>(&'a Slots);
 
 impl Default for Offload {
     fn default() -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
+        // The system reads several files for the answer.
+        static PROCESSORS: LazyLock<usize> =
+            LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
         Self {
             tasks: Arc::new(Semaphore::new(TASKS_MAX)),
             slots: Arc::new(Slots {
-                free: Mutex::new(processors),
+                // One processor remains for short requests.
+                free: Mutex::new(PROCESSORS.saturating_sub(1).max(1)),
                 freed: Condvar::new(),
             }),
         }

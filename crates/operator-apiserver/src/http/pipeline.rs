@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, HeaderName, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
@@ -281,34 +281,49 @@ async fn authorize(handler: &Handler, call: &Call, deadline: Deadline) -> Result
 }
 
 /// The body size from which a request runs on a separate thread.
-const LONG_BODY_BYTES: usize = 32 << 10;
+const LONG_BODY_BYTES: usize = 16 << 10;
+/// The body size from which a JSON patch, whose copies can repeat parts of the object, runs on a separate thread.
+const LONG_PATCH_BYTES: usize = 200;
 /// The body size from which a request for a custom resource runs on a separate thread: its rules may be expensive.
 const LONG_CUSTOM_BODY_BYTES: usize = 4 << 10;
-/// The number of objects from which a list runs on a separate thread.
+/// The number of objects, and their memory, from which a list runs on a separate thread.
 const LONG_LIST: usize = 500;
-/// The memory of a changed object from which a request runs on a separate thread.
+const LARGE_LIST_BYTES: usize = 1 << 20;
+/// The memory of an object from which a read or a change of it runs on a separate thread.
 const LARGE_OBJECT_BYTES: usize = 128 << 10;
 
 /// Returns true if a request may take so long that health checks would be delayed.
 fn is_long(handler: &Handler, call: &Call) -> bool {
     let info = &call.info;
-    if call.body.len() >= LONG_BODY_BYTES {
+    let media = call.header(CONTENT_TYPE);
+    let longest = match media.starts_with("application/json-patch") {
+        true => LONG_PATCH_BYTES,
+        false => LONG_BODY_BYTES,
+    };
+    let has_aliases = || media.contains("yaml") && call.body.contains(&b'*');
+    // The first request for an OpenAPI document after a change of the resources builds it.
+    if call.body.len() >= longest || info.path.starts_with("/openapi/") || has_aliases() {
         return true;
     }
     let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
         return false;
     };
+    let store = &handler.registry.store;
+    let is_large = || {
+        let key = definition.key(&info.namespace, &info.name);
+        let live = store.get(&definition.table, &key);
+        live.is_some_and(|live| live.memory >= LARGE_OBJECT_BYTES)
+    };
     match info.verb {
-        "list" | "deletecollection" => handler.registry.store.count(&definition.table) >= LONG_LIST,
+        "list" | "deletecollection" => {
+            store.count(&definition.table) >= LONG_LIST || store.memory(&definition.table) >= LARGE_LIST_BYTES
+        }
+        "get" => is_large(),
         "create" | "update" | "patch" | "delete" => {
             let is_schema = definition.is("apiextensions.k8s.io", "customresourcedefinitions");
             let grants = info.group == "rbac.authorization.k8s.io" && !call.user.is_master();
             let has_rules = definition.is_custom() && call.body.len() >= LONG_CUSTOM_BODY_BYTES;
-            is_schema || grants || has_rules || {
-                let key = definition.key(&info.namespace, &info.name);
-                let live = handler.registry.store.get(&definition.table, &key);
-                live.is_some_and(|live| live.memory >= LARGE_OBJECT_BYTES)
-            }
+            is_schema || grants || has_rules || is_large()
         }
         _ => false,
     }

@@ -7,7 +7,7 @@ pub(crate) mod check;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use apimachinery::object;
 use parking_lot::{Mutex, RwLock};
@@ -201,7 +201,7 @@ pub(crate) fn update_custom(registry: &Registry) {
     };
     for (is_served, key) in changed {
         if is_served {
-            keep(registry, &definition, custom_service(&key));
+            keep(registry, &definition, &custom_service(&key));
         } else if let Some(stored) = registry.store.get(TABLE, &format!("{}.{}", key.1, key.0))
             && is_automatic(&stored)
         {
@@ -251,18 +251,22 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
         registry.resources.builtin().has_version(group, version)
             || !builtin_catalog().has_version(group, version) && !beta_catalog().has_version(group, version)
     };
-    let builtin = api_services().into_iter().filter(is_served);
-    for service in builtin.chain(served.keys().map(custom_service)) {
+    static BUILTIN: LazyLock<Vec<Value>> = LazyLock::new(api_services);
+    for service in BUILTIN.iter().filter(|service| is_served(service)) {
         keep(registry, definition, service);
+    }
+    for service in served.keys().map(custom_service) {
+        keep(registry, definition, &service);
     }
 }
 
 /// Creates the object of a group that this server serves, unless it exists.
-fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
-    let name = object::name(&service).to_owned();
-    if registry.store.get(TABLE, &name).is_some() {
+fn keep(registry: &Registry, definition: &Definition, service: &Value) {
+    let name = object::name(service);
+    if registry.store.get(TABLE, name).is_some() {
         return;
     }
+    let mut service = service.clone();
     let now = registry.timestamp();
     let mut condition = condition(true, "Local", LOCAL);
     condition["lastTransitionTime"] = now.as_str().into();
@@ -271,7 +275,7 @@ fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
     object::set_meta(&mut service, "creationTimestamp", Some(now.into()));
     let created = registry
         .store
-        .create(&definition.table, &definition.storage, &name, service);
+        .create(&definition.table, &definition.storage, name, service);
     if let Err(error) = created {
         tracing::error!(name, ?error, "cannot store an APIService");
     }

@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn the_memory_is_that_of_the_current_objects() {
-        let object = |key: &str, length: usize| Stored::new(key.into(), 1, json!({"data": "x".repeat(length)}));
+        let object =
+            |key: &str, length: usize| Stored::new(key.into(), 1, json!({"data": "x".repeat(length)}));
         let mut objects = Objects::default();
         objects.insert(object("a", 10));
         let small = objects.memory();

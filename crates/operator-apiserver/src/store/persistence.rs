@@ -120,8 +120,7 @@ impl State {
             object => {
                 // The parser of requests is used so that numbers are parsed in the same way.
                 let value = json::parse_stored(object)?;
-                Arc::make_mut(&mut table.objects)
-                    .insert(key.clone(), Stored::new(key, header.revision, value));
+                Arc::make_mut(&mut table.objects).insert(Stored::new(key, header.revision, value));
             }
         }
         Ok(())

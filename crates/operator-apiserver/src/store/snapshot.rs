@@ -1,9 +1,8 @@
 //! The objects of a store at one revision, with which other stores can start: [`Frozen`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Horizon, Store, Stored, Table, TableId};
+use super::{Horizon, Objects, Store, Table, TableId};
 use apimachinery::gvk::Gvr;
 
 /// The objects of a store at one revision. They are shared with the store, which copies a table before it changes it.
@@ -17,7 +16,7 @@ pub(crate) struct Frozen {
 struct FrozenTable {
     id: TableId,
     gvr: Arc<Gvr>,
-    objects: Arc<BTreeMap<Arc<str>, Arc<Stored>>>,
+    objects: Arc<Objects>,
 }
 
 impl Store {
