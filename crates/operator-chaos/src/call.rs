@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use apimachinery::object;
 use http::{HeaderMap, Method, Uri, header};
 use operator_apiserver::RequestInfo;
 use serde::{Deserialize, Serialize};
@@ -171,11 +172,11 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
 impl Names {
     /// Records the name of an object if it was generated.
     pub(crate) fn learn(&mut self, object: &Value) {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-        let Some(name) = text("/metadata/name") else {
+        let text = |field: &str| object::meta(object, field).and_then(Value::as_str);
+        let Some(name) = text("name") else {
             return;
         };
-        if let Some(base) = text("/metadata/generateName")
+        if let Some(base) = text("generateName")
             && name.starts_with(base)
         {
             let canonical = match base.strip_suffix('-') {
@@ -185,7 +186,7 @@ impl Names {
             self.generated.insert(name.to_owned(), canonical);
             return;
         }
-        let labels = object.pointer("/metadata/labels");
+        let labels = object::meta(object, "labels");
         let hashes = HASH_LABELS
             .iter()
             .filter_map(|label| labels?.get(label)?.as_str());

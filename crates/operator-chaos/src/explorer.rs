@@ -3,7 +3,8 @@
 mod confirm;
 mod mutants;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
-use crate::generate::{Random, combined};
+use crate::generate::{Combined, Pool, Random, combined};
 use crate::oracle::{Reference, Violation, check, fresh_deploy};
 use crate::plan::{Action, Fault, Plan, Point};
 use crate::progress::{Monitor, Phase, Progress};
 use crate::report::{Finding, Report};
-use crate::run::{Expectation, Expected, Forks, Recovered, Run, Setup, Shortcuts, run};
+use crate::run::{Expectation, Expected, Forks, Pruned, Recovered, Run, Setup, Shortcuts, run};
 use crate::single::{Single, single_faults};
-use crate::state::{Mask, differences};
+use crate::state::{Mask, State, differences};
 use crate::trace::{Event, Kind, Timeline, Trace};
 use crate::workload::Workload;
 
@@ -33,6 +34,10 @@ const FINDINGS_MAX: usize = 25;
 /// The number of plans that run before their results are processed. It does not depend on the number of threads, so
 /// that the same seed and number of plans lead to the same findings on every machine.
 const BATCH: usize = 32;
+
+/// One of this number of plans after the single faults of the user's workload is a single fault of another kind: in the whole
+/// workload, or in a workload with a changed spec.
+const WHOLE_RUNS: usize = 8;
 
 /// The number of single faults before the changes of the spec begin, so that a small budget covers both.
 const BEFORE_MUTANTS: usize = 48;
@@ -56,6 +61,8 @@ struct Baseline {
     /// The possible faults of the run.
     faults: Vec<Fault>,
     forks: Forks,
+    /// The states after the steps.
+    states: BTreeSet<Recovered>,
     calls: usize,
     /// The number of requests and watch events.
     events: usize,
@@ -70,8 +77,8 @@ struct Subject {
     singles: Vec<Single>,
     /// The number of single faults that have been planned.
     taken: usize,
-    /// The faults whose plans have not run from the start of the workload.
-    later: Vec<Fault>,
+    /// The faults whose plans have not run from the first to the last step.
+    later: VecDeque<Fault>,
     /// States from which a newly started operator is known to succeed.
     known: BTreeSet<Recovered>,
 }
@@ -83,6 +90,8 @@ struct Task {
     is_single: bool,
     /// True if the plan begins with the state after a step.
     is_forked: bool,
+    /// True if the run ends in a state of the run without faults, even if the operator has not started after the fault.
+    is_short: bool,
 }
 
 /// The results of a campaign so far.
@@ -92,10 +101,11 @@ struct Results {
     subjects: Vec<Subject>,
     has_mutants: bool,
     mutations: usize,
-    corpus: Vec<Fault>,
-    traces: BTreeSet<String>,
+    /// The single faults of the user's workload that led to new states.
+    corpus: Vec<Single>,
+    traces: BTreeSet<u64>,
     states: BTreeSet<u64>,
-    end_states: BTreeSet<String>,
+    end_states: BTreeSet<u64>,
     known: BTreeSet<String>,
     generated: usize,
     plans: usize,
@@ -107,12 +117,12 @@ struct Results {
 
 /// The result of a plan.
 struct Outcome {
-    is_pruned: bool,
+    pruned: Option<Pruned>,
     /// The hash of the trace.
-    trace: String,
+    trace: u64,
     coverage: Vec<u64>,
     /// The hash of the end state.
-    end_state: String,
+    end_state: u64,
     recovered: Vec<Recovered>,
     /// The run and its violations, if there are any.
     failure: Option<(Run, Vec<Violation>)>,
@@ -217,7 +227,7 @@ impl Explorer {
                 plan,
                 &subject.workload,
                 &subject.baseline.reference,
-                subject.shortcuts(true),
+                subject.shortcuts(true, false),
             )
         });
         let mut traces = BTreeMap::new();
@@ -313,6 +323,7 @@ impl Explorer {
                 .collect(),
             timeline: first.trace.timeline(),
             forks: first.forks,
+            states: first.recovered.into_iter().collect(),
             coverage: first.coverage,
             reference: Reference {
                 additions: first.trace.counts(Kind::Added),
@@ -418,7 +429,7 @@ impl Explorer {
             let has_time = Instant::now() < end && !self.monitor.is_stopped();
             let subject = subjects.get(task.subject).filter(|_| has_time)?;
             let reference = &subject.baseline.reference;
-            let shortcuts = subject.shortcuts(task.is_forked);
+            let shortcuts = subject.shortcuts(task.is_forked, task.is_short);
             let result = self.run(&task.plan, &subject.workload, reference, shortcuts);
             self.monitor
                 .update(|shown| shown.plans += usize::from(result.is_ok()));
@@ -514,12 +525,47 @@ fn without_faults(
     }
 }
 
+// === impl Task ===
+
+impl Task {
+    /// Returns the plan of single faults that occur after the same step.
+    fn of(subject: usize, singles: &[Single]) -> Self {
+        let fork = singles.first().and_then(|single| single.fork);
+        let restart = fork.map(|step| Fault {
+            at: Point::Step { step },
+            action: Action::Restart,
+        });
+        let faults = singles.iter().map(|single| single.fault.clone());
+        Self {
+            subject,
+            plan: Plan {
+                faults: restart.into_iter().chain(faults).collect(),
+                ..Plan::default()
+            },
+            is_single: false,
+            is_forked: fork.is_some(),
+            is_short: false,
+        }
+    }
+
+    /// Returns a plan of the user's workload from the first to the last step.
+    fn whole(plan: Plan) -> Self {
+        Self {
+            subject: 0,
+            plan,
+            is_single: false,
+            is_forked: false,
+            is_short: false,
+        }
+    }
+}
+
 // === impl Outcome ===
 
 impl Outcome {
     fn of(mut run: Run, violations: Vec<Violation>) -> Self {
         Self {
-            is_pruned: run.is_pruned,
+            pruned: run.pruned,
             trace: run.trace.hash(),
             coverage: std::mem::take(&mut run.coverage),
             end_state: hash_of(&run.state),
@@ -538,7 +584,7 @@ impl Subject {
             workload,
             singles: faults.map(|fault| Single { fork: None, fault }).collect(),
             taken: 0,
-            later: Vec::new(),
+            later: VecDeque::new(),
             known: BTreeSet::new(),
             baseline,
         }
@@ -552,14 +598,13 @@ impl Subject {
                 .any(|single| single.fork.is_none() && single.fault == **fault)
         };
         self.later = self.baseline.faults.iter().filter(is_later).cloned().collect();
-        // They are taken from the end.
-        self.later.reverse();
         self.singles = singles;
     }
 
-    fn shortcuts(&self, is_forked: bool) -> Shortcuts<'_> {
+    fn shortcuts(&self, is_forked: bool, is_short: bool) -> Shortcuts<'_> {
         Shortcuts {
             known: Some(&self.known),
+            usual: is_short.then_some(&self.baseline.states),
             forks: is_forked.then_some(&self.baseline.forks),
         }
     }
@@ -603,45 +648,32 @@ impl Results {
     /// Returns the next single fault of a workload.
     fn next_single(&mut self, index: usize) -> Option<Task> {
         let subject = self.subjects.get_mut(index)?;
-        let Single { fork, fault } = subject.singles.get(subject.taken)?;
-        let restart = fork.map(|step| Fault {
-            at: Point::Step { step },
-            action: Action::Restart,
-        });
-        let plan = Plan {
-            faults: restart.into_iter().chain([fault.clone()]).collect(),
-            ..Plan::default()
+        let single = subject.singles.get(subject.taken)?;
+        let task = Task {
+            is_single: true,
+            is_short: index == 0,
+            ..Task::of(index, std::slice::from_ref(single))
         };
-        let is_forked = fork.is_some();
         subject.taken += 1;
         self.generated += 1;
-        Some(Task {
-            subject: index,
-            plan,
-            is_single: true,
-            is_forked,
-        })
+        Some(task)
     }
 
-    /// Returns the next plan from the start of the user's workload with a fault that followed a restart before.
+    /// Returns the next plan of the user's workload that runs from the first to the last step, with a fault that ran only with a
+    /// part of the workload before.
     fn next_later(&mut self) -> Option<Task> {
-        let fault = self.subjects.first_mut()?.later.pop()?;
+        let fault = self.subjects.first_mut()?.later.pop_front()?;
         self.generated += 1;
-        Some(Task {
-            subject: 0,
-            plan: Plan {
-                faults: vec![fault],
-                ..Plan::default()
-            },
-            is_single: false,
-            is_forked: false,
-        })
+        Some(Task::whole(Plan {
+            faults: vec![fault],
+            ..Plan::default()
+        }))
     }
 
     /// Returns the next single fault from the start of the workload or of a workload with a changed spec, or a schedule or
     /// a pair of faults.
     fn next_combined(&mut self) -> Task {
-        if self.generated.is_multiple_of(2) {
+        if self.generated.is_multiple_of(WHOLE_RUNS) {
             let first = 1;
             let is_open = |index: &usize| {
                 let subject = &self.subjects[*index];
@@ -654,20 +686,21 @@ impl Results {
             }
         }
         self.generated += 1;
-        let plan = match self.subjects.first() {
-            Some(subject) => combined(
-                &mut self.random,
-                &subject.baseline.faults,
-                &self.corpus,
-                subject.baseline.events,
-            ),
-            None => Plan::default(),
+        let Some(subject) = self.subjects.first() else {
+            return Task::whole(Plan::default());
         };
-        Task {
-            subject: 0,
-            plan,
-            is_single: false,
-            is_forked: false,
+        let pool = Pool {
+            singles: &subject.singles,
+            corpus: &self.corpus,
+            faults: &subject.baseline.faults,
+            events: subject.baseline.events,
+        };
+        match combined(&mut self.random, &pool) {
+            Combined::Whole(plan) => Task::whole(plan),
+            Combined::Pair(pair) => Task {
+                is_short: true,
+                ..Task::of(0, &pair)
+            },
         }
     }
 
@@ -681,7 +714,14 @@ impl Results {
     /// Records the result of a plan. Returns the run and its violations, if there are any.
     fn take(&mut self, task: &Task, outcome: Outcome) -> Option<(Run, Vec<Violation>)> {
         self.plans += 1;
-        self.pruned += usize::from(outcome.is_pruned);
+        self.pruned += usize::from(outcome.pruned.is_some());
+        if outcome.pruned == Some(Pruned::Running)
+            && task.is_single
+            && !task.is_forked
+            && let Some(subject) = self.subjects.get_mut(task.subject)
+        {
+            subject.later.extend(task.plan.faults.last().cloned());
+        }
         if task.is_single && task.subject == 0 {
             self.singles_run += 1;
             if let Some(fault) = task.plan.faults.last() {
@@ -689,20 +729,18 @@ impl Results {
             }
         }
         self.traces.insert(outcome.trace);
-        if self.cover(&outcome.coverage) && (task.is_single || task.plan.faults.len() == 1) {
-            let faults = self.subjects.first().map(|subject| &subject.baseline.faults);
-            // After a restart, watches deliver other events.
-            let is_possible = |fault: &&Fault| faults.is_some_and(|all| all.contains(fault));
-            self.corpus
-                .extend(task.plan.faults.last().filter(is_possible).cloned());
+        if self.cover(&outcome.coverage) && task.is_single && task.subject == 0 {
+            let fault = task.plan.faults.last().cloned();
+            let fork = task.plan.restart().filter(|_| task.is_forked);
+            self.corpus.extend(fault.map(|fault| Single { fork, fault }));
         }
-        if !outcome.is_pruned {
+        if outcome.pruned.is_none() {
             self.end_states.insert(outcome.end_state);
-            if let Some(subject) = self.subjects.get_mut(task.subject)
-                && outcome.failure.is_none()
-            {
-                subject.known.extend(outcome.recovered);
-            }
+        }
+        if let Some(subject) = self.subjects.get_mut(task.subject)
+            && outcome.failure.is_none()
+        {
+            subject.known.extend(outcome.recovered);
         }
         outcome.failure
     }
@@ -758,8 +796,11 @@ fn id_of(plan: &Plan, workload: &Workload) -> String {
     hash_text(&json)
 }
 
-fn hash_of(value: &impl serde::Serialize) -> String {
-    hash_text(&serde_json::to_string(value).unwrap_or_default())
+/// Returns a hash of a state, which is the same on every machine.
+fn hash_of(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn hash_text(text: &str) -> String {

@@ -1,9 +1,12 @@
 //! Random plans: schedules, and pairs of faults.
 
 use crate::plan::{Fault, Plan, Schedule};
+use crate::single::Single;
 
 /// Maximum number of change points of a schedule.
 const CHANGE_POINTS: usize = 2;
+/// One of this number of random plans is a schedule, and one is a pair of faults of the whole workload.
+const WHOLE: usize = 16;
 
 /// A generator of random numbers (SplitMix64).
 #[derive(Clone, Debug)]
@@ -29,35 +32,70 @@ impl Random {
     }
 }
 
-/// Returns a random plan: a schedule, or two faults, one of which is from a plan that led to new states of the cluster.
-/// `events` is the number of requests and watch events without faults.
-pub(crate) fn combined(random: &mut Random, singles: &[Fault], corpus: &[Fault], events: usize) -> Plan {
-    let seed = random.next() >> 12;
-    if singles.is_empty() || random.index(4) == 0 {
-        let points = random.index(CHANGE_POINTS + 1);
-        let mut change_points: Vec<u32> = (0..points)
-            .map(|_| u32::try_from(random.index(events) + 1).unwrap_or(1))
-            .collect();
-        change_points.sort_unstable();
-        change_points.dedup();
-        return Plan {
-            seed,
-            schedule: Some(Schedule { change_points }),
-            faults: Vec::new(),
-        };
+/// A random plan.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Combined {
+    /// A plan from the first to the last step.
+    Whole(Plan),
+    /// Two faults that occur in the same part of the workload.
+    Pair([Single; 2]),
+}
+
+/// The faults that random plans combine.
+pub(crate) struct Pool<'a> {
+    /// The single faults of all runs.
+    pub(crate) singles: &'a [Single],
+    /// The single faults that led to new states of the cluster.
+    pub(crate) corpus: &'a [Single],
+    /// The single faults of the run without faults.
+    pub(crate) faults: &'a [Fault],
+    /// The number of requests and watch events without faults.
+    pub(crate) events: usize,
+}
+
+/// Returns a random plan: usually two faults in the same part of the workload, one of which is from a plan that led to new
+/// states of the cluster. If the cluster has recovered between two faults, they have been run separately.
+pub(crate) fn combined(random: &mut Random, pool: &Pool<'_>) -> Combined {
+    match random.index(WHOLE) {
+        0 => Combined::Whole(schedule(random, pool.events)),
+        1 => Combined::Whole(any_pair(random, pool.faults)),
+        _ => match pair(random, pool) {
+            Some(pair) => Combined::Pair(pair),
+            None => Combined::Whole(schedule(random, pool.events)),
+        },
     }
-    let pool = if corpus.is_empty() || random.index(5) == 0 {
-        singles
-    } else {
-        corpus
+}
+
+fn pair(random: &mut Random, pool: &Pool<'_>) -> Option<[Single; 2]> {
+    let first = match pool.corpus.is_empty() || random.index(5) == 0 {
+        true => pool.singles,
+        false => pool.corpus,
     };
-    let picked = [
-        pool.get(random.index(pool.len())),
-        singles.get(random.index(singles.len())),
-    ];
+    let first = first.get(random.index(first.len()))?;
+    let others = || pool.singles.iter().filter(|other| other.fork == first.fork);
+    let second = others().nth(random.index(others().count()))?;
+    Some([first.clone(), second.clone()])
+}
+
+fn any_pair(random: &mut Random, faults: &[Fault]) -> Plan {
+    let picked = [0, 1].map(|_| faults.get(random.index(faults.len())));
     Plan {
         faults: picked.into_iter().flatten().cloned().collect(),
         ..Plan::default()
+    }
+}
+
+fn schedule(random: &mut Random, events: usize) -> Plan {
+    let points = random.index(CHANGE_POINTS + 1);
+    let mut change_points: Vec<u32> = (0..points)
+        .map(|_| u32::try_from(random.index(events) + 1).unwrap_or(1))
+        .collect();
+    change_points.sort_unstable();
+    change_points.dedup();
+    Plan {
+        seed: random.next() >> 12,
+        schedule: Some(Schedule { change_points }),
+        faults: Vec::new(),
     }
 }
 
@@ -72,14 +110,27 @@ mod tests {
             at: Point::Step { step },
             action: Action::Restart,
         };
-        let singles: Vec<Fault> = (1..5).map(fault).collect();
+        let faults: Vec<Fault> = (1..9).map(fault).collect();
+        let single = |(index, fault): (u32, &Fault)| Single {
+            fork: (index % 2 == 0).then_some(index % 3),
+            fault: fault.clone(),
+        };
+        let singles: Vec<Single> = (0..).zip(&faults).map(single).collect();
+        let pool = Pool {
+            singles: &singles,
+            corpus: &[],
+            faults: &faults,
+            events: 40,
+        };
         let draw = |seed| {
             let mut random = Random::new(seed);
-            (0..10)
-                .map(|_| combined(&mut random, &singles, &[], 40))
-                .collect::<Vec<_>>()
+            (0..50).map(|_| combined(&mut random, &pool)).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
+        let is_whole = |plan: &&Combined| matches!(plan, Combined::Whole(_));
+        assert!((1..25).contains(&draw(1).iter().filter(is_whole).count()));
+        let is_split = |plan: &Combined| matches!(plan, Combined::Pair([a, b]) if a.fork != b.fork);
+        assert!(!draw(1).iter().any(is_split));
     }
 }

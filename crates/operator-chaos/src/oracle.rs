@@ -121,7 +121,7 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
     match reference {
         Some(reference) => {
             // A run that ended early was compared with the state of another run.
-            let end = match run.is_pruned {
+            let end = match run.pruned.is_some() {
                 true => Vec::new(),
                 false => end_state(run, reference),
             };
@@ -144,7 +144,7 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
             format!("a restart at rest changes the cluster: {write}"),
         ));
     }
-    if run.is_quiet && !run.is_pruned {
+    if run.is_quiet && run.pruned.is_none() {
         all.extend(status(run));
     }
     for object in run.lost.iter().collect::<BTreeSet<_>>() {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use operator_apiserver::Snapshot;
 use tokio::time::Instant;
 
 use crate::call::Names;
@@ -24,7 +23,7 @@ use crate::state::{Mask, State, differences};
 use crate::trace::{Actor, Event, Trace};
 use crate::transport;
 use crate::workload::{Change, Step, Upgrade, Workload};
-use crate::world::{Operator, World, WorldOptions};
+use crate::world::{FrozenWorld, Operator, World, WorldOptions};
 
 /// The times of a run.
 #[derive(Debug)]
@@ -101,7 +100,7 @@ pub(crate) struct Setup {
 /// The state in which runs begin: a cluster, and what was recorded until then.
 #[derive(Clone)]
 pub(crate) struct Origin {
-    snapshot: Snapshot,
+    world: FrozenWorld,
     history: History,
 }
 
@@ -134,18 +133,27 @@ pub(crate) struct Run {
     pub(crate) leadership: Vec<(String, String)>,
     /// The states of the cluster that were reached.
     pub(crate) coverage: Vec<u64>,
-    /// The steps after which the operator had recovered from all faults, with the states of the cluster.
+    /// The steps after which an operator that started after all faults was idle, with the states of the cluster.
     pub(crate) recovered: Vec<Recovered>,
-    /// True if the run ended early because another run had already reached the same state.
-    pub(crate) is_pruned: bool,
+    /// The reason why the run ended early.
+    pub(crate) pruned: Option<Pruned>,
     /// The writes after a restart of the idle operator, if that was checked.
     pub(crate) writes_at_rest: Vec<String>,
     /// The workload step that failed, and the error.
     pub(crate) failed_step: Option<String>,
 }
 
-/// The number of a step after which an operator that started after all faults was idle, and the state of the cluster.
+/// The number of a step after which the operator was idle, and the state of the cluster.
 pub(crate) type Recovered = (u32, u64);
+
+/// The reason why a run ended before its last step: another run had already reached the same state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pruned {
+    /// The operator has started after all faults, so only the state of the cluster matters.
+    Restarted,
+    /// The operator has run since before the last fault. What it keeps in memory could still matter.
+    Running,
+}
 
 /// The states of a run without faults.
 #[derive(Clone, Copy)]
@@ -169,8 +177,25 @@ pub(crate) struct Expectation<'a> {
 pub(crate) struct Shortcuts<'a> {
     /// States from which a newly started operator is known to succeed: a run that reaches one ends.
     pub(crate) known: Option<&'a BTreeSet<Recovered>>,
+    /// The states of the run without faults. A run that reaches one, or a known one, ends even if the operator has not
+    /// started after its faults.
+    pub(crate) usual: Option<&'a BTreeSet<Recovered>>,
     /// The states in which a run can begin.
     pub(crate) forks: Option<&'a Forks>,
+}
+
+impl Shortcuts<'_> {
+    /// Returns the reason to end a run in a state, if there is one.
+    fn ends(&self, state: Recovered, is_restarted: bool) -> Option<Pruned> {
+        let is_in = |states: Option<&BTreeSet<Recovered>>| states.is_some_and(|all| all.contains(&state));
+        match is_restarted {
+            true => is_in(self.known).then_some(Pruned::Restarted),
+            false => {
+                let is_short = self.usual.is_some() && (is_in(self.usual) || is_in(self.known));
+                is_short.then_some(Pruned::Running)
+            }
+        }
+    }
 }
 
 /// The bit of a seed at which the number of a step is added.
@@ -199,7 +224,7 @@ pub(crate) fn boot(
     runtime(pace)?.block_on(async {
         let world = World::boot(world, objects, pace.settle).await?;
         Ok(Origin {
-            snapshot: world.server.snapshot(),
+            world: world.freeze(),
             history: History::of(&world.server),
         })
     })
@@ -215,7 +240,7 @@ pub(crate) fn accepted(
         let world = World::start(
             0,
             &setup.world,
-            &setup.boot.snapshot,
+            &setup.boot.world,
             Duration::ZERO,
             setup.pace.settle,
         )
@@ -262,7 +287,7 @@ async fn run_on(
     // UIDs and names must differ from those that were generated before.
     let seed = plan.seed ^ (u64::from(step) << FORK_SHIFT);
     let elapsed = origin.history.elapsed;
-    let world = World::start(seed, &setup.world, &origin.snapshot, elapsed, setup.pace.settle).await?;
+    let world = World::start(seed, &setup.world, &origin.world, elapsed, setup.pace.settle).await?;
     let session = Arc::new(Session::new(
         world.server.clone(),
         plan.clone(),
@@ -285,7 +310,7 @@ async fn run_on(
         () = stopped(setup) => return Err(Error::Stopped),
     };
     session.end();
-    let outcome = session.outcome(driven.is_pruned);
+    let outcome = session.outcome(driven.pruned.is_some());
     Ok(Run {
         trace: outcome.trace,
         names: outcome.names,
@@ -303,7 +328,7 @@ async fn run_on(
         failed_step: driven.failed_step,
         recovered: driven.recovered,
         forks: driven.forks,
-        is_pruned: driven.is_pruned,
+        pruned: driven.pruned,
         panics: Vec::new(),
     })
 }
@@ -432,7 +457,7 @@ struct Driven {
     failed_step: Option<String>,
     recovered: Vec<Recovered>,
     forks: Forks,
-    is_pruned: bool,
+    pruned: Option<Pruned>,
 }
 
 /// Runs the steps of the user after the step `done`, and waits until the cluster is idle.
@@ -478,7 +503,7 @@ async fn drive(
             }
             if expectation.states.is_none() && pace.is_simulated {
                 let origin = Origin {
-                    snapshot: world.server.snapshot(),
+                    world: world.freeze(),
                     history: session.history(),
                 };
                 driven.forks.insert(number, origin);
@@ -497,15 +522,15 @@ async fn drive(
                 };
                 driven.step_states.extend(state.map(|state| (number, state)));
             }
-            if session.has_recovered() && driven.failed_step.is_none() {
-                let recovered = (number, session.world_hash());
-                let known = expectation.shortcuts.known;
-                if known.is_some_and(|known| known.contains(&recovered)) {
-                    driven.is_pruned = true;
+            if session.faults_are_over() && driven.failed_step.is_none() {
+                let state = (number, session.world_hash());
+                let is_restarted = session.has_restarted();
+                driven.pruned = expectation.shortcuts.ends(state, is_restarted);
+                if driven.pruned.is_some() {
                     driven.is_quiet = true;
                     return driven;
                 }
-                driven.recovered.push(recovered);
+                driven.recovered.extend(is_restarted.then_some(state));
             }
         }
     }

@@ -329,7 +329,7 @@ impl Session {
         self.drain(Actor::ThirdParty, None);
         if let Ok(object) = patched {
             let key = inner::object_key(&gvr, &object);
-            let uid = inner::text(&object, "/metadata/uid").to_owned();
+            let uid = apimachinery::object::uid(&object).to_owned();
             self.inner().third_party.push(ThirdParty { key, uid });
         }
     }
@@ -507,9 +507,8 @@ impl Session {
             || inner.cut_off.values().any(|until| *until > now)
     }
 
-    /// Returns true if every fault of the plan was injected and has ended, and the operator has started since the last
-    /// one.
-    pub(crate) fn has_recovered(&self) -> bool {
+    /// Returns true if every fault of the plan was injected and has ended.
+    pub(crate) fn faults_are_over(&self) -> bool {
         let is_over = !self.has_lasting_fault();
         let inner = self.inner();
         let plan = &inner.plan;
@@ -518,7 +517,12 @@ impl Session {
             && inner.fired.len() == plan.faults.len()
             && inner.stale.is_none()
             && inner.expired.is_empty()
-            && inner.life_at_fault < inner.history.life
+    }
+
+    /// Returns true if the operator has started since the last fault.
+    pub(crate) fn has_restarted(&self) -> bool {
+        let inner = self.inner();
+        inner.life_at_fault < inner.history.life
     }
 
     /// Restarts the idle time.

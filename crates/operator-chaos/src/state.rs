@@ -1,8 +1,10 @@
 //! [`State`], the state of a world in a form that can be compared between two runs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use apimachinery::object;
 use serde_json::{Map, Value};
 
 use crate::call::Names;
@@ -46,17 +48,8 @@ pub(crate) struct Mask {
 
 /// Returns the key of an object, which is the same in every run.
 pub(crate) fn key_of(resource: &str, object: &Value, names: &Names) -> String {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let (namespace, name) = (
-        text("/metadata/namespace"),
-        names.canonical(text("/metadata/name")),
-    );
-    match namespace {
+    let name = names.canonical(object::name(object));
+    match object::namespace(object) {
         "" => format!("{resource} {name}"),
         namespace => format!("{resource} {namespace}/{name}"),
     }
@@ -98,6 +91,9 @@ const VOLATILE_METADATA: [&str; 7] = [
     "generateName",
 ];
 
+/// Annotations that differ between runs.
+const VOLATILE_ANNOTATIONS: [&str; 2] = [THIRD_PARTY, "deployment.kubernetes.io/revision"];
+
 /// Returns an object without the parts that differ between runs: UIDs, versions, times, addresses, random names.
 pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
     let Value::Object(fields) = object else {
@@ -121,8 +117,9 @@ fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
         .map(|(name, value)| (name.clone(), clean(value, names)))
         .collect();
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        annotations.remove(THIRD_PARTY);
-        annotations.remove("deployment.kubernetes.io/revision");
+        for name in VOLATILE_ANNOTATIONS {
+            annotations.remove(name);
+        }
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
@@ -130,11 +127,64 @@ fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
     Value::Object(metadata)
 }
 
-/// Returns a hash of an object that is the same in every run.
+/// Returns a hash of an object that is the same in every run. Objects with the same normalized form have the same hash.
 pub(crate) fn hash(key: &str, object: &Value, names: &Names) -> u64 {
+    let fields = object.as_object().into_iter().flatten();
+    let all = fields.map(|(name, value)| match value {
+        Value::Object(metadata) if name == "metadata" => hash_metadata(metadata, names),
+        value => hash_one(&(name, hash_value(value, names))),
+    });
+    hash_one(&(key, all.fold(0_u64, u64::wrapping_add)))
+}
+
+fn hash_metadata(metadata: &Map<String, Value>, names: &Names) -> u64 {
+    let kept = metadata
+        .iter()
+        .filter(|(name, _)| !VOLATILE_METADATA.contains(&name.as_str()));
+    let all = kept.map(|(name, value)| match value {
+        Value::Object(annotations) if name == "annotations" => {
+            let kept = annotations
+                .iter()
+                .filter(|(name, _)| !VOLATILE_ANNOTATIONS.contains(&name.as_str()));
+            kept.map(|(name, value)| hash_one(&("annotation", name, hash_value(value, names))))
+                .fold(0, u64::wrapping_add)
+        }
+        value => hash_one(&("metadata", name, hash_value(value, names))),
+    });
+    all.fold(0, u64::wrapping_add)
+}
+
+fn hash_value(value: &Value, names: &Names) -> u64 {
+    match value {
+        // A sum does not depend on the order, which canonical names can change.
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| !VOLATILE.contains(&name.as_str()))
+            .map(|(name, value)| hash_one(&(names.canonical(name), hash_value(value, names))))
+            .fold(1, u64::wrapping_add),
+        Value::Array(items) => {
+            let hashes = items.iter().map(|item| hash_value(item, names));
+            match items.iter().all(|item| is_unordered(item, names)) {
+                true => hashes.fold(2, u64::wrapping_add),
+                false => hash_one(&hashes.collect::<Vec<_>>()),
+            }
+        }
+        Value::String(text) => hash_one(&*clean_text(text, names)),
+        other => hash_one(other),
+    }
+}
+
+/// Returns true for the items of a list whose order is not relevant: conditions and generated names.
+fn is_unordered(item: &Value, names: &Names) -> bool {
+    item.get("lastTransitionTime").is_some()
+        || item
+            .as_str()
+            .is_some_and(|text| clean_text(text, names).ends_with('*'))
+}
+
+fn hash_one<T: Hash + ?Sized>(value: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    normalize(object, names).to_string().hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -150,46 +200,42 @@ fn clean(value: &Value, names: &Names) -> Value {
             Value::Object(fields)
         }
         Value::Array(items) => {
+            let is_set = items.iter().all(|item| is_unordered(item, names));
             let mut items: Vec<Value> = items.iter().map(|item| clean(item, names)).collect();
-            // The order of conditions and of generated names is not relevant.
-            let is_set = items.iter().all(|item| {
-                item.get("lastTransitionTime").is_some()
-                    || item.as_str().is_some_and(|text| text.ends_with('*'))
-            });
             if is_set {
                 items.sort_by_key(Value::to_string);
             }
             Value::Array(items)
         }
-        Value::String(text) => Value::String(clean_text(text, names)),
+        Value::String(text) => Value::String(clean_text(text, names).into_owned()),
         other => other.clone(),
     }
 }
 
-fn clean_text(text: &str, names: &Names) -> String {
+fn clean_text<'a>(text: &'a str, names: &'a Names) -> Cow<'a, str> {
     let canonical = names.canonical(text);
     if canonical != text {
-        return canonical.to_owned();
+        return canonical.into();
     }
     let tail = text
         .len()
         .checked_sub(36)
         .and_then(|start| text.split_at_checked(start));
     if let Some((head, _)) = tail.filter(|(_, tail)| is_uuid(tail)) {
-        return format!("{head}<uid>");
+        return format!("{head}<uid>").into();
     }
     if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.parse::<jiff::Timestamp>().is_ok() {
-        return "<time>".to_owned();
+        return "<time>".into();
     }
     if text.parse::<std::net::IpAddr>().is_ok() {
-        return "<address>".to_owned();
+        return "<address>".into();
     }
     // Messages have names in quotes.
     if !text.contains('"') {
-        return text.to_owned();
+        return text.into();
     }
     let parts: Vec<&str> = text.split('"').map(|part| names.canonical(part)).collect();
-    parts.join("\"")
+    parts.join("\"").into()
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -331,6 +377,49 @@ mod tests {
             "status": {"ip": "<address>", "nodes": ["web-*"], "owner": "<uid>", "since": "<time>"},
         });
         assert_eq!(normalize(&object, &names), expected);
+    }
+
+    #[test]
+    fn objects_have_the_same_hash_if_their_normalized_forms_are_equal() {
+        let mut names = Names::default();
+        for name in ["web-abcde", "web-fghij"] {
+            names.learn(&json!({"metadata": {"name": name, "generateName": "web-"}}));
+        }
+        let object = |name: &str, time: &str, more: Value| {
+            json!({
+                "metadata": {"name": name, "uid": name, "annotations": more},
+                "status": {
+                    "names": [name, "web-abcde"], "message": format!("pod \"{name}\" runs"),
+                    "conditions": [
+                        {"type": "A", "lastTransitionTime": time},
+                        {"type": "B", "lastTransitionTime": time},
+                    ],
+                },
+            })
+        };
+        let first = object("web-abcde", "2026-01-02T03:04:05Z", json!({THIRD_PARTY: "x"}));
+        let mut second = object("web-fghij", "2026-02-03T04:05:06Z", json!({}));
+        second["status"]["conditions"].as_array_mut().unwrap().reverse();
+        second["metadata"].as_object_mut().unwrap().remove("annotations");
+        let hash = |object: &Value| super::hash("pods web-*", object, &names);
+        assert_eq!(normalize(&first, &names), normalize(&second, &names));
+        assert_eq!(hash(&first), hash(&second));
+        let changes = [
+            ("/status/message", json!("other")),
+            ("/status/names/0", json!("db")),
+            ("/status/conditions/1/type", json!("C")),
+            ("/metadata/annotations", json!({"note": "x"})),
+        ];
+        for (pointer, value) in changes {
+            let mut changed = first.clone();
+            *changed.pointer_mut(pointer).unwrap() = value;
+            assert_ne!(
+                normalize(&first, &names),
+                normalize(&changed, &names),
+                "{pointer}"
+            );
+            assert_ne!(hash(&first), hash(&changed), "{pointer}");
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! [`Trace`], the record of one run.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::call::Signature;
 
@@ -134,18 +134,23 @@ impl Trace {
         self.iter().filter_map(line).collect()
     }
 
-    /// Returns a hash of the essence.
-    pub(crate) fn hash(&self) -> String {
-        let mut hash = Sha256::new();
-        for line in self.essence() {
-            hash.update(line.as_bytes());
-            hash.update(b"\n");
+    /// Returns a hash of the essence, which is the same on every machine.
+    pub(crate) fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for event in self.iter() {
+            match event {
+                Event::Call {
+                    signature,
+                    code,
+                    effective,
+                    ..
+                } if signature.is_write() => (signature.as_str(), code, effective).hash(&mut hasher),
+                Event::Step { text, .. } => text.hash(&mut hasher),
+                Event::Crash => "crash".hash(&mut hasher),
+                _ => {}
+            }
         }
-        hash.finalize()
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hasher.finish()
     }
 
     /// Returns the number of additions or deletions by object.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use operator_apiserver::client::{Client, DeleteOptions, Gvr, Patch, ServedResource};
 use operator_apiserver::clock::Clock;
 use operator_apiserver::{ApiServer, Snapshot};
-use operator_controlplane::{Clock as ControllerClock, ControlPlane, Delays, Holds, Options};
+use operator_controlplane::{Checkpoint, Clock as ControllerClock, ControlPlane, Delays, Holds, Options};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -28,9 +28,18 @@ pub(crate) struct World {
     pub(crate) holds: Holds,
     /// The seconds by which the clock was set.
     clock_offset: Arc<AtomicI64>,
-    _control_plane: ControlPlane,
+    control_plane: ControlPlane,
     _clock: Scope,
-    resources: Mutex<Vec<ServedResource>>,
+    /// The served resources, as far as they were needed.
+    resources: Mutex<Arc<Vec<ServedResource>>>,
+}
+
+/// The state of a cluster. Clones share it.
+#[derive(Clone)]
+pub(crate) struct FrozenWorld {
+    snapshot: Snapshot,
+    controllers: Checkpoint,
+    resources: Arc<Vec<ServedResource>>,
 }
 
 /// Options of the simulated cluster.
@@ -85,24 +94,33 @@ impl World {
         Ok(world)
     }
 
-    /// Starts a cluster in the state of another one, some time after the start of its run: the objects are shared, and the
-    /// controllers are started anew. Must be called within a runtime.
+    /// Starts a cluster in the state of another one, some time after the start of its run. The objects are shared. Must be
+    /// called within a runtime.
     pub(crate) async fn start(
         seed: u64,
         options: &WorldOptions,
-        snapshot: &Snapshot,
+        frozen: &FrozenWorld,
         elapsed: Duration,
         settle: Duration,
     ) -> Result<Self, crate::error::Error> {
-        let world = Self::begin(seed, options, Some(snapshot), start_time(options) + elapsed)?;
+        let world = Self::begin(seed, options, Some(frozen), start_time(options) + elapsed)?;
         tokio::time::sleep(settle).await;
         Ok(world)
+    }
+
+    /// Returns the current state, in which other worlds can start.
+    pub(crate) fn freeze(&self) -> FrozenWorld {
+        FrozenWorld {
+            snapshot: self.server.snapshot(),
+            controllers: self.control_plane.checkpoint(),
+            resources: Arc::new(self.client().resources()),
+        }
     }
 
     fn begin(
         seed: u64,
         options: &WorldOptions,
-        snapshot: Option<&Snapshot>,
+        frozen: Option<&FrozenWorld>,
         base: SystemTime,
     ) -> Result<Self, crate::error::Error> {
         let started = Instant::now();
@@ -113,8 +131,8 @@ impl World {
             offset: clock_offset.clone(),
         };
         let mut builder = ApiServer::builder().seed(seed).event_ttl(Duration::ZERO);
-        if let Some(snapshot) = snapshot {
-            builder = builder.snapshot(snapshot);
+        if let Some(frozen) = frozen {
+            builder = builder.snapshot(&frozen.snapshot);
         }
         let server = builder
             .clock(clock())
@@ -132,6 +150,7 @@ impl World {
                 delays: options.delays,
                 holds: holds.clone(),
                 clock: controllers,
+                resume: frozen.map(|frozen| frozen.controllers.clone()),
                 ..Options::default()
             },
         );
@@ -140,9 +159,9 @@ impl World {
             server,
             holds,
             clock_offset,
-            _control_plane: control_plane,
+            control_plane,
             _clock: scope,
-            resources: Mutex::default(),
+            resources: Mutex::new(frozen.map(|frozen| frozen.resources.clone()).unwrap_or_default()),
         })
     }
 
@@ -181,7 +200,7 @@ impl World {
         let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = resources.iter().find(is_it).cloned();
         if found.is_none() {
-            *resources = self.client().resources();
+            *resources = Arc::new(self.client().resources());
             found = resources.iter().find(is_it).cloned();
         }
         let found = found.ok_or_else(|| ChangeError::UnknownKind {

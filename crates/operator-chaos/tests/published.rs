@@ -753,10 +753,11 @@ fn prove(case: &Case) -> Result<String, String> {
         return Err(format!("{}, corrected: {replayed}", case.name));
     }
     Ok(format!(
-        "| {} | {} | {:.1} s | {} | {:?} of `{}` |",
+        "| {} | {} | {:.1} s | {:.1} s | {} | {:?} of `{}` |",
         case.name,
         finding.found_after,
         Duration::from_millis(report.elapsed_ms).as_secs_f64(),
+        Duration::from_millis(finding.shrink_ms).as_secs_f64(),
         finding.text,
         violation.oracle,
         violation.subject,

@@ -136,6 +136,59 @@ steps:
     );
 }
 
+/// Writes the data of a ConfigMap for each widget every 2 s. If the first try to create it fails, it does not update the
+/// ConfigMap any more until it is restarted.
+async fn sulking(client: Client) -> Outcome {
+    let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let mut has_failed = false;
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let Ok(Some(widget)) = widgets(&client).get_opt("w").await else {
+            continue;
+        };
+        let Ok(before) = configs.get_opt("w").await else {
+            continue;
+        };
+        let data = honest(&widget.data["spec"], &Value::Null);
+        let is_done = serde_json::to_value(&before)?["data"] == data;
+        if is_done || (has_failed && before.is_some()) {
+            continue;
+        }
+        let config =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "w"}, "data": data});
+        let apply = PatchParams::apply("test").force();
+        let written = configs.patch("w", &apply, &Patch::Apply(&config)).await;
+        has_failed |= before.is_none() && written.is_err();
+    }
+}
+
+/// The first runs of single faults end after the step of the fault, where the state of the cluster is as usual.
+#[test]
+fn a_bug_that_survives_a_step_in_memory_is_found() {
+    let workload = Workload::new()
+        .apply(widget(&json!({"size": 1})))
+        .patch(widget(&json!({"size": 2})));
+    let chaos = Chaos::new(sulking).objects([definition()]).workload(workload);
+    let report = chaos.budget(NO_END).plans(150).run().unwrap();
+    let finding = report.findings.first().unwrap();
+    let actions: Vec<&Action> = finding.plan.faults.iter().map(|fault| &fault.action).collect();
+    assert!(
+        matches!(
+            actions[..],
+            [Action::Fail(_)
+                | Action::Reset
+                | Action::FailAfterCommit(_)
+                | Action::ResetAfterCommit
+                | Action::Outage { .. }]
+        ),
+        "{report}"
+    );
+    let is_of_config = |it: &operator_chaos::Violation| it.subject.starts_with("configmaps");
+    assert!(finding.violations.iter().any(is_of_config), "{report}");
+    assert_eq!(finding.workload.steps.len(), 2, "{report}");
+    assert!(report.pruned > 0, "{report}");
+}
+
 #[test]
 fn an_upgrade_replaces_the_operator_and_the_definitions() {
     /// The second version writes another key, which the first version does not know.

@@ -54,12 +54,18 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new() -> Arc<Self> {
+    /// Creates an index of the objects at a revision.
+    pub(crate) fn new(objects: Objects, revision: u64) -> Arc<Self> {
         Arc::new(Self {
-            objects: RwLock::default(),
-            revision: AtomicU64::new(0),
+            objects: RwLock::new(objects),
+            revision: AtomicU64::new(revision),
             changed: Notify::new(),
         })
+    }
+
+    /// Returns the revision of the index.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
     }
 
     /// Sets the revision of the index.
@@ -75,7 +81,7 @@ impl Cache {
                 let mut changed = std::pin::pin!(self.changed.notified());
                 // From here on, a change wakes this task.
                 changed.as_mut().enable();
-                if seen(&self.objects.read(), self.revision.load(Ordering::Acquire)) {
+                if seen(&self.objects.read(), self.revision()) {
                     return;
                 }
                 changed.await;
@@ -123,6 +129,7 @@ impl Runner {
     }
 
     pub(crate) async fn run(mut self) {
+        self.cache.wait(|_, revision| revision > 0).await;
         loop {
             let key = self.queue.next().await;
             self.reconcile(&key).await;

@@ -44,6 +44,7 @@ mod selector;
 #[cfg(test)]
 mod testing;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use operator_apiserver::CertificateSigner;
@@ -57,6 +58,7 @@ pub use crate::process::{Processes, ProcessesError, Program, register};
 pub use crate::process_group::ProcessGroup;
 
 use crate::engine::{Cache, Controller, Runner, Subscriber, feed};
+use crate::objects::{Key, Objects};
 use crate::process::Agent;
 use crate::queue::Queue;
 use crate::recorder::Recorder;
@@ -105,6 +107,9 @@ pub struct Options {
     pub processes: Option<Processes>,
     /// The clock of the controllers. Default: the system clock.
     pub clock: Clock,
+    /// The state of other controllers with the same options, on a server from whose snapshot this server started. These
+    /// controllers then do not reconcile all objects when they start. Default: `None`.
+    pub resume: Option<Checkpoint>,
 }
 
 impl Default for Options {
@@ -122,8 +127,21 @@ impl Default for Options {
             olm: false,
             processes: None,
             clock: Clock::default(),
+            resume: None,
         }
     }
+}
+
+/// The state of running controllers: their index of all objects, and the keys that they have not finished. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Checkpoint(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    objects: Objects,
+    revision: u64,
+    /// The unfinished keys by the name of the controller.
+    pending: BTreeMap<&'static str, Vec<Key>>,
 }
 
 /// Waits until an object exists that a controller creates. Never returns if no controller creates it.
@@ -143,6 +161,9 @@ pub async fn created(client: &Client, gvr: &Gvr, namespace: &str, name: &str) {
 pub struct ControlPlane {
     tasks: JoinSet<()>,
     processes: Option<Processes>,
+    cache: Arc<Cache>,
+    /// The queues by the name of the controller.
+    queues: BTreeMap<&'static str, Arc<Queue>>,
 }
 
 impl ControlPlane {
@@ -152,9 +173,14 @@ impl ControlPlane {
     /// Panics outside a tokio runtime.
     pub fn start(client: &Client, options: Options) -> Self {
         let mut tasks = JoinSet::new();
-        let cache = Cache::new();
+        let resumed = options.resume.clone();
+        let cache = match &resumed {
+            Some(Checkpoint(state)) => Cache::new(state.objects.clone(), state.revision),
+            None => Cache::new(Objects::default(), 0),
+        };
         let recorder = Arc::new(Recorder::new(client.clone(), options.clock.clone()));
         let mut subscribers = Vec::new();
+        let mut queues = BTreeMap::new();
         let clock = options.clock.clone();
         let max_pods = options.max_pods;
         let has_nodes = options.controllers == Controllers::All && options.nodes > 0;
@@ -173,7 +199,12 @@ impl ControlPlane {
         }
         for controller in all {
             let queue = Arc::new(Queue::default());
-            controller.initial.iter().cloned().for_each(|key| queue.add(key));
+            let pending = resumed
+                .as_ref()
+                .and_then(|Checkpoint(state)| state.pending.get(controller.name));
+            let keys = controller.initial.iter().chain(pending.into_iter().flatten());
+            keys.cloned().for_each(|key| queue.add(key));
+            queues.insert(controller.name, queue.clone());
             subscribers.push(Subscriber {
                 keys: controller.keys,
                 queue: queue.clone(),
@@ -182,9 +213,24 @@ impl ControlPlane {
             tasks.spawn(runner.run());
         }
         if !subscribers.is_empty() {
-            tasks.spawn(feed(client.clone(), cache, subscribers));
+            tasks.spawn(feed(client.clone(), cache.clone(), subscribers));
         }
-        Self { tasks, processes }
+        Self {
+            tasks,
+            processes,
+            cache,
+            queues,
+        }
+    }
+
+    /// Returns the state of the controllers, with which others can start; see [`Options::resume`].
+    pub fn checkpoint(&self) -> Checkpoint {
+        let queues = self.queues.iter();
+        Checkpoint(Arc::new(State {
+            objects: self.cache.objects.read().clone(),
+            revision: self.cache.revision(),
+            pending: queues.map(|(name, queue)| (*name, queue.pending())).collect(),
+        }))
     }
 
     /// Stops all controllers, and waits until they have stopped. Call it before the server stops. Processes of pods get

@@ -42,14 +42,14 @@ pub(crate) struct Id {
 }
 
 /// The objects of a resource, and the set of those without a controller.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Resource {
     objects: BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>,
     uncontrolled: BTreeSet<Key>,
 }
 
 /// The index of all objects. Every read is a lookup or a range query.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     /// The resources by group, then plural: an object is in one version at a time.
     resources: HashMap<String, HashMap<String, Resource>>,

@@ -18,6 +18,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 struct State {
     ready: VecDeque<Key>,
     queued: BTreeSet<Key>,
+    /// The key that was taken last.
+    current: Option<Key>,
     /// The time at which each waiting key becomes ready, and the reverse index.
     due: HashMap<Key, Instant>,
     waiting: BTreeMap<Instant, BTreeSet<Key>>,
@@ -73,6 +75,7 @@ impl State {
             return Err(self.waiting.keys().next().copied());
         };
         self.queued.remove(&key);
+        self.current = Some(key.clone());
         Ok(key)
     }
 }
@@ -111,8 +114,17 @@ impl Queue {
         self.state.lock().failures.remove(key);
     }
 
+    /// Returns the key that is being processed, and the keys that are ready or wait, in order.
+    pub(crate) fn pending(&self) -> Vec<Key> {
+        let state = self.state.lock();
+        let waiting = state.waiting.values().flatten();
+        let all = state.current.iter().chain(&state.ready).chain(waiting);
+        all.cloned().collect()
+    }
+
     /// Waits for the next key.
     pub(crate) async fn next(&self) -> Key {
+        self.state.lock().current = None;
         loop {
             let wake = match self.state.lock().pop(Instant::now()) {
                 Ok(key) => return key,
@@ -162,6 +174,15 @@ mod tests {
         assert_eq!(state.pop(late), Err(None));
         state.add_at(key("a"), soon);
         assert_eq!(state.pop(soon), Ok(key("a")));
+    }
+
+    #[test]
+    fn ready_and_waiting_keys_are_pending() {
+        let queue = Queue::default();
+        queue.add_after(key("later"), Duration::from_secs(9));
+        queue.add_after(key("soon"), Duration::from_secs(1));
+        queue.add(key("now"));
+        assert_eq!(queue.pending(), ["now", "soon", "later"].map(key));
     }
 
     #[test]

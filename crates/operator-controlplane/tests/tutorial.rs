@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use operator_apiserver::ApiServer;
 use operator_apiserver::client::{Client, DeleteOptions, EventType, Gvr, Patch};
-use operator_controlplane::{ControlPlane, Options};
+use operator_controlplane::{ControlPlane, Delays, Options};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "default";
@@ -395,4 +395,58 @@ async fn without_controllers_only_the_rules_of_roles_are_gathered() {
         .await
         .unwrap();
     assert!(replica_sets.items.is_empty(), "{replica_sets:?}");
+}
+
+#[tokio::test]
+async fn controllers_continue_from_a_checkpoint() {
+    let delays = Delays {
+        start: Duration::from_millis(200),
+        ..Delays::default()
+    };
+    let options = || Options {
+        delays,
+        ..Options::default()
+    };
+    let server = ApiServer::builder().build().unwrap();
+    let first = Stage {
+        client: server.client(),
+        _control_plane: ControlPlane::start(&server.client(), options()),
+    };
+    let (pods, deployments) = (gvr("", "pods"), gvr("apps", "deployments"));
+    operator_controlplane::created(&first.client, &gvr("", "serviceaccounts"), NAMESPACE, "default").await;
+    first
+        .client
+        .create(&deployments, NAMESPACE, deployment(1))
+        .await
+        .unwrap();
+    let is_in = |pod: &Value, phase: &str| pod["status"]["phase"] == phase;
+    first
+        .eventually(&pods, |pods| {
+            pods.iter().any(|pod| pod["status"].get("startTime").is_some())
+        })
+        .await;
+
+    // The node waits to start the pod.
+    let (snapshot, checkpoint) = (server.snapshot(), first._control_plane.checkpoint());
+    drop(first);
+    let server = ApiServer::builder().snapshot(&snapshot).build().unwrap();
+    let second = Stage {
+        client: server.client(),
+        _control_plane: ControlPlane::start(
+            &server.client(),
+            Options {
+                resume: Some(checkpoint),
+                ..options()
+            },
+        ),
+    };
+    second
+        .eventually(&pods, |pods| pods.iter().any(|pod| is_in(pod, "Running")))
+        .await;
+    second.patch(json!({"spec": {"replicas": 2}})).await;
+    second
+        .eventually(&pods, |pods| {
+            pods.iter().filter(|pod| is_in(pod, "Running")).count() == 2
+        })
+        .await;
 }

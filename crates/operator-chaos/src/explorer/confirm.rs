@@ -48,7 +48,7 @@ impl Explorer {
         let (second, again) = again?;
         let nondeterminism = first_difference(&first.trace.essence(), &second.trace.essence());
         // A run that ended early has the same beginning.
-        let nondeterminism = nondeterminism.filter(|_| !first.is_pruned);
+        let nondeterminism = nondeterminism.filter(|_| first.pruned.is_none());
         let nondeterminism = nondeterminism.map(|(left, right)| format!("{left} / {right}"));
         let wanted: BTreeSet<String> = violations.iter().map(Violation::fingerprint).collect();
         let is_same = |found: &[Violation]| found.iter().any(|it| wanted.contains(&it.fingerprint()));
@@ -148,7 +148,7 @@ impl Explorer {
         let divergence = first_divergence(&baseline.timeline, &timeline);
         let reference = &baseline.reference;
         let differences = differences(&reference.state, &run.state, &reference.mask);
-        let differences = differences.iter().filter(|_| !run.is_pruned);
+        let differences = differences.iter().filter(|_| run.pruned.is_none());
         Finding {
             id: id_of(plan, &workload),
             text: plan.to_string(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use apimachinery::object;
 use futures::FutureExt;
 use operator_apiserver::ApiServer;
 use operator_apiserver::client::{Event as Commit, EventType, Gvr, Watch};
@@ -218,7 +219,7 @@ impl Inner {
     /// Records the instance that holds the lease after it was written.
     pub(super) fn note_leader(&mut self, life: u32, key: &(String, String, String)) {
         let lease = self.history.objects.get(key);
-        let holder = lease.map_or("", |lease| text(lease, "/spec/holderIdentity"));
+        let holder = lease.map_or("", |lease| object::text(lease, &["spec", "holderIdentity"]));
         self.leader = (!holder.is_empty()).then_some(life);
     }
 
@@ -279,10 +280,8 @@ impl Inner {
             let Some(object) = self.history.objects.get(&write.key) else {
                 return false;
             };
-            let found = object
-                .pointer("/metadata/annotations")
-                .and_then(|all| all.get(THIRD_PARTY));
-            let is_same = text(object, "/metadata/uid") == write.uid;
+            let found = object::meta(object, "annotations").and_then(|all| all.get(THIRD_PARTY));
+            let is_same = object::uid(object) == write.uid;
             is_same && found.is_none()
         };
         let lost = self.third_party.iter().filter(is_lost);
@@ -325,17 +324,10 @@ impl Inner {
     }
 }
 
-pub(super) fn object_key(gvr: &Gvr, object: &Value) -> ObjectKey {
+pub(super) fn object_key(gvr: &Gvr, value: &Value) -> ObjectKey {
     (
         qualified(&gvr.resource, &gvr.group),
-        text(object, "/metadata/namespace").to_owned(),
-        text(object, "/metadata/name").to_owned(),
+        object::namespace(value).to_owned(),
+        object::name(value).to_owned(),
     )
-}
-
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }

@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use apimachinery::object::meta;
 use operator_apiserver::client::{Event, EventType, Gvr, ServedResource};
 use serde_json::{Value, json};
 
@@ -63,16 +64,10 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
 
 /// Returns true if a change is relevant to garbage collection.
 fn concerns(object: &Value, old: Option<&Value>) -> bool {
-    const FIELDS: [&str; 3] = [
-        "/metadata/ownerReferences",
-        "/metadata/deletionTimestamp",
-        "/metadata/finalizers",
-    ];
+    const FIELDS: [&str; 3] = ["ownerReferences", "deletionTimestamp", "finalizers"];
     match old {
-        None => FIELDS.iter().any(|field| object.pointer(field).is_some()),
-        Some(old) => FIELDS
-            .iter()
-            .any(|field| object.pointer(field) != old.pointer(field)),
+        None => FIELDS.iter().any(|field| meta(object, field).is_some()),
+        Some(old) => FIELDS.iter().any(|field| meta(object, field) != meta(old, field)),
     }
 }
 

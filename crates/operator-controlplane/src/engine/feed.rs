@@ -25,11 +25,14 @@ pub(crate) struct Subscriber {
 pub(crate) async fn feed(client: Client, cache: Arc<Cache>, subscribers: Vec<Subscriber>) {
     loop {
         let (revision, objects) = client.snapshot();
-        let missed = difference(&cache.objects.read(), revision, &objects);
-        for event in missed {
-            take(&cache, &subscribers, &event);
+        if cache.revision() != revision {
+            let missed = difference(&cache.objects.read(), revision, &objects);
+            for event in missed {
+                take(&cache, &subscribers, &event);
+            }
+            cache.reach(revision);
         }
-        cache.reach(revision);
+        drop(objects);
         let mut watch = client.watch(revision);
         let mut idle = true;
         while let Some(event) = watch.next().await {
