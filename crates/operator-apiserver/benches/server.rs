@@ -2,6 +2,13 @@
 //!
 //! It prints a table; the figures of one run are in docs/book/src/internals/performance.md.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of the tests fail")]
+
+#[path = "../tests/asking/mod.rs"]
+mod asking;
+#[path = "../tests/hook/mod.rs"]
+mod hook;
+
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +44,9 @@ fn main() -> Result<()> {
     one_core()?.block_on(watchers())?;
     one_core()?.block_on(many_objects())?;
     one_core()?.block_on(many_definitions())?;
+    one_core()?.block_on(pods())?;
+    one_core()?.block_on(reviews())?;
+    one_core()?.block_on(webhooks())?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -262,6 +272,92 @@ async fn many_objects() -> Result<()> {
     )
     .await?;
     row("first page of 500 of 100,000", milliseconds(began.elapsed()));
+    Ok(())
+}
+
+const PODS: usize = 10_000;
+
+/// Measures lists of pods as JSON and as protobuf.
+async fn pods() -> Result<()> {
+    let builder = ApiServer::builder().disable_admission_plugins(["ServiceAccount"]);
+    let server = builder.build()?;
+    let client = server.client();
+    let gvr = Gvr::new("", "v1", "pods");
+    for index in 0..PODS {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("pod-{index}"), "labels": {"app": "bench"}},
+            "spec": {"containers": [{"name": "web", "image": "example.com/web:1", "ports": [{"containerPort": 80}]}]},
+        });
+        client.create(&gvr, "default", pod).await?;
+    }
+    for (name, media) in [
+        ("JSON", "application/json"),
+        ("protobuf", "application/vnd.kubernetes.protobuf"),
+    ] {
+        let list = || {
+            let mut list = request("GET", "/api/v1/namespaces/default/pods", None)?;
+            let media = header::HeaderValue::from_static(media);
+            list.headers_mut().insert(header::ACCEPT, media);
+            Ok::<_, Box<dyn Error + Send + Sync>>(list)
+        };
+        let began = Instant::now();
+        let bytes = call(&server, list()?).await?;
+        let size = bytes.len() / 100_000;
+        row(
+            &format!(
+                "list of 10,000 pods as {name} ({}.{} MB), first time",
+                size / 10,
+                size % 10
+            ),
+            milliseconds(began.elapsed()),
+        );
+        let began = Instant::now();
+        for _ in 0..10 {
+            call(&server, list()?).await?;
+        }
+        row(
+            &format!("list of 10,000 pods as {name}, again"),
+            milliseconds(began.elapsed() / 10),
+        );
+    }
+    Ok(())
+}
+
+async fn reviews() -> Result<()> {
+    let server = ApiServer::builder().build()?;
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": "system:kube-scheduler",
+            "resourceAttributes": {"verb": "create", "group": "", "resource": "pods", "subresource": "binding", "namespace": "default"},
+        },
+    });
+    let began = Instant::now();
+    for _ in 0..WRITES {
+        call(&server, request("POST", path, Some(&review))?).await?;
+    }
+    row("SubjectAccessReviews, one core", per_second(WRITES, began));
+    Ok(())
+}
+
+/// Measures creates with a validating webhook, which runs on the same core.
+async fn webhooks() -> Result<()> {
+    const CREATES: usize = 2_000;
+    let server = ApiServer::builder().build()?;
+    let hook = hook::Hook::start(|_| hook::allow()).await;
+    let webhook = hook::webhook("bench", hook.by_url(), Value::Null);
+    hook::configure(&server, "validating", vec![webhook]).await;
+    let began = Instant::now();
+    for index in 0..CREATES {
+        let body = config_map(&format!("hooked-{index}"));
+        call(&server, request("POST", CONFIG_MAPS, Some(&body))?).await?;
+    }
+    row(
+        "create with an admission webhook over TLS, one core",
+        milliseconds(began.elapsed() / u32::try_from(CREATES)?),
+    );
     Ok(())
 }
 
