@@ -3,6 +3,8 @@
 //! A line that does not start with a space is an object: its kind, its name (with its namespace) and its fields. The
 //! lines below it are its rules. Lists are comma-separated; the core group is `core`.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 const TABLE: &str = include_str!("objects-1.36.txt");
@@ -25,14 +27,17 @@ pub fn objects() -> Vec<(Resource, Value)> {
 }
 
 /// Returns the APIServices of the built-in groups.
-pub fn api_services() -> Vec<Value> {
-    let entries = entries();
-    let services = entries.iter().filter(|entry| entry.kind == "apiservice");
-    let service = |entry: &Entry| {
-        let (version, group) = entry.name.split_once('.').unwrap_or((entry.name, ""));
-        local_api_service(group, version, "onstart", entry.number(0), entry.number(1))
-    };
-    services.map(service).collect()
+pub fn api_services() -> &'static [Value] {
+    static SERVICES: LazyLock<Vec<Value>> = LazyLock::new(|| {
+        let entries = entries();
+        let services = entries.iter().filter(|entry| entry.kind == "apiservice");
+        let service = |entry: &Entry| {
+            let (version, group) = entry.name.split_once('.').unwrap_or((entry.name, ""));
+            local_api_service(group, version, "onstart", entry.number(0), entry.number(1))
+        };
+        services.map(service).collect()
+    });
+    &SERVICES
 }
 
 /// Returns the rules of the role `system:node`.

@@ -141,12 +141,12 @@ fn omit_access(claim: &mut Object) {
 fn request_to_v1(request: &mut Object) {
     let mut exactly = Map::new();
     for name in SCALARS {
-        exactly.extend(take(request, name).filter(|(_, value)| !is_zero(value)));
+        exactly.extend(request.remove_entry(name).filter(|(_, value)| !is_zero(value)));
     }
     for name in OPTIONAL {
-        exactly.extend(take(request, name).filter(|(_, value)| !value.is_null()));
+        exactly.extend(request.remove_entry(name).filter(|(_, value)| !value.is_null()));
     }
-    let class = take(request, CLASS).filter(|(_, value)| is_text(value));
+    let class = request.remove_entry(CLASS).filter(|(_, value)| is_text(value));
     if !exactly.is_empty() || class.is_some() {
         // The name of the class is required in v1.
         let class = class.unwrap_or_else(|| (CLASS.to_owned(), "".into()));
@@ -160,10 +160,6 @@ fn request_from_v1(request: &mut Object) {
         request.extend(exactly);
     }
     request.entry(CLASS).or_insert_with(|| "".into());
-}
-
-fn take(object: &mut Object, name: &str) -> Option<(String, Value)> {
-    object.remove_entry(name)
 }
 
 fn is_text(value: &Value) -> bool {

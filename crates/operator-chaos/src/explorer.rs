@@ -4,7 +4,6 @@ mod confirm;
 mod mutants;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use crate::progress::{Monitor, Phase, Progress};
 use crate::report::{Finding, Report};
 use crate::run::{Expectation, Expected, Forks, Pruned, Recovered, Run, Setup, Shortcuts, run};
 use crate::single::{Single, single_faults};
-use crate::state::{Mask, State, differences};
+use crate::state::{Mask, differences, hash_of};
 use crate::trace::{Event, Kind, Timeline, Trace};
 use crate::workload::Workload;
 
@@ -551,11 +550,8 @@ impl Task {
     /// Returns a plan of the user's workload from the first to the last step.
     fn whole(plan: Plan) -> Self {
         Self {
-            subject: 0,
             plan,
-            is_single: false,
-            is_forked: false,
-            is_short: false,
+            ..Self::of(0, &[])
         }
     }
 }
@@ -794,13 +790,6 @@ fn parallel<T: Sync, R: Send>(jobs: usize, items: &[T], map: impl Fn(&T) -> R + 
 fn id_of(plan: &Plan, workload: &Workload) -> String {
     let json = serde_json::to_string(&(plan, workload)).unwrap_or_default();
     hash_text(&json)
-}
-
-/// Returns a hash of a state, which is the same on every machine.
-fn hash_of(state: &State) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn hash_text(text: &str) -> String {

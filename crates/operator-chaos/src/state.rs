@@ -1,6 +1,5 @@
 //! [`State`], the state of a world in a form that can be compared between two runs.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -91,9 +90,6 @@ const VOLATILE_METADATA: [&str; 7] = [
     "generateName",
 ];
 
-/// Annotations that differ between runs.
-const VOLATILE_ANNOTATIONS: [&str; 2] = [THIRD_PARTY, "deployment.kubernetes.io/revision"];
-
 /// Returns an object without the parts that differ between runs: UIDs, versions, times, addresses, random names.
 pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
     let Value::Object(fields) = object else {
@@ -117,9 +113,8 @@ fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
         .map(|(name, value)| (name.clone(), clean(value, names)))
         .collect();
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        for name in VOLATILE_ANNOTATIONS {
-            annotations.remove(name);
-        }
+        annotations.remove(THIRD_PARTY);
+        annotations.remove("deployment.kubernetes.io/revision");
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
@@ -129,60 +124,11 @@ fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
 
 /// Returns a hash of an object that is the same in every run. Objects with the same normalized form have the same hash.
 pub(crate) fn hash(key: &str, object: &Value, names: &Names) -> u64 {
-    let fields = object.as_object().into_iter().flatten();
-    let all = fields.map(|(name, value)| match value {
-        Value::Object(metadata) if name == "metadata" => hash_metadata(metadata, names),
-        value => hash_one(&(name, hash_value(value, names))),
-    });
-    hash_one(&(key, all.fold(0_u64, u64::wrapping_add)))
+    hash_of(&(key, normalize(object, names)))
 }
 
-fn hash_metadata(metadata: &Map<String, Value>, names: &Names) -> u64 {
-    let kept = metadata
-        .iter()
-        .filter(|(name, _)| !VOLATILE_METADATA.contains(&name.as_str()));
-    let all = kept.map(|(name, value)| match value {
-        Value::Object(annotations) if name == "annotations" => {
-            let kept = annotations
-                .iter()
-                .filter(|(name, _)| !VOLATILE_ANNOTATIONS.contains(&name.as_str()));
-            kept.map(|(name, value)| hash_one(&("annotation", name, hash_value(value, names))))
-                .fold(0, u64::wrapping_add)
-        }
-        value => hash_one(&("metadata", name, hash_value(value, names))),
-    });
-    all.fold(0, u64::wrapping_add)
-}
-
-fn hash_value(value: &Value, names: &Names) -> u64 {
-    match value {
-        // A sum does not depend on the order, which canonical names can change.
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(name, _)| !VOLATILE.contains(&name.as_str()))
-            .map(|(name, value)| hash_one(&(names.canonical(name), hash_value(value, names))))
-            .fold(1, u64::wrapping_add),
-        Value::Array(items) => {
-            let hashes = items.iter().map(|item| hash_value(item, names));
-            match items.iter().all(|item| is_unordered(item, names)) {
-                true => hashes.fold(2, u64::wrapping_add),
-                false => hash_one(&hashes.collect::<Vec<_>>()),
-            }
-        }
-        Value::String(text) => hash_one(&*clean_text(text, names)),
-        other => hash_one(other),
-    }
-}
-
-/// Returns true for the items of a list whose order is not relevant: conditions and generated names.
-fn is_unordered(item: &Value, names: &Names) -> bool {
-    item.get("lastTransitionTime").is_some()
-        || item
-            .as_str()
-            .is_some_and(|text| clean_text(text, names).ends_with('*'))
-}
-
-fn hash_one<T: Hash + ?Sized>(value: &T) -> u64 {
+/// Returns a hash that is the same on every machine.
+pub(crate) fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -200,42 +146,46 @@ fn clean(value: &Value, names: &Names) -> Value {
             Value::Object(fields)
         }
         Value::Array(items) => {
-            let is_set = items.iter().all(|item| is_unordered(item, names));
             let mut items: Vec<Value> = items.iter().map(|item| clean(item, names)).collect();
+            // The order of conditions and of generated names is not relevant.
+            let is_set = items.iter().all(|item| {
+                item.get("lastTransitionTime").is_some()
+                    || item.as_str().is_some_and(|text| text.ends_with('*'))
+            });
             if is_set {
                 items.sort_by_key(Value::to_string);
             }
             Value::Array(items)
         }
-        Value::String(text) => Value::String(clean_text(text, names).into_owned()),
+        Value::String(text) => Value::String(clean_text(text, names)),
         other => other.clone(),
     }
 }
 
-fn clean_text<'a>(text: &'a str, names: &'a Names) -> Cow<'a, str> {
+fn clean_text(text: &str, names: &Names) -> String {
     let canonical = names.canonical(text);
     if canonical != text {
-        return canonical.into();
+        return canonical.to_owned();
     }
     let tail = text
         .len()
         .checked_sub(36)
         .and_then(|start| text.split_at_checked(start));
     if let Some((head, _)) = tail.filter(|(_, tail)| is_uuid(tail)) {
-        return format!("{head}<uid>").into();
+        return format!("{head}<uid>");
     }
     if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.parse::<jiff::Timestamp>().is_ok() {
-        return "<time>".into();
+        return "<time>".to_owned();
     }
     if text.parse::<std::net::IpAddr>().is_ok() {
-        return "<address>".into();
+        return "<address>".to_owned();
     }
     // Messages have names in quotes.
     if !text.contains('"') {
-        return text.into();
+        return text.to_owned();
     }
     let parts: Vec<&str> = text.split('"').map(|part| names.canonical(part)).collect();
-    parts.join("\"").into()
+    parts.join("\"")
 }
 
 fn is_uuid(text: &str) -> bool {

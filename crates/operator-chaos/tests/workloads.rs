@@ -45,16 +45,20 @@ fn widgets(client: &Client) -> Api<DynamicObject> {
     Api::default_namespaced_with(client.clone(), &resource)
 }
 
+/// Waits 2 s, and returns the widget and its ConfigMap. `None` if there is no widget, or a request fails.
+async fn observed(client: &Client) -> Option<(DynamicObject, Option<ConfigMap>)> {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let widget = widgets(client).get_opt("w").await.ok()??;
+    let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    Some((widget, configs.get_opt("w").await.ok()?))
+}
+
 /// Writes the data of a ConfigMap for each widget every 2 s, and the status. `data` computes the data from the spec and
 /// the previous data.
 async fn mirror(client: Client, data: fn(&Value, &Value) -> Value) -> Outcome {
     let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
     loop {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let Ok(Some(widget)) = widgets(&client).get_opt("w").await else {
-            continue;
-        };
-        let Ok(before) = configs.get_opt("w").await else {
+        let Some((widget, before)) = observed(&client).await else {
             continue;
         };
         let before = serde_json::to_value(before)?;
@@ -142,11 +146,7 @@ async fn sulking(client: Client) -> Outcome {
     let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let mut has_failed = false;
     loop {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let Ok(Some(widget)) = widgets(&client).get_opt("w").await else {
-            continue;
-        };
-        let Ok(before) = configs.get_opt("w").await else {
+        let Some((widget, before)) = observed(&client).await else {
             continue;
         };
         let data = honest(&widget.data["spec"], &Value::Null);

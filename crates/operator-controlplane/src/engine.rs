@@ -54,18 +54,13 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Creates an index of the objects at a revision.
-    pub(crate) fn new(objects: Objects, revision: u64) -> Arc<Self> {
+    /// Creates an index that begins with these objects. The feed updates it to the current ones first.
+    pub(crate) fn new(objects: Objects) -> Arc<Self> {
         Arc::new(Self {
             objects: RwLock::new(objects),
-            revision: AtomicU64::new(revision),
+            revision: AtomicU64::new(0),
             changed: Notify::new(),
         })
-    }
-
-    /// Returns the revision of the index.
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Acquire)
     }
 
     /// Sets the revision of the index.
@@ -81,7 +76,7 @@ impl Cache {
                 let mut changed = std::pin::pin!(self.changed.notified());
                 // From here on, a change wakes this task.
                 changed.as_mut().enable();
-                if seen(&self.objects.read(), self.revision()) {
+                if seen(&self.objects.read(), self.revision.load(Ordering::Acquire)) {
                     return;
                 }
                 changed.await;

@@ -139,7 +139,6 @@ pub struct Checkpoint(Arc<State>);
 #[derive(Debug)]
 struct State {
     objects: Objects,
-    revision: u64,
     /// The unfinished keys by the name of the controller.
     pending: BTreeMap<&'static str, Vec<Key>>,
 }
@@ -174,10 +173,8 @@ impl ControlPlane {
     pub fn start(client: &Client, options: Options) -> Self {
         let mut tasks = JoinSet::new();
         let resumed = options.resume.clone();
-        let cache = match &resumed {
-            Some(Checkpoint(state)) => Cache::new(state.objects.clone(), state.revision),
-            None => Cache::new(Objects::default(), 0),
-        };
+        let objects = resumed.as_ref().map(|Checkpoint(state)| state.objects.clone());
+        let cache = Cache::new(objects.unwrap_or_default());
         let recorder = Arc::new(Recorder::new(client.clone(), options.clock.clone()));
         let mut subscribers = Vec::new();
         let mut queues = BTreeMap::new();
@@ -228,7 +225,6 @@ impl ControlPlane {
         let queues = self.queues.iter();
         Checkpoint(Arc::new(State {
             objects: self.cache.objects.read().clone(),
-            revision: self.cache.revision(),
             pending: queues.map(|(name, queue)| (*name, queue.pending())).collect(),
         }))
     }

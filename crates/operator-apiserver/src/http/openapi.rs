@@ -69,13 +69,11 @@ fn with_schemas(
     for resource in resources {
         let names = schemas.add_resource(resource);
         paths.extend(operation::paths(resource, &names, descriptions));
-        if resource.schema.is_none() {
-            paths.extend([operation::discovery_path(
-                resource.group,
-                resource.version,
-                descriptions,
-            )]);
-        }
+    }
+    // Built-in resources are of one group version.
+    if let Some(first) = resources.first().filter(|first| first.schema.is_none()) {
+        let discovery = operation::discovery_path(first.group, first.version, descriptions);
+        paths.extend([discovery]);
     }
     let custom = resources.iter().any(|resource| resource.schema.is_some());
     let info = if custom {

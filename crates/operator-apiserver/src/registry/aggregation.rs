@@ -7,7 +7,7 @@ pub(crate) mod check;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use apimachinery::object;
 use parking_lot::{Mutex, RwLock};
@@ -251,8 +251,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
         registry.resources.builtin().has_version(group, version)
             || !builtin_catalog().has_version(group, version) && !beta_catalog().has_version(group, version)
     };
-    static BUILTIN: LazyLock<Vec<Value>> = LazyLock::new(api_services);
-    for service in BUILTIN.iter().filter(|service| is_served(service)) {
+    for service in api_services().iter().filter(|service| is_served(service)) {
         keep(registry, definition, service);
     }
     for service in served.keys().map(custom_service) {

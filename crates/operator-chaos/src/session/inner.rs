@@ -1,7 +1,6 @@
 //! [`Inner`], the data of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use apimachinery::object;
@@ -266,12 +265,11 @@ impl Inner {
             let lowest = PRIORITIES + u64::try_from(self.demoted.len()).unwrap_or(0);
             self.demoted.insert(signature.clone(), lowest);
         }
-        let level = self.demoted.get(signature).copied().unwrap_or_else(|| {
-            // This hash is the same on every machine.
-            let mut hasher = DefaultHasher::new();
-            (self.plan.seed, signature.as_str()).hash(&mut hasher);
-            hasher.finish() % PRIORITIES
-        });
+        let level = self
+            .demoted
+            .get(signature)
+            .copied()
+            .unwrap_or_else(|| state::hash_of(&(self.plan.seed, signature.as_str())) % PRIORITIES);
         Duration::from_millis(level * QUANTUM)
     }
 

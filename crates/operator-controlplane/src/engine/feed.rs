@@ -25,14 +25,11 @@ pub(crate) struct Subscriber {
 pub(crate) async fn feed(client: Client, cache: Arc<Cache>, subscribers: Vec<Subscriber>) {
     loop {
         let (revision, objects) = client.snapshot();
-        if cache.revision() != revision {
-            let missed = difference(&cache.objects.read(), revision, &objects);
-            for event in missed {
-                take(&cache, &subscribers, &event);
-            }
-            cache.reach(revision);
+        let missed = difference(&cache.objects.read(), revision, &objects);
+        for event in missed {
+            take(&cache, &subscribers, &event);
         }
-        drop(objects);
+        cache.reach(revision);
         let mut watch = client.watch(revision);
         let mut idle = true;
         while let Some(event) = watch.next().await {

@@ -352,14 +352,11 @@ impl<'a> Writer<'a> {
         let of_options = options
             .iter()
             .flat_map(|options| Parameter::of_options(options, self.descriptions));
-        let mut parameters = vec![Parameter::pretty(self.descriptions)];
-        for parameter in of_options {
-            parameters.push(parameter);
-        }
+        let pretty = Parameter::pretty(self.descriptions);
         Operation {
             method: shape.method,
             json,
-            parameters,
+            parameters: std::iter::once(pretty).chain(of_options).collect(),
         }
     }
 

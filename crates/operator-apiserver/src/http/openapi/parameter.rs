@@ -29,20 +29,13 @@ pub(super) const LIST: Options = Options {
         ("watch", "boolean"),
     ],
 };
-/// The fields of [`LIST`] that select the objects of a list; the others are about watches.
+/// The fields of [`LIST`] that select the objects of a list. Its first and its last field are about watches.
 pub(super) const SELECTION: Options = Options {
     described_by: LIST.described_by,
-    fields: &[
-        ("continue", "string"),
-        ("fieldSelector", "string"),
-        ("labelSelector", "string"),
-        ("limit", "integer"),
-        ("resourceVersion", "string"),
-        ("resourceVersionMatch", "string"),
-        ("sendInitialEvents", "boolean"),
-        ("shardSelector", "string"),
-        ("timeoutSeconds", "integer"),
-    ],
+    fields: match LIST.fields {
+        [_, selection @ .., _] => selection,
+        _ => &[],
+    },
 };
 pub(super) const GET: Options = Options {
     described_by: LIST.described_by,
