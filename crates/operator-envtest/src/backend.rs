@@ -105,7 +105,7 @@ impl ProgramOptions {
 /// A running back end.
 #[derive(Debug)]
 pub(crate) enum Running {
-    Embedded(embedded::Embedded),
+    Embedded(Box<embedded::Embedded>),
     Existing,
     Binaries(Box<binaries::Binaries>),
 }
@@ -121,7 +121,7 @@ pub(crate) async fn start(
         Backend::Embedded => {
             let embedded = embedded::Embedded::start(options, images).await?;
             let client = embedded.client();
-            Ok((Running::Embedded(embedded), client))
+            Ok((Running::Embedded(Box::new(embedded)), client))
         }
         Backend::Existing => Ok((Running::Existing, existing::client().await?)),
         Backend::Binaries(folder) => {
