@@ -43,6 +43,9 @@ const HASH_LABELS: [&str; 3] = [
     "controller-revision-hash",
 ];
 
+/// The beginning of the name of the volume that the API server adds to pods for their token.
+const TOKEN_VOLUME: &str = "kube-api-access-";
+
 /// The generated names and hashes of a run, and the canonical form of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
@@ -170,8 +173,15 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
 // === impl Names ===
 
 impl Names {
-    /// Records the name of an object if it was generated.
+    /// Records the generated names of an object: its own, and that of the volume with a pod's token.
     pub(crate) fn learn(&mut self, object: &Value) {
+        let volumes = object.pointer("/spec/volumes").and_then(Value::as_array);
+        for volume in volumes.into_iter().flatten() {
+            let name = volume.get("name").and_then(Value::as_str);
+            if let Some(name) = name.filter(|name| name.starts_with(TOKEN_VOLUME)) {
+                self.generated.insert(name.to_owned(), format!("{TOKEN_VOLUME}*"));
+            }
+        }
         let text = |field: &str| object::meta(object, field).and_then(Value::as_str);
         let Some(name) = text("name") else {
             return;
@@ -244,6 +254,17 @@ mod tests {
         let canonical =
             ["web-75bfdfc894", "web-75bfdfc894-abcde", "75bfdfc894", "web"].map(|name| names.canonical(name));
         assert_eq!(canonical, ["web-*", "web-*-*", "*", "web"]);
+    }
+
+    #[test]
+    fn the_name_of_the_volume_with_a_token_is_generated() {
+        let mut names = Names::default();
+        let volumes = json!([{"name": "data"}, {"name": "kube-api-access-k7cmj", "projected": {}}]);
+        names.learn(&json!({
+            "metadata": {"name": "web-0", "generateName": "web-"}, "spec": {"volumes": volumes},
+        }));
+        let canonical = ["data", "kube-api-access-k7cmj", "web-0"].map(|name| names.canonical(name));
+        assert_eq!(canonical, ["data", "kube-api-access-*", "web-*"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::report::{Finding, Report};
 use crate::run::{Expectation, Expected, Forks, Pruned, Recovered, Run, Setup, Shortcuts, run};
 use crate::single::{Single, single_faults};
 use crate::state::{Mask, differences, hash_of};
-use crate::trace::{Event, Kind, Timeline, Trace};
+use crate::trace::{Event, Timeline, Trace};
 use crate::workload::Workload;
 
 /// Maximum number of requests of the operator in a run without a known reference.
@@ -286,7 +286,7 @@ impl Explorer {
             checks_idempotence: self.settings.checks_idempotence,
             ..Expectation::default()
         };
-        let first = run(&self.setup, workload, &Plan::default(), expectation)?;
+        let mut first = run(&self.setup, workload, &Plan::default(), expectation)?;
         let violations = check(&first, None);
         if !violations.is_empty() {
             return Ok(Err(Box::new(without_faults(
@@ -308,6 +308,7 @@ impl Explorer {
                 mask.learn(&differences(state, other, &mask));
             }
         }
+        let reference = Reference::new(&mut first, mask);
         let before_check = |event: &&Event| !matches!(event, Event::IdempotenceCheck);
         let events = || first.trace.iter().take_while(before_check);
         let is_call = |event: &&Event| matches!(event, Event::Call { .. });
@@ -323,14 +324,8 @@ impl Explorer {
             timeline: first.trace.timeline(),
             forks: first.forks,
             states: first.recovered.into_iter().collect(),
+            reference,
             coverage: first.coverage,
-            reference: Reference {
-                additions: first.trace.counts(Kind::Added),
-                deletions: first.trace.counts(Kind::Deleted),
-                state: first.state,
-                step_states: first.step_states,
-                mask,
-            },
             trace: first.trace,
         }))
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::run::Run;
 use crate::session::Objects;
 use crate::state::{Difference, Mask, State, differences};
-use crate::trace::{Actor, Counts, Event, Kind, line, shown};
+use crate::trace::{Actor, Counts, Event, Kind, Trace, line, shown};
 
 /// A check of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,9 +69,47 @@ pub(crate) struct Reference {
     pub(crate) state: State,
     /// The states after the steps of the workload, by number.
     pub(crate) step_states: BTreeMap<u32, State>,
-    pub(crate) additions: BTreeMap<String, Counts>,
-    pub(crate) deletions: BTreeMap<String, Counts>,
+    /// The changes until the end of each step, by number, and those of the whole run.
+    changes: BTreeMap<Option<u32>, Changes>,
     pub(crate) mask: Mask,
+}
+
+/// The numbers of additions and deletions by object.
+#[derive(Default)]
+struct Changes {
+    additions: BTreeMap<String, Counts>,
+    deletions: BTreeMap<String, Counts>,
+}
+
+// === impl Reference ===
+
+impl Reference {
+    /// Returns the results of a run without faults.
+    pub(crate) fn new(run: &mut Run, mask: Mask) -> Self {
+        let last = run.trace.last_step().unwrap_or_default();
+        let ends = (1..=last).map(Some).chain([None]);
+        Self {
+            changes: ends.map(|end| (end, Changes::until(&run.trace, end))).collect(),
+            state: std::mem::take(&mut run.state),
+            step_states: std::mem::take(&mut run.step_states),
+            mask,
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    fn until(trace: &Trace, step: Option<u32>) -> Self {
+        Self {
+            additions: trace.counts(Kind::Added, step),
+            deletions: trace.counts(Kind::Deleted, step),
+        }
+    }
+}
+
+fn count_of(counts: &BTreeMap<String, Counts>, key: &str) -> Counts {
+    counts.get(key).copied().unwrap_or_default()
 }
 
 /// Resources whose objects contain data or other objects.
@@ -129,8 +167,13 @@ pub(crate) fn check(run: &Run, reference: Option<&Reference>) -> Vec<Violation> 
             step.retain(|violation| end.iter().all(|other| other.subject != violation.subject));
             all.extend(step);
             all.extend(end);
-            all.extend(deletions(run, reference));
-            all.extend(additions(run, reference));
+            // A run that ended early is compared with the same steps.
+            let end = run.pruned.and_then(|_| run.trace.last_step());
+            if let Some(expected) = reference.changes.get(&end) {
+                let found = Changes::until(&run.trace, None);
+                all.extend(deletions(&found, expected));
+                all.extend(additions(&found, expected));
+            }
         }
         None => {
             all.extend(ended(run));
@@ -209,7 +252,7 @@ fn end_state(run: &Run, reference: &Reference) -> Vec<Violation> {
     // If the user deletes an object before the operator could create everything for it, less is left, such as claims.
     let users = created_by(run, Actor::User);
     if users.iter().all(|key| !reference.state.contains_key(*key)) {
-        let added = run.trace.counts(Kind::Added);
+        let added = run.trace.counts(Kind::Added, None);
         found.retain(|it| !it.field.is_empty() || it.found.is_some() || added.contains_key(&it.object));
     }
     compared(
@@ -288,18 +331,17 @@ fn is_severe(key: &str) -> bool {
     SEVERE.contains(&resource)
 }
 
-fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
-    let deletions = run.trace.counts(Kind::Deleted);
+fn deletions(found: &Changes, expected: &Changes) -> Vec<Violation> {
     // A deletion by a user can cause further deletions by the cluster.
-    let is_by_users = deletions.values().any(|counts| counts.third_party > 0);
+    let is_by_users = found.deletions.values().any(|counts| counts.third_party > 0);
     let mut all = Vec::new();
-    for (key, counts) in deletions {
-        let expected = reference.deletions.get(&key).copied().unwrap_or_default().all();
+    for (key, counts) in &found.deletions {
+        let expected = count_of(&expected.deletions, key).all();
         let count = match is_by_users {
             true => counts.operator,
             false => counts.operator + counts.others,
         };
-        let severe = is_severe(&key);
+        let severe = is_severe(key);
         if count <= expected || !(severe || (counts.operator > 0 && expected == 0)) {
             continue;
         }
@@ -313,16 +355,15 @@ fn deletions(run: &Run, reference: &Reference) -> Vec<Violation> {
 }
 
 /// Returns the objects that the operator created too often. Objects that others deleted may be created again.
-fn additions(run: &Run, reference: &Reference) -> Vec<Violation> {
-    let deletions = run.trace.counts(Kind::Deleted);
-    let of_others = |deletions: &BTreeMap<String, Counts>, key: &str| {
-        let counts = deletions.get(key).copied().unwrap_or_default();
+fn additions(found: &Changes, expected: &Changes) -> Vec<Violation> {
+    let deleted_by_others = |changes: &Changes, key: &str| {
+        let counts = count_of(&changes.deletions, key);
         counts.third_party + counts.others
     };
     let mut all = Vec::new();
-    for (key, counts) in run.trace.counts(Kind::Added) {
-        let expected = reference.additions.get(&key).copied().unwrap_or_default().all();
-        let lost = of_others(&deletions, &key).saturating_sub(of_others(&reference.deletions, &key));
+    for (key, counts) in &found.additions {
+        let lost = deleted_by_others(found, key).saturating_sub(deleted_by_others(expected, key));
+        let expected = count_of(&expected.additions, key).all();
         if counts.operator > expected + lost {
             let message = format!(
                 "created {} times, and {expected} times without faults",

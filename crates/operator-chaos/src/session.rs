@@ -288,7 +288,11 @@ impl Session {
             call.name.clone(),
         );
         let at = self.inner().history.trace.events.len();
-        let changed = self.drain(Actor::Operator, Some(&key));
+        let changed = if begun.signature.is_write() && !is_refused {
+            self.drain(Actor::Operator, Some(&key))
+        } else {
+            self.drain(Actor::Cluster, None)
+        };
         let event = Event::Call {
             signature: begun.signature.clone(),
             occurrence: begun.occurrence,

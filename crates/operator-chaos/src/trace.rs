@@ -153,10 +153,24 @@ impl Trace {
         hasher.finish()
     }
 
-    /// Returns the number of additions or deletions by object.
-    pub(crate) fn counts(&self, wanted: Kind) -> BTreeMap<String, Counts> {
+    /// Returns the number of the last step that began.
+    pub(crate) fn last_step(&self) -> Option<u32> {
+        let mut latest_first = self.events.iter().rev();
+        latest_first.find_map(|(_, event)| match event {
+            Event::Step { number, .. } => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// Returns the number of additions or deletions by object, until the end of a step or else of the run.
+    pub(crate) fn counts(&self, wanted: Kind, step: Option<u32>) -> BTreeMap<String, Counts> {
+        let is_later = |event: &Event| match event {
+            Event::Step { number, .. } => step.is_some_and(|step| *number > step),
+            Event::Rest => step.is_some(),
+            _ => false,
+        };
         let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
-        for event in self.iter() {
+        for event in self.iter().take_while(|event| !is_later(event)) {
             match event {
                 Event::Commit { actor, kind, key, .. } if *kind == wanted => {
                     let count = counts.entry(key.clone()).or_default();

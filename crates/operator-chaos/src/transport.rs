@@ -20,6 +20,7 @@ use crate::call::{Call, Signature};
 use crate::plan::{Action, Cause};
 use crate::refusal::{self, Refusal};
 use crate::session::{Begun, Delivery, Fate, Session};
+use crate::trace::Actor;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -107,6 +108,8 @@ impl Connection {
         if !begun.latency.is_zero() {
             tokio::time::sleep(begun.latency).await;
             self.wait_if_dead().await;
+            // The changes of others in the meantime are not those of this call.
+            self.session.drain(Actor::Cluster, None);
         }
         if let Some(revision) = self.session.stale_revision(self.life, &call) {
             if call.verb == "get" && begun.fate == Fate::Proceed {

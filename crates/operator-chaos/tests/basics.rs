@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use operator_chaos::{Action, Chaos, Oracle, Plan, Point, Report, Signature, Workload};
 use serde_json::json;
@@ -131,9 +131,9 @@ fn a_child_that_is_missing_until_its_owner_is_deleted_is_found() {
                 return Ok(());
             }
             mark_done(&configs).await?;
-            let mut child: ConfigMap = serde_json::from_value(child(&wanted))?;
-            child.metadata.owner_references = wanted.owner_ref(&()).map(|owner| vec![owner]);
-            configs.create(&PostParams::default(), &child).await?;
+            configs
+                .create(&PostParams::default(), &owned_child(&wanted))
+                .await?;
             Ok(())
         })
     };
@@ -144,6 +144,59 @@ fn a_child_that_is_missing_until_its_owner_is_deleted_is_found() {
     assert_eq!(violation.oracle, Oracle::StepState, "{report}");
     assert_eq!(violation.subject, "configmaps default/child", "{report}");
     assert!(violation.message.contains("missing after step 1"), "{report}");
+}
+
+/// Returns a child that is deleted with the object of the user.
+fn owned_child(wanted: &ConfigMap) -> ConfigMap {
+    let mut child: ConfigMap = serde_json::from_value(child(wanted)).unwrap();
+    child.metadata.owner_references = wanted.owner_ref(&()).map(|owner| vec![owner]);
+    child
+}
+
+/// A run that ends early has not reached the step that deletes the child: it is compared with the same steps.
+#[test]
+fn a_child_may_be_created_again_before_the_step_that_deletes_it() {
+    let careful = |client| {
+        poll(client, |configs: Api<ConfigMap>, wanted: ConfigMap| async move {
+            if configs.get_opt("child").await?.is_none() {
+                let child = owned_child(&wanted);
+                configs.create(&PostParams::default(), &child).await?;
+            }
+            Ok(())
+        })
+    };
+    let workload = Workload::new().apply(wanted("1")).delete(wanted("1"));
+    let chaos = || Chaos::new(careful).workload(workload.clone()).budget(NO_END);
+    let report = chaos().plans(200).run().unwrap();
+    report.assert_clean();
+    assert_eq!(report.single_faults_run, report.single_faults, "{report}");
+    let object = "configmaps default/child".to_owned();
+    let delete = Plan::single(1, Point::Step { step: 1 }, Action::DeleteChild { object });
+    chaos().replay(&delete).unwrap().assert_clean();
+}
+
+#[test]
+fn a_child_that_is_deleted_before_the_step_that_deletes_it_is_found() {
+    let careless = |client| {
+        poll(client, |configs: Api<ConfigMap>, wanted: ConfigMap| async move {
+            let child = owned_child(&wanted);
+            let created = configs.create(&PostParams::default(), &child).await;
+            match created {
+                Err(kube::Error::Api(status)) if status.code == 500 => {
+                    let _gone = configs.delete("child", &DeleteParams::default()).await;
+                    configs.create(&PostParams::default(), &child).await?;
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+    };
+    let workload = Workload::new().apply(wanted("1")).delete(wanted("1"));
+    let chaos = Chaos::new(careless).workload(workload).plans(60).budget(NO_END);
+    let report = chaos.run().unwrap();
+    let mut violations = report.findings.iter().flat_map(|finding| &finding.violations);
+    let deletion = violations.find(|violation| violation.oracle == Oracle::Deletion);
+    assert_eq!(deletion.unwrap().subject, "configmaps default/child", "{report}");
 }
 
 #[test]
