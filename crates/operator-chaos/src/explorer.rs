@@ -60,13 +60,13 @@ struct Baseline {
     /// The possible faults of the run.
     faults: Vec<Fault>,
     forks: Forks,
-    /// The states after the steps.
-    states: BTreeSet<Recovered>,
     calls: usize,
     /// The number of requests and watch events.
     events: usize,
     /// The states of the cluster that were reached.
     coverage: Vec<u64>,
+    /// The states after the steps.
+    states: BTreeSet<Recovered>,
 }
 
 /// A workload that is explored.
@@ -76,10 +76,14 @@ struct Subject {
     singles: Vec<Single>,
     /// The number of single faults that have been planned.
     taken: usize,
-    /// The faults whose plans have not run from the first to the last step.
+    /// The faults whose plans have only run after a restart of the operator.
     later: VecDeque<Fault>,
+    /// The faults whose runs from the start ended early.
+    ended: VecDeque<Fault>,
     /// States from which a newly started operator is known to succeed.
     known: BTreeSet<Recovered>,
+    /// States in which an operator is known to succeed that has run since the beginning.
+    usual: BTreeSet<Recovered>,
 }
 
 /// A plan and its workload.
@@ -89,7 +93,7 @@ struct Task {
     is_single: bool,
     /// True if the plan begins with the state after a step.
     is_forked: bool,
-    /// True if the run ends in a state of the run without faults, even if the operator has not started after the fault.
+    /// True if the run ends in a state from which others succeeded, even if the operator has not started after the fault.
     is_short: bool,
 }
 
@@ -123,6 +127,7 @@ struct Outcome {
     /// The hash of the end state.
     end_state: u64,
     recovered: Vec<Recovered>,
+    passed: Vec<Recovered>,
     /// The run and its violations, if there are any.
     failure: Option<(Run, Vec<Violation>)>,
 }
@@ -218,22 +223,25 @@ impl Explorer {
     fn fork(&self, subject: &mut Subject) -> Result<(), Error> {
         let last = u32::try_from(subject.workload.steps.len()).unwrap_or(u32::MAX);
         let forks = subject.baseline.forks.range(..last);
-        let tasks: Vec<Plan> = forks
-            .map(|(step, _)| Plan::single(0, Point::Step { step: *step }, Action::Restart))
+        let tasks: Vec<Task> = forks
+            .map(|(step, _)| Task {
+                is_forked: true,
+                ..Task::whole(Plan::single(0, Point::Step { step: *step }, Action::Restart))
+            })
             .collect();
-        let runs = parallel(self.settings.jobs, &tasks, |plan| {
+        let runs = parallel(self.settings.jobs, &tasks, |task| {
             self.run(
-                plan,
+                &task.plan,
                 &subject.workload,
                 &subject.baseline.reference,
-                subject.shortcuts(true, false),
+                subject.shortcuts(task),
             )
         });
         let mut traces = BTreeMap::new();
-        for (plan, result) in tasks.iter().zip(runs) {
+        for (task, result) in tasks.iter().zip(runs) {
             let (run, violations) = result?;
             // The restart fails also as a plan of its own.
-            if let (Some(step), true) = (plan.restart(), violations.is_empty()) {
+            if let (Some(step), true) = (task.plan.restart(), violations.is_empty()) {
                 subject.known.extend(run.recovered);
                 traces.insert(step, run.trace);
             }
@@ -323,9 +331,9 @@ impl Explorer {
                 .collect(),
             timeline: first.trace.timeline(),
             forks: first.forks,
-            states: first.recovered.into_iter().collect(),
             reference,
             coverage: first.coverage,
+            states: first.recovered.into_iter().collect(),
             trace: first.trace,
         }))
     }
@@ -423,7 +431,7 @@ impl Explorer {
             let has_time = Instant::now() < end && !self.monitor.is_stopped();
             let subject = subjects.get(task.subject).filter(|_| has_time)?;
             let reference = &subject.baseline.reference;
-            let shortcuts = subject.shortcuts(task.is_forked, task.is_short);
+            let shortcuts = subject.shortcuts(task);
             let result = self.run(&task.plan, &subject.workload, reference, shortcuts);
             self.monitor
                 .update(|shown| shown.plans += usize::from(result.is_ok()));
@@ -561,6 +569,7 @@ impl Outcome {
             coverage: std::mem::take(&mut run.coverage),
             end_state: hash_of(&run.state),
             recovered: std::mem::take(&mut run.recovered),
+            passed: std::mem::take(&mut run.passed),
             failure: (!violations.is_empty()).then_some((run, violations)),
         }
     }
@@ -576,7 +585,9 @@ impl Subject {
             singles: faults.map(|fault| Single { fork: None, fault }).collect(),
             taken: 0,
             later: VecDeque::new(),
+            ended: VecDeque::new(),
             known: BTreeSet::new(),
+            usual: baseline.states.clone(),
             baseline,
         }
     }
@@ -592,11 +603,16 @@ impl Subject {
         self.singles = singles;
     }
 
-    fn shortcuts(&self, is_forked: bool, is_short: bool) -> Shortcuts<'_> {
+    /// Returns the shortcuts of a plan. Of a short plan with one fault, the whole workload follows later.
+    fn shortcuts(&self, task: &Task) -> Shortcuts<'_> {
+        let usual = match task.is_single {
+            true => &self.baseline.states,
+            false => &self.usual,
+        };
         Shortcuts {
             known: Some(&self.known),
-            usual: is_short.then_some(&self.baseline.states),
-            forks: is_forked.then_some(&self.baseline.forks),
+            usual: task.is_short.then_some(usual),
+            forks: task.is_forked.then_some(&self.baseline.forks),
         }
     }
 }
@@ -653,7 +669,12 @@ impl Results {
     /// Returns the next plan of the user's workload that runs from the first to the last step, with a fault that ran only with a
     /// part of the workload before.
     fn next_later(&mut self) -> Option<Task> {
-        let fault = self.subjects.first_mut()?.later.pop_front()?;
+        let Subject { later, ended, .. } = self.subjects.first_mut()?;
+        let (first, second) = match (self.generated / WHOLE_RUNS).is_multiple_of(2) {
+            true => (ended, later),
+            false => (later, ended),
+        };
+        let fault = first.pop_front().or_else(|| second.pop_front())?;
         self.generated += 1;
         Some(Task::whole(Plan {
             faults: vec![fault],
@@ -711,7 +732,7 @@ impl Results {
             && !task.is_forked
             && let Some(subject) = self.subjects.get_mut(task.subject)
         {
-            subject.later.extend(task.plan.faults.last().cloned());
+            subject.ended.extend(task.plan.faults.last().cloned());
         }
         if task.is_single && task.subject == 0 {
             self.singles_run += 1;
@@ -732,6 +753,7 @@ impl Results {
             && outcome.failure.is_none()
         {
             subject.known.extend(outcome.recovered);
+            subject.usual.extend(outcome.passed);
         }
         outcome.failure
     }

@@ -273,6 +273,38 @@ impl Action {
         };
         cut.unwrap_or_default().to_owned()
     }
+
+    /// Returns true if the fault can continue while the operator works.
+    pub(crate) fn lasts(&self) -> bool {
+        match self {
+            Self::Outage { .. }
+            | Self::HoldWatch { .. }
+            | Self::HoldBookmark { .. }
+            | Self::RestartStale { .. }
+            | Self::LoseLease { .. }
+            | Self::CrashPod { .. }
+            | Self::HoldPods { .. }
+            | Self::HoldVolumes { .. }
+            | Self::LoseNode { .. } => true,
+            Self::CrashBefore
+            | Self::CrashAfterCommit
+            | Self::CrashAfterResponse
+            | Self::Fail(_)
+            | Self::FailAfterCommit(_)
+            | Self::Reset
+            | Self::ResetAfterCommit
+            | Self::ThirdPartyWrite
+            | Self::ThirdPartyDelete
+            | Self::CutWatch
+            | Self::ExpireWatch
+            | Self::DropBookmark
+            | Self::Restart
+            | Self::ClockJump { .. }
+            | Self::EvictPod { .. }
+            | Self::DeleteChild { .. }
+            | Self::EditChild { .. } => false,
+        }
+    }
 }
 
 // === impl Fault ===

@@ -17,7 +17,7 @@ use crate::panic;
 use crate::plan::Plan;
 use crate::predicate::Predicate;
 use crate::progress::Monitor;
-use crate::session::{History, Objects, Session};
+use crate::session::{History, Objects, Session, Situation};
 use crate::single::Times;
 use crate::state::{Mask, State, differences};
 use crate::trace::{Actor, Event, Trace};
@@ -135,6 +135,8 @@ pub(crate) struct Run {
     pub(crate) coverage: Vec<u64>,
     /// The steps after which an operator that started after all faults was idle, with the states of the cluster.
     pub(crate) recovered: Vec<Recovered>,
+    /// The same for an operator that has run since before the last fault.
+    pub(crate) passed: Vec<Recovered>,
     /// The reason why the run ended early.
     pub(crate) pruned: Option<Pruned>,
     /// The writes after a restart of the idle operator, if that was checked.
@@ -143,7 +145,7 @@ pub(crate) struct Run {
     pub(crate) failed_step: Option<String>,
 }
 
-/// The number of a step after which the operator was idle, and the state of the cluster.
+/// The number of a step after which the operator was idle, and the state of the cluster and of the faults that continue.
 pub(crate) type Recovered = (u32, u64);
 
 /// The reason why a run ended before its last step: another run had already reached the same state.
@@ -177,24 +179,31 @@ pub(crate) struct Expectation<'a> {
 pub(crate) struct Shortcuts<'a> {
     /// States from which a newly started operator is known to succeed: a run that reaches one ends.
     pub(crate) known: Option<&'a BTreeSet<Recovered>>,
-    /// The states of the run without faults. A run that reaches one, or a known one, ends even if the operator has not
-    /// started after its faults.
+    /// The states of runs that succeeded without a restart. A run that reaches one, or a known one, ends even if the operator
+    /// has not started after its faults.
     pub(crate) usual: Option<&'a BTreeSet<Recovered>>,
     /// The states in which a run can begin.
     pub(crate) forks: Option<&'a Forks>,
 }
 
 impl Shortcuts<'_> {
-    /// Returns the reason to end a run in a state, if there is one.
-    fn ends(&self, state: Recovered, is_restarted: bool) -> Option<Pruned> {
+    /// Returns the reason to end a run after a step, if there is one.
+    fn ends(&self, step: u32, situation: Situation) -> Option<Pruned> {
+        let Situation {
+            is_restarted,
+            injected,
+            open,
+            ..
+        } = situation;
+        let state = (step, situation.state);
         let is_in = |states: Option<&BTreeSet<Recovered>>| states.is_some_and(|all| all.contains(&state));
-        match is_restarted {
-            true => is_in(self.known).then_some(Pruned::Restarted),
-            false => {
-                let is_short = self.usual.is_some() && (is_in(self.usual) || is_in(self.known));
-                is_short.then_some(Pruned::Running)
-            }
+        if is_restarted && open == 0 {
+            return is_in(self.known).then_some(Pruned::Restarted);
         }
+        // Of two faults after the same step, the second one may not occur because of the first one.
+        let own = injected.saturating_sub(usize::from(self.forks.is_some()));
+        let is_short = self.usual.is_some() && (open == 0 || (open == 1 && own > 0));
+        (is_short && (is_in(self.usual) || is_in(self.known))).then_some(Pruned::Running)
     }
 }
 
@@ -327,6 +336,7 @@ async fn run_on(
         writes_at_rest: driven.writes_at_rest,
         failed_step: driven.failed_step,
         recovered: driven.recovered,
+        passed: driven.passed,
         forks: driven.forks,
         pruned: driven.pruned,
         panics: Vec::new(),
@@ -456,6 +466,7 @@ struct Driven {
     writes_at_rest: Vec<String>,
     failed_step: Option<String>,
     recovered: Vec<Recovered>,
+    passed: Vec<Recovered>,
     forks: Forks,
     pruned: Option<Pruned>,
 }
@@ -522,15 +533,20 @@ async fn drive(
                 };
                 driven.step_states.extend(state.map(|state| (number, state)));
             }
-            if session.faults_are_over() && driven.failed_step.is_none() {
-                let state = (number, session.world_hash());
-                let is_restarted = session.has_restarted();
-                driven.pruned = expectation.shortcuts.ends(state, is_restarted);
+            let situation = session.situation().filter(|_| driven.failed_step.is_none());
+            if let Some(situation) = situation {
+                driven.pruned = expectation.shortcuts.ends(number, situation);
                 if driven.pruned.is_some() {
                     driven.is_quiet = true;
                     return driven;
                 }
-                driven.recovered.extend(is_restarted.then_some(state));
+                if situation.open == 0 {
+                    let states = match situation.is_restarted {
+                        true => &mut driven.recovered,
+                        false => &mut driven.passed,
+                    };
+                    states.push((number, situation.state));
+                }
             }
         }
     }

@@ -72,6 +72,19 @@ pub(crate) enum Delivery {
     Hold { delay: Duration, skip: bool },
 }
 
+/// The facts on which the rest of a run depends when the cluster is idle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation {
+    /// The hash of the state of the cluster, and of the faults that continue.
+    pub(crate) state: u64,
+    /// True if the operator has started since the last fault, so that nothing depends on its memory.
+    pub(crate) is_restarted: bool,
+    /// The number of faults that have been injected.
+    pub(crate) injected: usize,
+    /// The number of faults that have not been injected.
+    pub(crate) open: usize,
+}
+
 /// The results of a run, except for those of its end.
 pub(crate) struct Outcome {
     pub(crate) trace: Trace,
@@ -511,22 +524,29 @@ impl Session {
             || inner.cut_off.values().any(|until| *until > now)
     }
 
-    /// Returns true if every fault of the plan was injected and has ended.
-    pub(crate) fn faults_are_over(&self) -> bool {
-        let is_over = !self.has_lasting_fault();
+    /// Returns the situation of the idle cluster. `None` if events that are still to come depend on more than that.
+    pub(crate) fn situation(&self) -> Option<Situation> {
+        let lasts = self.has_lasting_fault();
+        let world = self.world_hash();
         let inner = self.inner();
         let plan = &inner.plan;
-        is_over
-            && plan.schedule.is_none()
-            && inner.fired.len() == plan.faults.len()
-            && inner.stale.is_none()
-            && inner.expired.is_empty()
-    }
-
-    /// Returns true if the operator has started since the last fault.
-    pub(crate) fn has_restarted(&self) -> bool {
-        let inner = self.inner();
-        inner.life_at_fault < inner.history.life
+        if plan.schedule.is_some() || inner.stale.is_some() || !inner.expired.is_empty() {
+            return None;
+        }
+        let injected = inner.fired.iter().filter_map(|index| plan.faults.get(*index));
+        let lasting: Vec<String> = injected
+            .filter(|fault| lasts && fault.action.lasts())
+            .map(Fault::to_string)
+            .collect();
+        Some(Situation {
+            state: match lasting.is_empty() {
+                true => world,
+                false => state::hash_of(&(world, lasting)),
+            },
+            is_restarted: inner.life_at_fault < inner.history.life,
+            injected: inner.fired.len(),
+            open: plan.faults.len() - inner.fired.len(),
+        })
     }
 
     /// Restarts the idle time.
