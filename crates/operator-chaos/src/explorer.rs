@@ -32,7 +32,7 @@ const SECOND_SEED: u64 = 0x5eed;
 const FINDINGS_MAX: usize = 25;
 /// The number of plans that run before their results are processed. It does not depend on the number of threads, so
 /// that the same seed and number of plans lead to the same findings on every machine.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 
 /// One of this number of plans after the single faults of the user's workload is a single fault of another kind: in the whole
 /// workload, or in a workload with a changed spec.

@@ -277,7 +277,8 @@ fn runtime(
     pace: &Pace,
 ) -> Result<tokio::runtime::Runtime, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all();
+    // The buffer of events is allocated for each run. An operator has few connections.
+    builder.enable_all().max_io_events_per_tick(64);
     #[cfg(feature = "simulation")]
     builder.start_paused(pace.is_simulated);
     builder.build().map_err(|error| Error::Server(error.to_string()))

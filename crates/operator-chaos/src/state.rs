@@ -153,7 +153,7 @@ fn clean(value: &Value, names: &Names) -> Value {
                     || item.as_str().is_some_and(|text| text.ends_with('*'))
             });
             if is_set {
-                items.sort_by_key(Value::to_string);
+                items.sort_by_cached_key(Value::to_string);
             }
             Value::Array(items)
         }

@@ -30,12 +30,28 @@ impl Operation {
 ///
 /// Managers are sorted as the API server sorts the JSON text of such an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Manager(String);
+pub struct Manager(Arc<Identity>);
+
+/// The parts of a manager, and the text that identifies it. The derived order is that of the text, because equal texts have
+/// equal parts.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Identity {
+    text: String,
+    name: String,
+    operation: Operation,
+    /// Empty for appliers.
+    api_version: String,
+    subresource: String,
+}
 
 impl Manager {
     /// Returns the identity of a manager. `api_version` is ignored for appliers, because an applier keeps its entry
     /// when it uses another version.
     pub fn new(name: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
+        let api_version = match operation {
+            Operation::Apply => "",
+            Operation::Update => api_version,
+        };
         // The API server sorts and compares by this text, so the order of the keys matters.
         let mut text = String::from("{");
         let mut push = |key: &str, value: &str| {
@@ -46,50 +62,39 @@ impl Manager {
         };
         push("manager", name);
         push("operation", operation.as_str());
-        push(
-            "apiVersion",
-            if operation == Operation::Apply {
-                ""
-            } else {
-                api_version
-            },
-        );
+        push("apiVersion", api_version);
         push("subresource", subresource);
         text.push('}');
-        Self(text)
-    }
-
-    fn parts(&self) -> Parts {
-        let value: Value = serde_json::from_str(&self.0).unwrap_or_default();
-        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-        Parts {
-            name: text("manager"),
-            api_version: text("apiVersion"),
-            subresource: text("subresource"),
-        }
+        Self(Arc::new(Identity {
+            text,
+            name: name.to_owned(),
+            operation,
+            api_version: api_version.to_owned(),
+            subresource: subresource.to_owned(),
+        }))
     }
 
     /// Formats the manager for conflicts: `"kubectl" with subresource "scale" using apps/v1`.
     pub(crate) fn describe(&self) -> String {
-        let parts = self.parts();
-        let mut out = apimachinery::go::quote(&parts.name);
-        if !parts.subresource.is_empty() {
+        let Identity {
+            name,
+            operation,
+            api_version,
+            subresource,
+            ..
+        } = &*self.0;
+        let mut out = apimachinery::go::quote(name);
+        if !subresource.is_empty() {
             out.push_str(&format!(
                 " with subresource {}",
-                apimachinery::go::quote(&parts.subresource)
+                apimachinery::go::quote(subresource)
             ));
         }
-        if self.0.contains("\"operation\":\"Update\"") {
-            out.push_str(&format!(" using {}", parts.api_version));
+        if *operation == Operation::Update {
+            out.push_str(&format!(" using {api_version}"));
         }
         out
     }
-}
-
-struct Parts {
-    name: String,
-    api_version: String,
-    subresource: String,
 }
 
 /// The fields that a manager owns, in one version of the object.
@@ -185,8 +190,8 @@ impl Managed {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    fn entry(&self, manager: &Manager, owned: &Owned) -> (SortKey, Value) {
-        let parts = manager.parts();
+    fn entry<'a>(&self, manager: &'a Manager, owned: &'a Owned) -> (SortKey<'a>, Value) {
+        let parts = &*manager.0;
         let operation = if owned.applied {
             Operation::Apply
         } else {
@@ -212,9 +217,9 @@ impl Managed {
         let key = (
             operation,
             seconds,
-            parts.name,
-            owned.api_version.clone(),
-            parts.subresource,
+            parts.name.as_str(),
+            owned.api_version.as_str(),
+            parts.subresource.as_str(),
         );
         (key, Value::Object(entry))
     }
@@ -228,7 +233,7 @@ impl Managed {
     }
 }
 
-type SortKey = (Operation, i64, String, String, String);
+type SortKey<'a> = (Operation, i64, &'a str, &'a str, &'a str);
 
 /// Returns the entries of an object; `None` if the object has no list of entries.
 pub fn entries(object: &Value) -> Option<&[Value]> {

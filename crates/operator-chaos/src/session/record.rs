@@ -92,7 +92,7 @@ impl Session {
             state.entry(key).or_default().push(normalized);
         }
         for objects in state.values_mut() {
-            objects.sort_by_key(Value::to_string);
+            objects.sort_by_cached_key(Value::to_string);
         }
         state
     }

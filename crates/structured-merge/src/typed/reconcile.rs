@@ -18,21 +18,21 @@ pub(crate) fn reconcile(schema: &Schema, set: &FieldSet) -> Option<FieldSet> {
     Some(set.recursive_difference(&collapsed).union(&collapsed))
 }
 
-fn below(
+fn below<'a>(
     types: &Arena,
     kind: TypeId,
-    set: &FieldSet,
-    path: &mut Vec<PathElement>,
+    set: &'a FieldSet,
+    path: &mut Vec<&'a PathElement>,
     collapsed: &mut Vec<Vec<PathElement>>,
 ) {
     for node in set.nodes() {
         let Some(kind) = kind_below(types, kind, node) else {
             continue;
         };
-        path.push(node.element.clone());
+        path.push(&node.element);
         let atomic = is_atomic(types, kind, node);
         match atomic {
-            Some(true) => collapsed.push(path.clone()),
+            Some(true) => collapsed.push(path.iter().copied().cloned().collect()),
             Some(false) => below(types, kind, &node.children, path, collapsed),
             None => {}
         }
