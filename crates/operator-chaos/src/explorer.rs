@@ -65,8 +65,6 @@ struct Baseline {
     events: usize,
     /// The states of the cluster that were reached.
     coverage: Vec<u64>,
-    /// The states after the steps.
-    states: BTreeSet<Recovered>,
 }
 
 /// A workload that is explored.
@@ -333,7 +331,6 @@ impl Explorer {
             forks: first.forks,
             reference,
             coverage: first.coverage,
-            states: first.recovered.into_iter().collect(),
             trace: first.trace,
         }))
     }
@@ -387,6 +384,7 @@ impl Explorer {
             states: Some(Expected {
                 end: &reference.state,
                 steps: &reference.step_states,
+                recovered: &reference.recovered,
                 mask: &reference.mask,
             }),
             checks_idempotence: false,
@@ -587,7 +585,7 @@ impl Subject {
             later: VecDeque::new(),
             ended: VecDeque::new(),
             known: BTreeSet::new(),
-            usual: baseline.states.clone(),
+            usual: baseline.reference.recovered.clone(),
             baseline,
         }
     }
@@ -606,7 +604,7 @@ impl Subject {
     /// Returns the shortcuts of a plan. Of a short plan with one fault, the whole workload follows later.
     fn shortcuts(&self, task: &Task) -> Shortcuts<'_> {
         let usual = match task.is_single {
-            true => &self.baseline.states,
+            true => &self.baseline.reference.recovered,
             false => &self.usual,
         };
         Shortcuts {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::run::Run;
+use crate::run::{Recovered, Run};
 use crate::session::Objects;
 use crate::state::{Difference, Mask, State, differences};
 use crate::trace::{Actor, Counts, Event, Kind, Trace, line, shown};
@@ -69,6 +69,8 @@ pub(crate) struct Reference {
     pub(crate) state: State,
     /// The states after the steps of the workload, by number.
     pub(crate) step_states: BTreeMap<u32, State>,
+    /// The hashes of these states.
+    pub(crate) recovered: BTreeSet<Recovered>,
     /// The changes until the end of each step, by number, and those of the whole run.
     changes: BTreeMap<Option<u32>, Changes>,
     pub(crate) mask: Mask,
@@ -92,6 +94,7 @@ impl Reference {
             changes: ends.map(|end| (end, Changes::until(&run.trace, end))).collect(),
             state: std::mem::take(&mut run.state),
             step_states: std::mem::take(&mut run.step_states),
+            recovered: run.recovered.iter().copied().collect(),
             mask,
         }
     }

@@ -57,8 +57,18 @@ fn take(cache: &Cache, subscribers: &[Subscriber], event: &Event) {
 
 /// Returns the events that update the index to a snapshot.
 fn difference(objects: &Objects, revision: u64, snapshot: &[(Arc<Gvr>, Arc<Value>)]) -> Vec<Event> {
-    let known: HashMap<&str, &Arc<Value>> = objects.all().map(|(_, object)| (object.uid(), object)).collect();
-    let found: HashSet<&str> = snapshot.iter().map(|(_, object)| object.uid()).collect();
+    // Most objects of a snapshot are those of the index, and are shared with it.
+    let indexed: HashSet<_> = objects.all().map(|(_, object)| Arc::as_ptr(object)).collect();
+    let listed: HashSet<_> = snapshot.iter().map(|(_, object)| Arc::as_ptr(object)).collect();
+    let old: Vec<_> = objects
+        .all()
+        .filter(|(_, object)| !listed.contains(&Arc::as_ptr(object)))
+        .collect();
+    let new = snapshot
+        .iter()
+        .filter(|(_, object)| !indexed.contains(&Arc::as_ptr(object)));
+    let known: HashMap<&str, &Arc<Value>> = old.iter().map(|(_, object)| (object.uid(), *object)).collect();
+    let found: HashSet<&str> = new.clone().map(|(_, object)| object.uid()).collect();
     let event = |gvr: &Arc<Gvr>, kind, object: &Arc<Value>, old: Option<&Arc<Value>>| Event {
         revision,
         gvr: gvr.clone(),
@@ -66,15 +76,13 @@ fn difference(objects: &Objects, revision: u64, snapshot: &[(Arc<Gvr>, Arc<Value
         object: object.clone(),
         old: old.cloned(),
     };
-    let gone = objects.all().filter(|(_, object)| !found.contains(object.uid()));
+    let gone = old.iter().filter(|(_, object)| !found.contains(object.uid()));
     let gone = gone.map(|(gvr, object)| event(gvr, EventType::Deleted, object, Some(object)));
-    let here = snapshot
-        .iter()
-        .filter_map(|(gvr, object)| match known.get(object.uid()) {
-            None => Some(event(gvr, EventType::Added, object, None)),
-            Some(old) if old.version() == object.version() => None,
-            Some(old) => Some(event(gvr, EventType::Modified, object, Some(old))),
-        });
+    let here = new.filter_map(|(gvr, object)| match known.get(object.uid()) {
+        None => Some(event(gvr, EventType::Added, object, None)),
+        Some(old) if old.version() == object.version() => None,
+        Some(old) => Some(event(gvr, EventType::Modified, object, Some(old))),
+    });
     gone.chain(here).collect()
 }
 
