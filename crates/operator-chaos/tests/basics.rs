@@ -148,7 +148,11 @@ fn a_child_that_is_missing_until_its_owner_is_deleted_is_found() {
 
 /// Returns a child that is deleted with the object of the user.
 fn owned_child(wanted: &ConfigMap) -> ConfigMap {
-    let mut child: ConfigMap = serde_json::from_value(child(wanted)).unwrap();
+    let mut child = ConfigMap {
+        data: wanted.data.clone(),
+        ..ConfigMap::default()
+    };
+    child.metadata.name = Some("child".to_owned());
     child.metadata.owner_references = wanted.owner_ref(&()).map(|owner| vec![owner]);
     child
 }
