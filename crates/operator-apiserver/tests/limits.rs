@@ -735,6 +735,63 @@ async fn an_address_is_allocated_once_to_concurrent_requests() {
     }
 }
 
+/// Returns the largest memory of this process since it was last reset, in bytes.
+fn peak_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let kilobytes: usize = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    kilobytes << 10
+}
+
+#[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
+async fn the_documents_of_many_resources_take_little_memory() {
+    const KINDS: usize = 300;
+    let server = ApiServer::builder().build().unwrap();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for number in 0..KINDS {
+        let (plural, kind) = (format!("kind{number}s"), format!("Kind{number}"));
+        let version = json!({"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+        let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {"group": "example.com", "scope": "Namespaced", "versions": [version],
+                "names": {"plural": plural, "kind": kind}}});
+        ask(&server, "POST", crds, JSON, &crd.to_string()).await.is(201);
+    }
+    for (path, accepted) in [
+        ("/openapi/v3/apis/example.com/v1", JSON),
+        ("/openapi/v2", JSON),
+        (
+            "/openapi/v2",
+            "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        ),
+    ] {
+        let request = Request::get(path).header("accept", accepted);
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = peak_memory();
+        let response = server.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{path} {accepted}");
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        // The text itself, its parts, and the trees of a few kinds. The tree of all kinds takes 19 times its text.
+        let grown = peak_memory() - before;
+        assert!(
+            grown < 12 * text.len(),
+            "{path} {accepted}: {grown} for {}",
+            text.len()
+        );
+        let last = format!("patchExampleComV1NamespacedKind{}", KINDS - 1);
+        assert!(
+            text.windows(last.len()).any(|part| part == last.as_bytes()),
+            "{path} {accepted}"
+        );
+    }
+}
+
 /// Runs each test of this file in its own process with 512 MiB of memory, two at a time.
 #[test]
 fn requests_are_answered_with_little_memory() {

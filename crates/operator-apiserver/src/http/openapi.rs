@@ -7,6 +7,7 @@
 //! apply, and for `kubectl explain`.
 
 mod descriptions;
+mod encoding;
 mod endpoints;
 mod operation;
 mod parameter;
@@ -14,12 +15,14 @@ mod schema;
 mod v2;
 mod v2_protobuf;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 pub(crate) use descriptions::Descriptions;
+pub(crate) use encoding::Encoding;
 pub(crate) use endpoints::{PATHS as ENDPOINTS, endpoint_document};
-pub(crate) use v2::{document as v2_document, merge as merge_v2};
-pub(crate) use v2_protobuf::encode as encode_v2;
+pub(crate) use v2::Document as V2Document;
 
 /// A resource in its OpenAPI document.
 #[derive(Clone, Debug)]
@@ -49,22 +52,63 @@ pub(crate) struct Subresource<'a> {
     pub(crate) kind: &'a str,
 }
 
+/// The number of custom resources whose paths and schemas are in memory as JSON values at a time.
+const AT_A_TIME: usize = 16;
+
 /// Returns the v3 document of a group version: `/openapi/v3/apis/GROUP/VERSION` or `/openapi/v3/api/VERSION`.
 ///
 /// `resources` are the resources of that group version. They are either all built in or all custom.
-pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Value {
-    let mut schemas = schema::Components::new(descriptions);
-    if let Some(first) = resources.first() {
-        schemas = schemas.only_for(first);
+pub(crate) fn v3_document(resources: &[Resource<'_>], descriptions: &Descriptions) -> Vec<u8> {
+    let is_custom = resources.iter().any(|resource| resource.schema.is_some());
+    let at_a_time = if is_custom {
+        AT_A_TIME
+    } else {
+        resources.len().max(1)
+    };
+    let (mut paths, mut schemas) = (BTreeMap::new(), BTreeMap::new());
+    let encoding = Encoding::Json;
+    for some in resources.chunks(at_a_time) {
+        let mut components = schema::Components::new(descriptions);
+        if let Some(first) = some.first() {
+            components = components.only_for(first);
+        }
+        let generated = generate(some, components, descriptions);
+        for (path, item) in generated.paths {
+            let item = encoding.member(&path, &item, 0);
+            paths.insert(path, item);
+        }
+        for (name, schema) in generated.schemas {
+            let schema = encoding.member(&name, &schema, 0);
+            schemas.insert(name, schema);
+        }
     }
-    with_schemas(resources, schemas, descriptions)
+    let mut components = vec![encoding.members("schemas", schemas.into_values(), 0)];
+    let info = if is_custom {
+        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
+    } else {
+        components.push(encoding.member("securitySchemes", &security_schemes(), 0));
+        info()
+    };
+    let members = [
+        encoding.members("components", components.into_iter(), 0),
+        encoding.member("info", &info, 0),
+        encoding.member("openapi", &json!("3.0.0"), 0),
+        encoding.members("paths", paths.into_values(), 0),
+    ];
+    encoding.document(members.into_iter())
 }
 
-fn with_schemas(
+/// The paths and the schemas of a v3 document.
+struct Generated {
+    paths: Map<String, Value>,
+    schemas: Map<String, Value>,
+}
+
+fn generate(
     resources: &[Resource<'_>],
     mut schemas: schema::Components<'_>,
     descriptions: &Descriptions,
-) -> Value {
+) -> Generated {
     let mut paths = Map::new();
     for resource in resources {
         let names = schemas.add_resource(resource);
@@ -75,18 +119,8 @@ fn with_schemas(
         let discovery = operation::discovery_path(first.group, first.version, descriptions);
         paths.extend([discovery]);
     }
-    let custom = resources.iter().any(|resource| resource.schema.is_some());
-    let info = if custom {
-        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
-    } else {
-        info()
-    };
     let (schemas, paths) = schemas.finish(paths);
-    let mut components = json!({"schemas": schemas});
-    if !custom {
-        components["securitySchemes"] = security_schemes();
-    }
-    json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components})
+    Generated { paths, schemas }
 }
 
 /// Returns the title of the documents of built-in resources.

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderValue, StatusCode};
-use serde_json::Value;
 use sha2::{Digest, Sha512};
 
 use super::{Documents, GroupVersion};
-use crate::codec::{Form, Representations, body};
+use crate::codec::Representations;
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
-use crate::http::openapi::{self, Descriptions, Resource, Subresource};
+use crate::http::openapi::{self, Descriptions, Encoding, Resource, Subresource, V2Document};
 use crate::registry::aggregation::check::{Found, Health};
 use crate::resource::{Definition, Source};
 use crate::status::Status;
@@ -39,18 +38,17 @@ fn v2_in_accepted_form(handler: &Handler, call: &Call) -> Result<Answer, Status>
         Some(extended) => &extended.documents,
         None => &documents.openapi,
     };
-    let whole = || {
-        let mut document = v2_document(handler, documents);
+    let encode = |encoding| {
+        let mut document = v2_document(handler, documents, encoding);
         for (group_version, found) in &extensions {
             if let Some(extension) = &found.openapi_v2 {
-                openapi::merge_v2(&mut document, extension, group_version);
+                document.merge(extension, group_version);
             }
         }
-        document
+        Bytes::from(document.encode())
     };
     if wants_protobuf(call) {
-        let encode = || Bytes::from(openapi::encode_v2(&whole()));
-        let bytes = protobuf.get_or_init(encode).clone();
+        let bytes = protobuf.get_or_init(|| encode(Encoding::Protobuf)).clone();
         return Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes));
     }
     let form = match crate::http::pipeline::negotiated(call, Representations::Document) {
@@ -60,11 +58,11 @@ fn v2_in_accepted_form(handler: &Handler, call: &Call) -> Result<Answer, Status>
     if form.yaml {
         return Ok(refusal());
     }
-    if form.pretty {
-        return Ok(Answer::object(StatusCode::OK, &whole(), form));
-    }
-    let encode = || body::encode(&whole(), Form::default());
-    let bytes = json.get_or_init(encode).clone();
+    let bytes = if form.pretty {
+        encode(Encoding::PrettyJson)
+    } else {
+        json.get_or_init(|| encode(Encoding::Json)).clone()
+    };
     Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
 }
 
@@ -89,7 +87,7 @@ fn refusal() -> Answer {
     untyped(StatusCode::NOT_ACCEPTABLE)
 }
 
-fn v2_document(handler: &Handler, documents: &Documents) -> Value {
+fn v2_document(handler: &Handler, documents: &Documents, encoding: Encoding) -> V2Document {
     let versions = documents.groups.iter().flat_map(|group| &group.versions);
     let definitions: Vec<&Definition> = versions
         .flat_map(|version| &version.resources)
@@ -97,7 +95,7 @@ fn v2_document(handler: &Handler, documents: &Documents) -> Value {
         .collect();
     let endpoints = endpoints(handler, documents);
     with_resources(&definitions, |resources| {
-        openapi::v2_document(resources, &endpoints, &handler.descriptions)
+        V2Document::new(resources, &endpoints, &handler.descriptions, encoding)
     })
 }
 
@@ -257,10 +255,10 @@ fn cached(call: &Call, hash: &str, document: impl FnOnce() -> Bytes) -> Answer {
 /// Returns the document of a version.
 fn render(version: &GroupVersion, descriptions: &Descriptions) -> Bytes {
     let definitions: Vec<&Definition> = version.resources.iter().map(|definition| &**definition).collect();
-    let document: Value = with_resources(&definitions, |resources| {
+    let document = with_resources(&definitions, |resources| {
         openapi::v3_document(resources, descriptions)
     });
-    Bytes::from(document.to_string())
+    Bytes::from(document)
 }
 
 /// Returns the hash of the document of a version for its URL. It is computed from the definitions where possible, so

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::schema::{Components, kind_extension, reference};
-use super::{Descriptions, operation};
+use super::{Descriptions, Generated, operation};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const VERSION: &str = "io.k8s.apimachinery.pkg.version.Info";
@@ -36,7 +36,17 @@ const JSON: &[&str] = &["application/json"];
 
 /// Returns the document of a path in the index: one of [`PATHS`], or `apis/GROUP` of a served group.
 pub(crate) fn endpoint_document(path: &str, descriptions: &Descriptions) -> Value {
-    let endpoint = endpoint(path);
+    let Generated { paths, schemas } = endpoint(path, descriptions);
+    let mut components = json!({"securitySchemes": super::security_schemes()});
+    if !schemas.is_empty() {
+        components["schemas"] = schemas.into();
+    }
+    json!({"openapi": "3.0.0", "info": super::info(), "paths": paths, "components": components})
+}
+
+/// Returns the path and the schemas of an endpoint.
+pub(super) fn endpoint(path: &str, descriptions: &Descriptions) -> Generated {
+    let endpoint = described(path);
     let mut schemas = Components::new(descriptions);
     let schema = match &endpoint.answer {
         None => json!({"type": "string"}),
@@ -58,17 +68,15 @@ pub(crate) fn endpoint_document(path: &str, descriptions: &Descriptions) -> Valu
         "tags": [endpoint.tag], "description": endpoint.about, "operationId": endpoint.operation,
         "responses": {"200": {"description": "OK", "content": content}, "401": {"description": "Unauthorized"}},
     });
-    let mut components = json!({"securitySchemes": super::security_schemes()});
-    if endpoint.answer.is_some() {
-        components["schemas"] = schemas.into_json();
+    let mut paths = Map::new();
+    paths.insert(format!("/{path}/"), json!({"get": get}));
+    Generated {
+        paths,
+        schemas: schemas.into_schemas(),
     }
-    json!({
-        "openapi": "3.0.0", "info": super::info(),
-        "paths": {format!("/{path}/"): {"get": get}}, "components": components,
-    })
 }
 
-fn endpoint(path: &str) -> Endpoint {
+fn described(path: &str) -> Endpoint {
     let meta = |kind: &str| format!("{META}.{kind}");
     let endpoint = |tag: &str, about, operation: &str, answer, media_types| Endpoint {
         tag: tag.to_owned(),

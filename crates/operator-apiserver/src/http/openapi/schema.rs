@@ -227,20 +227,20 @@ impl<'d> Components<'d> {
         self
     }
 
-    pub(super) fn into_json(self) -> Value {
-        Value::Object(self.schemas.into_iter().collect())
+    pub(super) fn into_schemas(self) -> Map<String, Value> {
+        self.schemas.into_iter().collect()
     }
 
     /// Returns the components and the paths of a document, with the names of types in its version.
-    pub(super) fn finish(self, mut paths: Map<String, Value>) -> (Value, Map<String, Value>) {
+    pub(super) fn finish(self, mut paths: Map<String, Value>) -> (Map<String, Value>, Map<String, Value>) {
         let Some(beta) = self.beta else {
-            return (self.into_json(), paths);
+            return (self.into_schemas(), paths);
         };
         let renamed = self.schemas.into_iter().map(|(name, mut schema)| {
             beta.rename_references(&mut schema);
             (beta.name(&name).unwrap_or(name), schema)
         });
-        let schemas = Value::Object(renamed.collect());
+        let schemas = renamed.collect();
         paths.values_mut().for_each(|item| beta.rename_references(item));
         (schemas, paths)
     }

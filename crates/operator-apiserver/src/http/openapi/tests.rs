@@ -56,6 +56,24 @@ fn widgets(schema: &Value) -> Resource<'_> {
     }
 }
 
+fn v3_value(resources: &[Resource<'_>]) -> Value {
+    let document = v3_document(resources, &Descriptions::default());
+    let value: Value = serde_json::from_slice(&document).unwrap();
+    assert_eq!(apimachinery::json::to_string(&value).as_bytes(), document);
+    value
+}
+
+fn v2_document(resources: &[Resource<'_>]) -> Value {
+    let descriptions = Descriptions::default();
+    let encode = |encoding| V2Document::new(resources, &[], &descriptions, encoding).encode();
+    let document: Value = serde_json::from_slice(&encode(Encoding::Json)).unwrap();
+    let compact = apimachinery::json::to_string(&document);
+    assert_eq!(encode(Encoding::Json), format!("{compact}\n").into_bytes());
+    let pretty = serde_json::to_string_pretty(&document).unwrap();
+    assert_eq!(encode(Encoding::PrettyJson), format!("{pretty}\n").into_bytes());
+    document
+}
+
 /// Returns the `$ref`s of a document that refer to no component of it.
 fn dangling_references(document: &Value) -> Vec<String> {
     fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
@@ -77,7 +95,7 @@ fn dangling_references(document: &Value) -> Vec<String> {
 
 #[test]
 fn a_built_in_document_is_closed_and_names_its_operations() {
-    let document = v3_document(&[deployments()], &Descriptions::default());
+    let document = v3_value(&[deployments()]);
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
     assert_eq!(item["patch"]["operationId"], "patchAppsV1NamespacedDeployment");
@@ -96,7 +114,7 @@ fn a_built_in_document_is_closed_and_names_its_operations() {
 
 #[test]
 fn lists_say_how_they_are_merged() {
-    let document = v3_document(&[deployments()], &Descriptions::default());
+    let document = v3_value(&[deployments()]);
     let containers =
         &document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
     assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
@@ -106,7 +124,7 @@ fn lists_say_how_they_are_merged() {
 
 #[test]
 fn types_with_their_own_format_are_components() {
-    let document = v3_document(&[deployments()], &Descriptions::default());
+    let document = v3_value(&[deployments()]);
     let schemas = &document["components"]["schemas"];
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     let quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity";
@@ -121,14 +139,14 @@ fn types_with_their_own_format_are_components() {
     let port = &schemas["io.k8s.api.core.v1.HTTPGetAction"]["properties"]["port"];
     let number_or_text = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
     assert_eq!(*port, reference(number_or_text));
-    let v2 = v2_document(&[deployments()], &[], &Descriptions::default());
+    let v2 = v2_document(&[deployments()]);
     assert_eq!(v2["definitions"][quantity], json!({"type": "string"}));
 }
 
 #[test]
 fn a_custom_document_carries_the_schema_and_the_fields_of_every_object() {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
-    let document = v3_document(&[widgets(&schema)], &Descriptions::default());
+    let document = v3_value(&[widgets(&schema)]);
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let widget = &document["components"]["schemas"]["com.example.v1.Widget"];
     assert_eq!(widget["properties"]["spec"], json!({"type": "object"}));
@@ -149,7 +167,7 @@ fn the_v2_document_has_definitions_and_flat_parameters() {
         "size": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}},
     }});
-    let document = v2_document(&[deployments(), widgets(&schema)], &[], &Descriptions::default());
+    let document = v2_document(&[deployments(), widgets(&schema)]);
     assert_eq!(dangling_references(&document), Vec::<String>::new());
     let properties = &document["definitions"]["com.example.v1.Widget"]["properties"];
     assert_eq!(properties["not"], json!({"type": "string"}));

@@ -1,11 +1,15 @@
 //! The v2 document (`/openapi/v2`), derived from the v3 document: older clients look up definitions in it.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use serde_json::{Map, Value, json};
 
+use super::encoding::Encoding;
+use super::endpoints::endpoint;
 use super::schema::{Components, QUANTITY};
-use super::{Descriptions, Resource, endpoint_document, security_schemes, with_schemas};
+use super::{AT_A_TIME, Descriptions, Generated, Resource, generate, security_schemes, v2_protobuf};
 
 /// Keywords that OpenAPI v2 lacks; they are removed from schemas of custom resources, as in the API server.
 const UNSUPPORTED: &[&str] = &["oneOf", "anyOf", "not", "nullable"];
@@ -33,68 +37,142 @@ const PARAMETER_FIELDS: &[&str] = &[
     "schema",
 ];
 
-/// Returns the v2 document of all served resources, and of the endpoints that are not resources.
-pub(crate) fn document(
-    resources: &[Resource<'_>],
-    endpoints: &[String],
-    descriptions: &Descriptions,
-) -> Value {
-    let mut converter = Converter::default();
-    let (custom, built_in): (Vec<_>, Vec<_>) = resources
-        .iter()
-        .cloned()
-        .partition(|resource| resource.schema.is_some());
-    // The names of types can depend on the version.
-    for version in built_in.chunk_by(|a, b| (a.group, a.version) == (b.group, b.version)) {
-        let all = Components::new(descriptions);
-        converter.add(with_schemas(version, all, descriptions), BUILT_IN);
-    }
-    let all = Components::new(descriptions);
-    converter.add(with_schemas(&custom, all, descriptions), CUSTOM);
-    for path in endpoints {
-        converter.add(endpoint_document(path, descriptions), BUILT_IN);
-    }
-    let mut document = json!({
-        "swagger": "2.0",
-        "info": super::info(),
-        "securityDefinitions": security_schemes(),
-        "security": [{"BearerToken": []}],
-    });
-    document["paths"] = converter.paths.into();
-    document["definitions"] = converter.definitions.into();
-    document["parameters"] = converter.parameters.into();
-    document
+/// The v2 document of all served resources, and of the endpoints that are not resources.
+///
+/// Its paths and definitions are encoded one by one: as JSON values, those of thousands of resources take gigabytes.
+#[derive(Debug)]
+pub(crate) struct Document {
+    encoding: Encoding,
+    /// The encoded paths by name, each with its name.
+    paths: BTreeMap<String, Vec<u8>>,
+    /// The encoded definitions by name, each with its name.
+    definitions: BTreeMap<String, Vec<u8>>,
+    /// The parameters that many operations share.
+    parameters: Map<String, Value>,
 }
 
 /// The media types of requests without a body.
 const BUILT_IN: &[&str] = &["*/*"];
 const CUSTOM: &[&str] = &["application/json", "application/yaml"];
 
-/// The parts of a v2 document that come from v3 documents.
-#[derive(Default)]
-struct Converter {
-    paths: Map<String, Value>,
-    definitions: Map<String, Value>,
-    /// The parameters that many operations share.
-    parameters: Map<String, Value>,
+/// A part of the document whose members are encoded already.
+#[derive(Clone, Copy)]
+enum Part {
+    Paths,
+    Definitions,
 }
 
-impl Converter {
-    fn add(&mut self, mut v3: Value, consumed: &[&str]) {
-        if let Some(Value::Object(paths)) = v3.get_mut("paths").map(Value::take) {
-            for (path, item) in paths {
-                let item = self.path_item(item, consumed);
-                self.paths.insert(path, item);
+impl Document {
+    pub(crate) fn new(
+        resources: &[Resource<'_>],
+        endpoints: &[String],
+        descriptions: &Descriptions,
+        encoding: Encoding,
+    ) -> Self {
+        let mut document = Self {
+            encoding,
+            paths: BTreeMap::new(),
+            definitions: BTreeMap::new(),
+            parameters: Map::new(),
+        };
+        let (custom, built_in): (Vec<_>, Vec<_>) = resources
+            .iter()
+            .cloned()
+            .partition(|resource| resource.schema.is_some());
+        // The names of types can depend on the version.
+        for version in built_in.chunk_by(|a, b| (a.group, a.version) == (b.group, b.version)) {
+            let all = Components::new(descriptions);
+            document.add(generate(version, all, descriptions), BUILT_IN);
+        }
+        for some in custom.chunks(AT_A_TIME) {
+            let all = Components::new(descriptions);
+            document.add(generate(some, all, descriptions), CUSTOM);
+        }
+        for path in endpoints {
+            document.add(endpoint(path, descriptions), BUILT_IN);
+        }
+        document
+    }
+
+    /// Adds the paths of a group version from the document of its server, and the definitions that are not there yet.
+    pub(crate) fn merge(&mut self, extension: &[u8], group_version: &str) {
+        let Ok(mut extension) = serde_json::from_slice::<Value>(extension) else {
+            return;
+        };
+        let own = format!("/apis/{group_version}/");
+        let is_own = |path: &str| path.starts_with(&own) || Some(path) == own.strip_suffix('/');
+        let mut members = |part: &str| match extension.get_mut(part).map(Value::take) {
+            Some(Value::Object(members)) => members,
+            _ => Map::new(),
+        };
+        for (path, item) in members("paths") {
+            if is_own(&path) && !self.paths.contains_key(&path) {
+                self.insert(Part::Paths, path, &item);
             }
         }
-        if let Some(Value::Object(schemas)) = v3.pointer_mut("/components/schemas").map(Value::take) {
-            let converted = schemas
-                .into_iter()
-                .map(|(name, schema)| (name, definition(schema)));
-            self.definitions.extend(converted);
+        for (name, schema) in members("definitions") {
+            if !self.definitions.contains_key(&name) {
+                self.insert(Part::Definitions, name, &schema);
+            }
         }
-        if let Some(quantity) = self.definitions.get_mut(QUANTITY) {
-            quantity["type"] = "string".into();
+        for (name, parameter) in members("parameters") {
+            self.parameters.entry(name).or_insert(parameter);
+        }
+    }
+
+    /// Returns the whole document.
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut head = json!({
+            "swagger": "2.0",
+            "info": super::info(),
+            "securityDefinitions": security_schemes(),
+            "security": [{"BearerToken": []}],
+        });
+        head["parameters"] = self.parameters.into();
+        let (paths, definitions) = (self.paths.into_values(), self.definitions.into_values());
+        if self.encoding == Encoding::Protobuf {
+            return v2_protobuf::document(&head, paths, definitions);
+        }
+        let mut members = BTreeMap::from([
+            ("paths".to_owned(), self.encoding.members("paths", paths, 1)),
+            (
+                "definitions".to_owned(),
+                self.encoding.members("definitions", definitions, 1),
+            ),
+        ]);
+        for (name, value) in head.as_object().into_iter().flatten() {
+            members.insert(name.clone(), self.encoding.member(name, value, 1));
+        }
+        let mut document = self.encoding.document(members.into_values());
+        document.push(b'\n');
+        document
+    }
+
+    fn insert(&mut self, part: Part, name: String, value: &Value) {
+        let encoded = match (self.encoding, part) {
+            (Encoding::Protobuf, Part::Paths) => v2_protobuf::path(&name, value),
+            (Encoding::Protobuf, Part::Definitions) => v2_protobuf::definition(&name, value),
+            (json, _) => json.member(&name, value, 2),
+        };
+        let members = match part {
+            Part::Paths => &mut self.paths,
+            Part::Definitions => &mut self.definitions,
+        };
+        members.insert(name, encoded);
+    }
+
+    /// Converts parts of v3 documents.
+    fn add(&mut self, v3: Generated, consumed: &[&str]) {
+        for (path, item) in v3.paths {
+            let item = self.path_item(item, consumed);
+            self.insert(Part::Paths, path, &item);
+        }
+        for (name, schema) in v3.schemas {
+            let mut schema = definition(schema);
+            if name == QUANTITY {
+                schema["type"] = "string".into();
+            }
+            self.insert(Part::Definitions, name, &schema);
         }
     }
 
@@ -207,28 +285,6 @@ fn fnv64(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(BASIS, |hash, byte| hash.wrapping_mul(PRIME) ^ u64::from(*byte))
-}
-
-/// Adds the paths of a group version from the document of its server, and the definitions that are not there yet.
-pub(crate) fn merge(document: &mut Value, extension: &[u8], group_version: &str) {
-    let Ok(mut extension) = serde_json::from_slice::<Value>(extension) else {
-        return;
-    };
-    let own = format!("/apis/{group_version}/");
-    let is_own = |path: &str| path.starts_with(&own) || Some(path) == own.strip_suffix('/');
-    for part in ["paths", "definitions", "parameters"] {
-        let found = extension.get_mut(part).map(Value::take);
-        let (Some(Value::Object(found)), Some(known)) =
-            (found, document.get_mut(part).and_then(Value::as_object_mut))
-        else {
-            continue;
-        };
-        for (name, value) in found {
-            if part != "paths" || is_own(&name) {
-                known.entry(name).or_insert(value);
-            }
-        }
-    }
 }
 
 fn response(answer: &Value) -> Value {

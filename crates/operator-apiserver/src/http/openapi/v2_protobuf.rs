@@ -48,19 +48,16 @@ use Kind::{
     Requirement, Text, Texts, Wrapped,
 };
 
-static DOCUMENT: Message = Message {
+/// The document without its paths and definitions, which are encoded separately.
+static HEAD: Message = Message {
     fields: &[
         ("swagger", 1, Text),
         ("info", 2, One(&INFO)),
-        ("host", 3, Text),
-        ("basePath", 4, Text),
-        ("paths", 8, One(&PATHS)),
-        ("definitions", 9, Named(&SCHEMA)),
         ("parameters", 10, Parameters),
         ("security", 12, Each(&Requirement)),
         ("securityDefinitions", 13, Keys),
     ],
-    extensions: Some(16),
+    extensions: None,
 };
 static INFO: Message = Message {
     fields: &[("title", 1, Text), ("version", 2, Text), ("description", 3, Text)],
@@ -77,11 +74,6 @@ static KEY: Message = Message {
 };
 static REFERENCE: Message = Message {
     fields: &[("$ref", 1, Text)],
-    extensions: None,
-};
-/// The message of paths: every field is a path; see [`fields`].
-static PATHS: Message = Message {
-    fields: &[],
     extensions: None,
 };
 static PATH_ITEM: Message = Message {
@@ -182,12 +174,39 @@ static SCHEMA: Message = Message {
     extensions: Some(31),
 };
 
-/// The field number of the list of paths.
+/// The field numbers of the paths and of the definitions in a document, and of their lists in their messages.
+const PATHS: u64 = 8;
+const DEFINITIONS: u64 = 9;
 const PATH: u64 = 2;
+const DEFINITION: u64 = 1;
 
-/// Encodes a v2 document.
-pub(crate) fn encode(document: &Value) -> Vec<u8> {
-    message(document, &DOCUMENT).bytes
+/// Encodes a v2 document from its other fields, and its encoded paths and definitions.
+pub(super) fn document(
+    head: &Value,
+    paths: impl Iterator<Item = Vec<u8>>,
+    definitions: impl Iterator<Item = Vec<u8>>,
+) -> Vec<u8> {
+    let mut writer = message(head, &HEAD);
+    let paths: Vec<u8> = paths.flatten().collect();
+    writer.message(PATHS, &paths);
+    drop(paths);
+    let definitions: Vec<u8> = definitions.flatten().collect();
+    writer.message(DEFINITIONS, &definitions);
+    writer.bytes
+}
+
+/// Encodes a path and its operations.
+pub(super) fn path(path: &str, item: &Value) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.message(PATH, &named(path, &message(item, &PATH_ITEM).bytes).bytes);
+    writer.bytes
+}
+
+/// Encodes a definition and its name.
+pub(super) fn definition(name: &str, schema: &Value) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.message(DEFINITION, &named(name, &message(schema, &SCHEMA).bytes).bytes);
+    writer.bytes
 }
 
 fn message(value: &Value, kind: &Message) -> Writer {
@@ -195,13 +214,6 @@ fn message(value: &Value, kind: &Message) -> Writer {
     let Some(fields) = value.as_object() else {
         return writer;
     };
-    if std::ptr::eq(kind, &raw const PATHS) {
-        for (path, item) in fields {
-            let item = message(item, &PATH_ITEM);
-            writer.message(PATH, &named(path, &item.bytes).bytes);
-        }
-        return writer;
-    }
     for (name, number, kind) in kind.fields {
         if let Some(value) = fields.get(*name) {
             field(&mut writer, *number, *kind, value);
@@ -345,12 +357,10 @@ mod tests {
 
     #[test]
     fn a_document_is_written_by_the_numbers_of_its_fields() {
-        let document = json!({
-            "swagger": "2.0",
-            "info": {"title": "K", "version": "v1"},
-            "paths": {"/a": {"get": {"operationId": "g", "responses": {"200": {"description": "OK"}}}}},
-            "definitions": {"D": {"type": "object", "x-k": ["a"]}},
-        });
+        let head = json!({"swagger": "2.0", "info": {"title": "K", "version": "v1"}});
+        let item = json!({"get": {"operationId": "g", "responses": {"200": {"description": "OK"}}}});
+        let paths = [path("/a", &item)];
+        let definitions = [definition("D", &json!({"type": "object", "x-k": ["a"]}))];
         let length = |number: u8, inner: Vec<u8>| [vec![number << 3 | 2, inner.len() as u8], inner].concat();
         let pair = |name: &str, inner: Vec<u8>| [length(1, name.into()), length(2, inner)].concat();
         let response = length(1, length(1, "OK".into()));
@@ -370,6 +380,7 @@ mod tests {
             length(8, length(2, pair("/a", length(2, operation)))),
             length(9, length(1, pair("D", schema))),
         ];
-        assert_eq!(encode(&document), wanted.concat());
+        let encoded = document(&head, paths.into_iter(), definitions.into_iter());
+        assert_eq!(encoded, wanted.concat());
     }
 }
