@@ -169,6 +169,15 @@ const VOLUME_SOURCES: &[&str] = &[
     "vsphereVolume",
 ];
 
+fn is_collection(kind: &FieldKind) -> bool {
+    matches!(kind, FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes)
+}
+
+/// Returns true if decoding an absent field has no effect.
+fn is_omitted_if_absent(field: &GoField) -> bool {
+    field.omit_empty && (field.pointer || is_collection(field.kind) || is_scalar(field.kind))
+}
+
 #[derive(Default)]
 struct Decoder {
     /// The current path of the decoder, with indexes and map keys.
@@ -207,6 +216,10 @@ impl Decoder {
         self.drop_unknown(go, object);
         let outer = self.parent.replace(go);
         for field in &go.fields {
+            let found = object.get_mut(field.name);
+            if found.is_none() && self.replaced.is_empty() && is_omitted_if_absent(field) {
+                continue;
+            }
             let length = self.path.len();
             if length > 0 {
                 self.path.push('.');
@@ -215,9 +228,18 @@ impl Decoder {
             let depth = self.fields.len();
             self.fields.extend(embedded_in(&go.name, field.name));
             self.fields.push(field.name);
-            let found = object.remove(field.name).unwrap_or(Value::Null);
-            if let Some(value) = self.field(field, found)? {
-                object.insert(field.name.to_owned(), value);
+            match found {
+                Some(value) => {
+                    if !self.field(field, value)? {
+                        object.remove(field.name);
+                    }
+                }
+                None => {
+                    let mut value = Value::Null;
+                    if self.field(field, &mut value)? {
+                        object.insert(field.name.to_owned(), value);
+                    }
+                }
             }
             self.fields.truncate(depth);
             self.path.truncate(length);
@@ -242,30 +264,25 @@ impl Decoder {
         object.retain(|name, _| go.has_field(name));
     }
 
-    /// Returns the written form of a field; `None` if it is omitted.
-    fn field(&mut self, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
+    /// Decodes a field in place; returns false if it is omitted.
+    fn field(&mut self, field: &GoField, value: &mut Value) -> Decoded<bool> {
         self.decode_replaced(field.kind, field.type_name)?;
-        let absent = if field.omit_empty { None } else { Some(Value::Null) };
         if field.pointer && value.is_null() {
-            return Ok(absent);
+            return Ok(!field.omit_empty);
         }
-        self.value(field.kind, field.type_name, &mut value)?;
-        let is_collection = matches!(
-            field.kind,
-            FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
-        );
-        if is_collection && is_zero(&value) {
+        self.value(field.kind, field.type_name, value)?;
+        if is_collection(field.kind) && is_zero(value) {
             let is_kept = |gvk: &Gvk| is_kept(gvk, &self.path);
             let keeps_empty =
                 field.keeps_empty || !field.omit_empty || self.body_of.as_ref().is_some_and(is_kept);
-            let given = !value.is_null() && keeps_empty;
-            return Ok(if given { Some(value) } else { absent });
+            if !value.is_null() && keeps_empty {
+                return Ok(true);
+            }
+            *value = Value::Null;
+            return Ok(!field.omit_empty);
         }
-        let is_scalar = is_scalar(field.kind);
-        if is_scalar && field.omit_empty && !field.pointer && is_zero(&value) {
-            return Ok(None);
-        }
-        Ok(Some(value))
+        let is_dropped = is_scalar(field.kind) && field.omit_empty && !field.pointer && is_zero(value);
+        Ok(!is_dropped)
     }
 
     /// Decodes the values at the current path that a duplicate of their field replaced.

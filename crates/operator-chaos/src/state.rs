@@ -1,5 +1,6 @@
 //! [`State`], the state of a world in a form that can be compared between two runs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -124,7 +125,53 @@ fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
 
 /// Returns a hash of an object that is the same in every run. Objects with the same normalized form have the same hash.
 pub(crate) fn hash(key: &str, object: &Value, names: &Names) -> u64 {
-    hash_of(&(key, normalize(object, names)))
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let Value::Object(fields) = object else {
+        hash_clean(object, names, &mut hasher);
+        return hasher.finish();
+    };
+    for (name, value) in fields {
+        name.hash(&mut hasher);
+        match value {
+            Value::Object(metadata) if name == "metadata" => {
+                clean_metadata(metadata, names).hash(&mut hasher);
+            }
+            value => hash_clean(value, names, &mut hasher),
+        }
+    }
+    hasher.finish()
+}
+
+/// Hashes the result of [`clean`], without creating it where its order is that of the value.
+fn hash_clean(value: &Value, names: &Names, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Object(fields) => {
+            let kept = || kept(fields);
+            if kept().any(|(name, _)| names.canonical(name) != name) {
+                return clean(value, names).hash(hasher);
+            }
+            std::mem::discriminant(value).hash(hasher);
+            kept().count().hash(hasher);
+            for (name, value) in kept() {
+                name.hash(hasher);
+                hash_clean(value, names, hasher);
+            }
+        }
+        Value::Array(items) if items.iter().all(|item| is_unordered(item, names)) => {
+            clean(value, names).hash(hasher);
+        }
+        Value::Array(items) => {
+            std::mem::discriminant(value).hash(hasher);
+            items.len().hash(hasher);
+            items.iter().for_each(|item| hash_clean(item, names, hasher));
+        }
+        Value::String(text) => {
+            std::mem::discriminant(value).hash(hasher);
+            clean_text(text, names).hash(hasher);
+        }
+        other => other.hash(hasher),
+    }
 }
 
 /// Returns a hash that is the same on every machine.
@@ -137,55 +184,63 @@ pub(crate) fn hash_of(value: &impl Hash) -> u64 {
 fn clean(value: &Value, names: &Names) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields
-                .iter()
-                .filter(|(name, _)| !VOLATILE.contains(&name.as_str()));
-            let fields: Map<String, Value> = kept
+            let fields: Map<String, Value> = kept(fields)
                 .map(|(name, value)| (names.canonical(name).to_owned(), clean(value, names)))
                 .collect();
             Value::Object(fields)
         }
         Value::Array(items) => {
+            let is_set = items.iter().all(|item| is_unordered(item, names));
             let mut items: Vec<Value> = items.iter().map(|item| clean(item, names)).collect();
-            // The order of conditions and of generated names is not relevant.
-            let is_set = items.iter().all(|item| {
-                item.get("lastTransitionTime").is_some()
-                    || item.as_str().is_some_and(|text| text.ends_with('*'))
-            });
             if is_set {
                 items.sort_by_cached_key(Value::to_string);
             }
             Value::Array(items)
         }
-        Value::String(text) => Value::String(clean_text(text, names)),
+        Value::String(text) => Value::String(clean_text(text, names).into_owned()),
         other => other.clone(),
     }
 }
 
-fn clean_text(text: &str, names: &Names) -> String {
+/// Returns the fields of an object that do not differ between runs.
+fn kept(fields: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    fields
+        .iter()
+        .filter(|(name, _)| !VOLATILE.contains(&name.as_str()))
+}
+
+/// Returns true for items whose order is not relevant: conditions and generated names.
+fn is_unordered(item: &Value, names: &Names) -> bool {
+    item.get("lastTransitionTime").is_some()
+        || item
+            .as_str()
+            .is_some_and(|text| clean_text(text, names).ends_with('*'))
+}
+
+fn clean_text<'a>(text: &'a str, names: &'a Names) -> Cow<'a, str> {
     let canonical = names.canonical(text);
     if canonical != text {
-        return canonical.to_owned();
+        return canonical.into();
     }
     let tail = text
         .len()
         .checked_sub(36)
         .and_then(|start| text.split_at_checked(start));
     if let Some((head, _)) = tail.filter(|(_, tail)| is_uuid(tail)) {
-        return format!("{head}<uid>");
+        return format!("{head}<uid>").into();
     }
     if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.parse::<jiff::Timestamp>().is_ok() {
-        return "<time>".to_owned();
+        return "<time>".into();
     }
     if text.parse::<std::net::IpAddr>().is_ok() {
-        return "<address>".to_owned();
+        return "<address>".into();
     }
     // Messages have names in quotes.
     if !text.contains('"') {
-        return text.to_owned();
+        return text.into();
     }
     let parts: Vec<&str> = text.split('"').map(|part| names.canonical(part)).collect();
-    parts.join("\"")
+    parts.join("\"").into()
 }
 
 fn is_uuid(text: &str) -> bool {

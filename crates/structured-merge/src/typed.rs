@@ -18,7 +18,7 @@ mod remove;
 mod validate;
 
 pub use compare::Comparison;
-pub(crate) use compare::compare;
+pub(crate) use compare::{compare, compare_valid};
 pub(crate) use fields::{field_set, with_named_fields};
 pub(crate) use merge::merge;
 pub use overlay::overlay;

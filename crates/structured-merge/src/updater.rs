@@ -194,11 +194,13 @@ impl Updater<'_> {
         Ok(changes.remove(version).unwrap_or_default())
     }
 
+    /// Compares two objects. All objects were checked before: those of the caller by the field manager, others by
+    /// [`convert`](Self::convert).
     fn compare(&self, old: &Value, new: &Value, version: &str) -> Result<Comparison, UpdateError> {
         let Some(schema) = self.schemas.get(version) else {
             return Ok(Comparison::default());
         };
-        let found = typed::compare(schema, old, new).map_err(UpdateError::Compare)?;
+        let found = typed::compare_valid(schema, old, new).map_err(UpdateError::Compare)?;
         Ok(found.without(self.reset_fields.get(version)))
     }
 

@@ -38,9 +38,25 @@ impl Comparison {
 
 /// Compares two values of one type.
 pub(crate) fn compare(schema: &Schema, old: &Value, new: &Value) -> Result<Comparison, TypedErrors> {
+    compare_with(schema, old, new, false)
+}
+
+/// Compares two values of one type that are known to be valid, so that their equal parts need no check.
+pub(crate) fn compare_valid(schema: &Schema, old: &Value, new: &Value) -> Result<Comparison, TypedErrors> {
+    compare_with(schema, old, new, true)
+}
+
+fn compare_with(
+    schema: &Schema,
+    old: &Value,
+    new: &Value,
+    are_valid: bool,
+) -> Result<Comparison, TypedErrors> {
     let mut walk = Walk {
         types: &schema.types,
         errors: Vec::new(),
+        depth: 0,
+        are_valid,
     };
     let found = walk.values(schema.root, Some(old), Some(new));
     none(walk.errors)?;
@@ -112,7 +128,14 @@ impl Comparison {
 struct Walk<'a> {
     types: &'a Arena,
     errors: Vec<TypedError>,
+    /// The number of maps around the current value.
+    depth: usize,
+    /// True if the values are known to be valid.
+    are_valid: bool,
 }
+
+/// The depth from which equal parts are not skipped, because each level would be read again for each level above it.
+const SKIPPING_DEPTH_MAX: usize = 4;
 
 impl Walk<'_> {
     fn values(&mut self, kind: TypeId, old: Option<&Value>, new: Option<&Value>) -> Difference {
@@ -210,9 +233,14 @@ impl Walk<'_> {
         if map.field(name).is_some_and(|field| field.hidden) {
             return;
         }
+        if self.are_valid && self.depth < SKIPPING_DEPTH_MAX && old == new {
+            return;
+        }
         let Some(kind) = map.entry(name) else { return };
         let errors = self.errors.len();
+        self.depth += 1;
         let found = self.values(kind, old, new);
+        self.depth -= 1;
         if self.errors.len() > errors {
             let errors = self.errors.split_off(errors);
             self.errors.extend(below(errors, FieldName(name)));
