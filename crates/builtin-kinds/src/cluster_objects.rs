@@ -18,12 +18,13 @@ pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 pub type Resource = (&'static str, &'static str, &'static str);
 
 /// Returns all objects, in an order in which objects follow the objects that they refer to.
-pub fn objects() -> Vec<(Resource, Value)> {
-    let entries = entries();
-    entries
-        .iter()
-        .filter_map(|entry| object(entry, &entries))
-        .collect()
+pub fn objects() -> &'static [(Resource, Value)] {
+    static OBJECTS: LazyLock<Vec<(Resource, Value)>> = LazyLock::new(|| {
+        let entries = entries();
+        let objects = entries.iter().filter_map(|entry| object(entry, &entries));
+        objects.collect()
+    });
+    &OBJECTS
 }
 
 /// Returns the APIServices of the built-in groups.

@@ -36,22 +36,57 @@ const OBJECTS: usize = 100_000;
 const WATCHERS: usize = 1_000;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
+/// The measurements, in their order. The arguments of the command select some of them by name.
+const MEASUREMENTS: [&str; 11] = [
+    "start",
+    "creates",
+    "reads",
+    "applies",
+    "watchers",
+    "objects",
+    "definitions",
+    "pods",
+    "reviews",
+    "webhooks",
+    "http2",
+];
+
 fn main() -> Result<()> {
-    // One thread for each measurement: figures are per core.
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    if let Some(unknown) = named.iter().find(|name| !MEASUREMENTS.contains(&name.as_str())) {
+        let known = MEASUREMENTS.join(", ");
+        return Err(format!("there is no measurement {unknown:?}; the measurements are {known}").into());
+    }
+    let selected = |name: &&str| named.is_empty() || named.iter().any(|named| named == name);
+    for name in MEASUREMENTS.into_iter().filter(selected) {
+        measure(name)?;
+    }
+    Ok(())
+}
+
+fn measure(name: &str) -> Result<()> {
+    // One thread for each measurement, because figures are for each core.
     let one_core = || tokio::runtime::Builder::new_current_thread().enable_all().build();
-    one_core()?.block_on(start())?;
-    one_core()?.block_on(in_process())?;
-    one_core()?.block_on(watchers())?;
-    one_core()?.block_on(many_objects())?;
-    one_core()?.block_on(many_definitions())?;
-    one_core()?.block_on(pods())?;
-    one_core()?.block_on(reviews())?;
-    one_core()?.block_on(webhooks())?;
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?
-        .block_on(over_http2())
+    match name {
+        "start" => one_core()?.block_on(start()),
+        "creates" => one_core()?.block_on(creates()),
+        "reads" => one_core()?.block_on(reads()),
+        "applies" => one_core()?.block_on(applies()),
+        "watchers" => one_core()?.block_on(watchers()),
+        "objects" => one_core()?.block_on(many_objects()),
+        "definitions" => one_core()?.block_on(many_definitions()),
+        "pods" => one_core()?.block_on(pods()),
+        "reviews" => one_core()?.block_on(reviews()),
+        "webhooks" => one_core()?.block_on(webhooks()),
+        _ => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?
+            .block_on(over_http2()),
+    }
 }
 
 fn row(what: &str, figure: impl std::fmt::Display) {
@@ -116,7 +151,7 @@ async fn start() -> Result<()> {
     Ok(())
 }
 
-async fn in_process() -> Result<()> {
+async fn creates() -> Result<()> {
     let server = ApiServer::builder().build()?;
     let client = server.client();
     let gvr = Gvr::new("", "v1", "configmaps");
@@ -146,7 +181,13 @@ async fn in_process() -> Result<()> {
         "creates through the tower service (JSON both ways), one core",
         per_second(WRITES, began),
     );
-    let path = format!("{CONFIG_MAPS}/service-1");
+    Ok(())
+}
+
+async fn reads() -> Result<()> {
+    let server = ApiServer::builder().build()?;
+    call(&server, request("POST", CONFIG_MAPS, Some(&config_map("read")))?).await?;
+    let path = format!("{CONFIG_MAPS}/read");
     let began = Instant::now();
     for _ in 0..READS {
         call(&server, request("GET", &path, None)?).await?;
@@ -155,11 +196,12 @@ async fn in_process() -> Result<()> {
         "gets through the tower service, one core",
         per_second(READS, began),
     );
-    apply(&server).await
+    Ok(())
 }
 
 /// Measures repeated applies of an unchanged Deployment.
-async fn apply(server: &ApiServer) -> Result<()> {
+async fn applies() -> Result<()> {
+    let server = ApiServer::builder().build()?;
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {
@@ -174,10 +216,10 @@ async fn apply(server: &ApiServer) -> Result<()> {
         apply.headers_mut().insert(header::CONTENT_TYPE, kind);
         Ok::<_, Box<dyn Error + Send + Sync>>(apply)
     };
-    call(server, apply()?).await?;
+    call(&server, apply()?).await?;
     let began = Instant::now();
     for _ in 0..WRITES {
-        call(server, apply()?).await?;
+        call(&server, apply()?).await?;
     }
     let each = began.elapsed() / u32::try_from(WRITES)?;
     row(

@@ -22,9 +22,10 @@ pub(crate) fn populate(registry: &Registry) {
             }),
         );
     }
-    for (resource, mut object) in cluster_objects::objects() {
+    for (resource, object) in cluster_objects::objects() {
+        let mut object = object.clone();
         set_transition_times(&mut object, &registry.timestamp());
-        insert(registry, resource, object);
+        insert(registry, *resource, object);
     }
     populate_service_network(registry);
     ip_address::complete(registry);

@@ -32,14 +32,16 @@ impl Random {
     pub(crate) fn uuid(&self) -> String {
         let high = (self.next() & 0xffff_ffff_ffff_0fff) | 0x4000;
         let low = (self.next() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
-        format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xffff,
-            high & 0xffff,
-            low >> 48,
-            low & 0xffff_ffff_ffff
-        )
+        let digits = u128::from(high) << 64 | u128::from(low);
+        let mut text = String::with_capacity(36);
+        for position in 0..32_u32 {
+            if matches!(position, 8 | 12 | 16 | 20) {
+                text.push('-');
+            }
+            let digit = (digits >> (124 - 4 * position)) & 0xf;
+            text.extend(char::from_digit(digit as u32, 16));
+        }
+        text
     }
 
     /// Returns five characters for a generated name.

@@ -233,7 +233,8 @@ impl WebhookClient {
         loop {
             let at = |why: &dyn Display| Broken::at(&target, why);
             let request = sent.request(&target, repeats).map_err(|error| at(&error))?;
-            let answer = self.exchange(services, &target, sent.tls.clone(), request).await;
+            // Boxed because the future is large, and would be part of that of each request that may call a webhook.
+            let answer = Box::pin(self.exchange(services, &target, sent.tls.clone(), request)).await;
             let answer = answer.map_err(|why| at(&why))?;
             let Some(location) = answer.location.clone().filter(|location| !location.is_empty()) else {
                 return Ok(answer);

@@ -1,6 +1,7 @@
 //! The request handler of a server: the state of the HTTP layer, around the registry.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -79,7 +80,7 @@ impl Handler {
         let is_head = parts.method == Method::HEAD;
         let incoming = Incoming {
             parts,
-            body: self.in_flight.read(body),
+            body: pin!(self.in_flight.read(body)),
             user,
             address,
             is_untrusted,

@@ -1,6 +1,7 @@
 //! The steps of a request, in order.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,10 +166,10 @@ async fn answer(
             respond(&handler, &call, answer)
         }
     };
-    let offloaded = async {
+    let offloaded = pin!(async {
         let response = handler.offload.run(work).await;
         response.ok_or_else(|| status::internal("the request could not be handled"))
-    };
+    });
     match deadline.answer(offloaded).await {
         Ok(response) => response,
         Err(refusal) => respond(handler, &call, Err(refusal)),
@@ -248,7 +249,7 @@ impl Refusal {
 /// Checks that the request is allowed.
 async fn authorize(handler: &Handler, call: &Call, deadline: Deadline) -> Result<(), Refusal> {
     let asked = Attributes::of(&call.user, &call.info);
-    let decision = async { Ok(handler.registry.authorizer.check_and_explain(&asked).await) };
+    let decision = pin!(async { Ok(handler.registry.authorizer.check_and_explain(&asked).await) });
     let decision = deadline.answer(decision).await?;
     let annotate = |word: &str, reason: &str| {
         if call.audit.is_some() {
@@ -362,7 +363,7 @@ async fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
 async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
     if let Some(entry) = handler.registry.aggregation.find(&info.path) {
-        return proxy::serve(handler, method, call, &call.user, &entry).await;
+        return Box::pin(proxy::serve(handler, method, call, &call.user, &entry)).await;
     }
     // The core group is not below `/apis`.
     if info.path.starts_with("//") || info.path.starts_with("/apis//") {
@@ -376,7 +377,9 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
         return match discovery::openid::serve(handler, method, call).await {
             Some(answer) => answer,
             None => match openapi_of_extension(handler, call) {
-                Some(entry) => proxy::serve(handler, method, call, &User::aggregator(), &entry).await,
+                Some(entry) => {
+                    Box::pin(proxy::serve(handler, method, call, &User::aggregator(), &entry)).await
+                }
                 None => discovery::serve(handler, method, call),
             },
         };

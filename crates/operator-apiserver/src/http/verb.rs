@@ -39,11 +39,12 @@ pub(crate) async fn serve(
     if expiry::is_expiring(definition) {
         expiry::expire(registry);
     }
+    // The large futures are boxed, so that a read does not need their memory.
     if subresource::is_special(&call.info.subresource) {
-        return subresource::serve(handler, call, definition, form).await;
+        return Box::pin(subresource::serve(handler, call, definition, form)).await;
     }
     if definition.is("", "bindings") {
-        return subresource::serve_bindings(registry, call, definition, form).await;
+        return Box::pin(subresource::serve_bindings(registry, call, definition, form)).await;
     }
     match call.info.verb {
         "get" => get::serve(registry, call, definition, form).await,
@@ -52,8 +53,8 @@ pub(crate) async fn serve(
         "create" => Box::pin(create::serve(handler, call, definition, form)).await,
         "update" => Box::pin(update::serve(registry, call, definition, form)).await,
         "patch" => Box::pin(patch::serve(registry, call, definition, form)).await,
-        "delete" => delete::serve(registry, call, definition, form).await,
-        "deletecollection" => delete::serve_collection(registry, call, definition, form).await,
+        "delete" => Box::pin(delete::serve(registry, call, definition, form)).await,
+        "deletecollection" => Box::pin(delete::serve_collection(registry, call, definition, form)).await,
         _ => Err(status::method_not_allowed()),
     }
 }

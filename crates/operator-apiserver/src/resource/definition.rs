@@ -105,7 +105,7 @@ impl Definition {
     /// Returns the key of an object in the table.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
-            format!("{namespace}/{name}")
+            [namespace, "/", name].concat()
         } else {
             name.to_owned()
         }
@@ -197,7 +197,7 @@ impl Catalog {
 }
 
 fn path(group: &str, version: &str, resource: &str) -> String {
-    format!("{group}/{version}/{resource}")
+    [group, "/", version, "/", resource].concat()
 }
 
 /// Returns all built-in resources. The catalog is shared by all servers, some of which may serve fewer resources.

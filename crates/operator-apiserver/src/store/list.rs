@@ -10,7 +10,7 @@ use super::{Compacted, Store, Stored, Table, check_history};
 /// The selected part of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selection<'a> {
-    /// The prefix of the keys.
+    /// The prefix of the keys: `NAMESPACE/`, or empty for all.
     pub(crate) prefix: &'a str,
     /// The first key of the result.
     pub(crate) start: &'a str,
@@ -45,7 +45,8 @@ impl Store {
         self.select(table, selection).unwrap_or_default()
     }
 
-    /// Returns a part of a table. The cost depends on the part, not on the table, except for counting the rest.
+    /// Returns a part of a table. The cost depends on the part, not on the table, except
+    /// for counting the rest after a page that is not the first or not current.
     pub(crate) fn select(&self, table: &str, selection: Selection<'_>) -> Result<Listing, Compacted> {
         let state = self.state.read();
         let revision = selection.revision.unwrap_or(state.revision);
@@ -65,8 +66,8 @@ impl Store {
         let limit = selection.limit.unwrap_or(usize::MAX);
         let listed: Vec<Arc<Stored>> = objects.by_ref().take(limit).cloned().collect();
         let is_page = listed.len() == limit;
-        let remaining = if is_page && past.is_empty() && selection.covers(&table.objects) {
-            table.objects.len() - listed.len()
+        let remaining = if is_page && past.is_empty() && selection.start <= selection.prefix {
+            table.objects.count(selection.prefix) - listed.len()
         } else if is_page {
             objects.count()
         } else {
@@ -81,14 +82,6 @@ impl Store {
 }
 
 impl Selection<'_> {
-    /// Returns true if the range contains all objects of a table.
-    fn covers(&self, objects: &Objects) -> bool {
-        let first = objects.first_key_value().map(|(key, _)| &**key);
-        let last = objects.last_key_value().map(|(key, _)| &**key);
-        first.is_none_or(|first| first >= self.start.max(self.prefix))
-            && last.is_none_or(|last| last.starts_with(self.prefix))
-    }
-
     fn bounds(&self) -> Bounds {
         let start = self.start.max(self.prefix).to_owned();
         (Bound::Included(start), after_prefix(self.prefix))

@@ -6,11 +6,18 @@ use std::sync::Arc;
 
 use super::Stored;
 
-/// Objects by key, and their total memory.
+/// Objects by key, their number in each namespace, and their total memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     by_key: BTreeMap<Arc<str>, Arc<Stored>>,
+    /// The number of objects of each namespace that has objects. Cluster-scoped objects have no namespace.
+    in_namespace: BTreeMap<Box<str>, usize>,
     memory: usize,
+}
+
+/// Returns the namespace of the object with a key.
+fn namespace(key: &str) -> Option<&str> {
+    key.split_once('/').map(|(namespace, _)| namespace)
 }
 
 impl Objects {
@@ -19,18 +26,43 @@ impl Objects {
         self.memory
     }
 
+    /// Returns the number of objects whose keys start with the prefix of a namespace, `NAMESPACE/`, or with no prefix.
+    pub(super) fn count(&self, prefix: &str) -> usize {
+        match namespace(prefix) {
+            Some(namespace) => self.in_namespace.get(namespace).copied().unwrap_or_default(),
+            None => self.by_key.len(),
+        }
+    }
+
     /// Inserts an object, or replaces its previous version.
     pub(super) fn insert(&mut self, object: Arc<Stored>) {
         self.memory += object.memory;
-        if let Some(replaced) = self.by_key.insert(object.key.clone(), object) {
+        let key = object.key.clone();
+        if let Some(replaced) = self.by_key.insert(key.clone(), object) {
             self.memory -= replaced.memory;
+        } else if let Some(namespace) = namespace(&key) {
+            match self.in_namespace.get_mut(namespace) {
+                Some(count) => *count += 1,
+                None => {
+                    self.in_namespace.insert(namespace.into(), 1);
+                }
+            }
         }
     }
 
     /// Removes an object, if it exists.
     pub(super) fn remove(&mut self, key: &str) {
-        if let Some(removed) = self.by_key.remove(key) {
-            self.memory -= removed.memory;
+        let Some(removed) = self.by_key.remove(key) else {
+            return;
+        };
+        self.memory -= removed.memory;
+        if let Some(namespace) = namespace(key)
+            && let Some(count) = self.in_namespace.get_mut(namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.in_namespace.remove(namespace);
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::identity::authz::{self, Attributes, Authorizer};
 use crate::query;
 use crate::status::{self, Status};
 
+/// The prefix of all headers of an impersonated user.
+const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -31,6 +33,9 @@ pub(crate) async fn impersonate(
     headers: &HeaderMap,
     request: &Attributes<'_>,
 ) -> Result<Option<User>, Status> {
+    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+        return Ok(None);
+    }
     let Some(wanted) = wanted(headers)? else {
         return Ok(None);
     };
