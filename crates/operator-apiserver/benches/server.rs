@@ -307,13 +307,12 @@ async fn many_objects() -> Result<()> {
         &format!("list of 100,000 objects ({size} MB), again"),
         milliseconds(began.elapsed()),
     );
+    let path = format!("{CONFIG_MAPS}?limit=500");
     let began = Instant::now();
-    call(
-        &server,
-        request("GET", &format!("{CONFIG_MAPS}?limit=500"), None)?,
-    )
-    .await?;
-    row("first page of 500 of 100,000", milliseconds(began.elapsed()));
+    for _ in 0..20 {
+        call(&server, request("GET", &path, None)?).await?;
+    }
+    row("first page of 500 of 100,000", milliseconds(began.elapsed() / 20));
     Ok(())
 }
 

@@ -611,3 +611,19 @@ impl Builder {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[test]
+    fn the_future_of_a_request_is_small() {
+        let server = ApiServer::builder().build().unwrap();
+        let request = Request::new(Full::<bytes::Bytes>::default());
+        // It is copied to the heap for each request.
+        let size = size_of_val(&server.handler.answer(request));
+        assert!(size <= 12 << 10, "{size}");
+    }
+}
