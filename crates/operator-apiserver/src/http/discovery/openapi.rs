@@ -167,13 +167,13 @@ fn index(handler: &Handler) -> Answer {
     let resources = &handler.registry.resources;
     let mut entries: Vec<(String, &str)> = Vec::new();
     let documents = handler.documents.of(resources);
-    let endpoints: Vec<(String, String)> = endpoints(handler, &documents)
-        .into_iter()
-        .map(|path| {
+    let endpoints = documents.endpoints.get_or_init(|| {
+        let hashed = endpoints(handler, &documents).into_iter().map(|path| {
             let document = openapi::endpoint_document(&path, &handler.descriptions).to_string();
             (path, digest([document.as_bytes()]))
-        })
-        .collect();
+        });
+        hashed.collect()
+    });
     entries.extend(endpoints.iter().map(|(path, hash)| (path.clone(), hash.as_str())));
     for group in &documents.groups {
         for version in &group.versions {
