@@ -218,7 +218,7 @@ fn apply_one(document: &mut Value, operation: &Value, budget: &mut Budget) -> Re
                 false => error(FAILED_TEST),
             }
         }
-        other => error(format!("unexpected kind: {}", other.unwrap_or("unknown"))),
+        other => error(format!("Unexpected kind: {}", other.unwrap_or("unknown"))),
     }
 }
 
@@ -362,6 +362,12 @@ mod tests {
         let operations = patch.as_array().cloned().unwrap_or_default();
         let result = apply(&mut changed, &operations).map(|()| changed).ok();
         assert_eq!(result, want, "{patch}");
+    }
+
+    #[test]
+    fn an_unknown_operation_has_the_error_of_the_real_server() {
+        let error = apply(&mut json!({}), &[json!({"op": "nope", "path": "/a"})]).unwrap_err();
+        assert_eq!(error.to_string(), "Unexpected kind: nope");
     }
 
     #[test]
