@@ -8,6 +8,8 @@
 mod asking;
 #[path = "../tests/hook/mod.rs"]
 mod hook;
+#[path = "../tests/memory/mod.rs"]
+mod memory;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -36,19 +38,21 @@ const OBJECTS: usize = 100_000;
 const WATCHERS: usize = 1_000;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
+type Measurement = (&'static str, fn() -> Result<()>);
+
 /// The measurements, in their order. The arguments of the command select some of them by name.
-const MEASUREMENTS: [&str; 11] = [
-    "start",
-    "creates",
-    "reads",
-    "applies",
-    "watchers",
-    "objects",
-    "definitions",
-    "pods",
-    "reviews",
-    "webhooks",
-    "http2",
+const MEASUREMENTS: [Measurement; 11] = [
+    ("start", || on_one_core(start())),
+    ("creates", || on_one_core(creates())),
+    ("reads", || on_one_core(reads())),
+    ("applies", || on_one_core(applies())),
+    ("watchers", || on_one_core(watchers())),
+    ("objects", || on_one_core(many_objects())),
+    ("definitions", || on_one_core(many_definitions())),
+    ("pods", || on_one_core(pods())),
+    ("reviews", || on_one_core(reviews())),
+    ("webhooks", || on_one_core(webhooks())),
+    ("http2", || on_two_cores(over_http2())),
 ];
 
 fn main() -> Result<()> {
@@ -56,37 +60,31 @@ fn main() -> Result<()> {
         .skip(1)
         .filter(|argument| !argument.starts_with("--"))
         .collect();
-    if let Some(unknown) = named.iter().find(|name| !MEASUREMENTS.contains(&name.as_str())) {
-        let known = MEASUREMENTS.join(", ");
+    let known = MEASUREMENTS.map(|(name, _)| name);
+    if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
+        let known = known.join(", ");
         return Err(format!("there is no measurement {unknown:?}; the measurements are {known}").into());
     }
-    let selected = |name: &&str| named.is_empty() || named.iter().any(|named| named == name);
-    for name in MEASUREMENTS.into_iter().filter(selected) {
-        measure(name)?;
+    for (name, measure) in MEASUREMENTS {
+        if named.is_empty() || named.iter().any(|named| named == name) {
+            measure()?;
+        }
     }
     Ok(())
 }
 
-fn measure(name: &str) -> Result<()> {
-    // One thread for each measurement, because figures are for each core.
-    let one_core = || tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match name {
-        "start" => one_core()?.block_on(start()),
-        "creates" => one_core()?.block_on(creates()),
-        "reads" => one_core()?.block_on(reads()),
-        "applies" => one_core()?.block_on(applies()),
-        "watchers" => one_core()?.block_on(watchers()),
-        "objects" => one_core()?.block_on(many_objects()),
-        "definitions" => one_core()?.block_on(many_definitions()),
-        "pods" => one_core()?.block_on(pods()),
-        "reviews" => one_core()?.block_on(reviews()),
-        "webhooks" => one_core()?.block_on(webhooks()),
-        _ => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()?
-            .block_on(over_http2()),
-    }
+/// Runs a measurement on one thread, because figures are for each core.
+fn on_one_core(measurement: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(measurement)
+}
+
+fn on_two_cores(measurement: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build()?;
+    runtime.block_on(measurement)
 }
 
 fn row(what: &str, figure: impl std::fmt::Display) {
@@ -269,15 +267,7 @@ async fn watchers() -> Result<()> {
 
 /// Returns the resident memory of this process, in kilobytes.
 fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap_or_default();
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_default()
+    memory::memory_of("self", "VmRSS").unwrap_or_default() as f64 / 1024.0
 }
 
 async fn many_objects() -> Result<()> {

@@ -10,6 +10,9 @@
 //! `--health`; an ordinary request failed; the memory after the hostile clients disconnected exceeds the first
 //! measurement under load by more than `--growth`.
 
+#[path = "../tests/memory/mod.rs"]
+mod memory;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::Stdio;
@@ -230,12 +233,8 @@ fn report(tally: &Tally) {
 
 /// Returns the resident memory of a process in kB.
 fn resident(pid: u32) -> Result<u64, Fault> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line
-        .and_then(|line| line.split_whitespace().next())
-        .ok_or("the server ended")?;
-    Ok(number.parse()?)
+    let bytes = memory::memory_of(&pid.to_string(), "VmRSS").ok_or("the server ended")?;
+    Ok(bytes >> 10)
 }
 
 /// Creates the objects that hostile requests use: a kind with arbitrary fields, and an object to patch.

@@ -22,14 +22,14 @@ pub(crate) fn populate(registry: &Registry) {
             }),
         );
     }
+    let now = registry.timestamp();
     for (resource, object) in cluster_objects::objects() {
         let mut object = object.clone();
-        set_transition_times(&mut object, &registry.timestamp());
+        set_transition_times(&mut object, &now);
         insert(registry, *resource, object);
     }
     populate_service_network(registry);
     ip_address::complete(registry);
-    let now = registry.timestamp();
     let today = now.split('T').next().unwrap_or_default();
     insert(
         registry,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
+mod memory;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -96,10 +97,7 @@ fn start_clients(address: SocketAddr, count: u64, kubeconfig: &str) -> Child {
 
 /// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.unwrap_or_default() * 1024
+    memory::memory_of("self", "VmRSS").unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

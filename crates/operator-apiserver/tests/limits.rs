@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
 
+mod memory;
+
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -737,13 +739,7 @@ async fn an_address_is_allocated_once_to_concurrent_requests() {
 
 /// Returns the largest memory of this process since it was last reset, in bytes.
 fn peak_memory() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    let kilobytes: usize = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
-    kilobytes << 10
+    usize::try_from(memory::memory_of("self", "VmHWM").unwrap()).unwrap()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Time limits of requests: the server's limit, the client's `timeout`, and the limit of writes.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -75,15 +75,22 @@ impl Deadline {
         Instant::now().checked_add(whole?)
     }
 
-    /// Waits for the body of the request, within the limit.
-    pub(crate) async fn read<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    /// Waits for the body of the request, within the limit. Work is pinned by the caller, because each function that
+    /// takes it would copy it.
+    pub(crate) async fn read<T>(
+        self,
+        work: Pin<&mut impl Future<Output = Result<T, Status>>>,
+    ) -> Result<T, Status> {
         within(self.whole, work)
             .await
             .unwrap_or_else(|| Err(status::timeout()))
     }
 
     /// Waits for the response, within the limit. A request that is cancelled before its commit changes nothing.
-    pub(crate) async fn answer<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    pub(crate) async fn answer<T>(
+        self,
+        work: Pin<&mut impl Future<Output = Result<T, Status>>>,
+    ) -> Result<T, Status> {
         if !self.writes {
             return self.read(work).await;
         }
@@ -101,8 +108,7 @@ impl Deadline {
 }
 
 /// Returns the result of work that ends in time. Work that never waits needs no timer.
-async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
+async fn within<T>(limit: Option<Duration>, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     if let Poll::Ready(done) = futures::poll!(work.as_mut()) {
         return Some(done);
     }
@@ -114,6 +120,8 @@ async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -129,9 +137,11 @@ mod tests {
                 whole: Some(whole),
                 writes,
             };
-            let late = deadline.answer(std::future::pending::<Result<(), _>>()).await;
+            let late = deadline
+                .answer(pin!(std::future::pending::<Result<(), _>>()))
+                .await;
             assert_eq!(late, Err(wanted));
-            let immediate = deadline.answer(std::future::ready(Ok(1))).await;
+            let immediate = deadline.answer(pin!(std::future::ready(Ok(1)))).await;
             assert_eq!(immediate, Ok(1));
         }
     }

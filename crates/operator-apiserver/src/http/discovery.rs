@@ -83,10 +83,10 @@ pub(crate) struct Documents {
     aggregated: [OnceLock<(Bytes, String)>; 2],
     /// The OpenAPI document of version 2 in JSON and in protobuf.
     openapi: [OnceLock<Bytes>; 2],
-    /// The endpoints that are not resources, with the hashes of their OpenAPI documents of version 3.
-    endpoints: OnceLock<Vec<(String, String)>>,
     /// The same with the documents of the last answers of extension APIs.
     extended: Mutex<Option<Arc<Extended>>>,
+    /// The endpoints that are not resources, with the hashes of their OpenAPI documents of version 3.
+    endpoints: OnceLock<Vec<(String, String)>>,
 }
 
 /// The OpenAPI document of version 2 in JSON and in protobuf, with those of extension APIs.
@@ -124,8 +124,8 @@ impl Documents {
             places,
             aggregated: Default::default(),
             openapi: Default::default(),
-            endpoints: OnceLock::new(),
             extended: Mutex::default(),
+            endpoints: OnceLock::new(),
         }
     }
 

@@ -154,8 +154,8 @@ async fn answer(
     };
     if !is_long(handler, &call) {
         // Boxed because the future is large, and would be moved from frame to frame of a small stack.
-        let answer = Box::pin(route(handler, &parts.method, &call));
-        let answer = deadline.answer(answer).await;
+        let mut answer = Box::pin(route(handler, &parts.method, &call));
+        let answer = deadline.answer(answer.as_mut()).await;
         return respond(handler, &call, answer);
     }
     let call = Arc::new(call);
@@ -212,7 +212,7 @@ async fn prepare(
     // Authorization precedes reading the body, which needs memory.
     authorize(handler, call, deadline).await?;
     if has_body(method) {
-        let received = deadline.read(body).await?;
+        let received = deadline.read(pin!(body)).await?;
         (call.body, call.memory) = (received.bytes, received.memory);
     }
     if call.info.verb == "patch"

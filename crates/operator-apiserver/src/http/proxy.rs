@@ -15,7 +15,7 @@ use crate::http::call::{Answer, Call, Content};
 use crate::http::handler::Handler;
 use crate::http::upgrade::Upgrade;
 use crate::http::websocket;
-use crate::identity::authn::User;
+use crate::identity::authn::{self, User};
 use crate::registry::aggregation::check::{Entry, Health};
 use crate::status::{self, Status};
 use crate::webhook_client::extension;
@@ -34,7 +34,7 @@ fn is_dropped(name: &HeaderName) -> bool {
     let text = name.as_str();
     [AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, UPGRADE].contains(name)
         || DROPPED.contains(&text)
-        || text.starts_with("impersonate-")
+        || text.starts_with(authn::IMPERSONATION_PREFIX)
         || text.starts_with("x-remote-")
 }
 

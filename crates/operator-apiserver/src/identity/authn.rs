@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::anonymous::Anonymous;
 pub(crate) use self::bearer::{Authenticator, bearer_token};
 pub(crate) use self::certificate::expiry;
-pub(crate) use self::impersonation::impersonate;
+pub(crate) use self::impersonation::{HEADER_PREFIX as IMPERSONATION_PREFIX, impersonate};
 pub use self::jwt::{AuthenticationConfiguration, OidcOptions};
 pub use self::request_header::FrontProxy;
 pub use self::token_webhook::TokenWebhook;

@@ -187,25 +187,31 @@ pub(super) fn document(
     definitions: impl Iterator<Item = Vec<u8>>,
 ) -> Vec<u8> {
     let mut writer = message(head, &HEAD);
-    let paths: Vec<u8> = paths.flatten().collect();
-    writer.message(PATHS, &paths);
-    drop(paths);
-    let definitions: Vec<u8> = definitions.flatten().collect();
-    writer.message(DEFINITIONS, &definitions);
+    writer.message(PATHS, &joined(paths));
+    writer.message(DEFINITIONS, &joined(definitions));
     writer.bytes
+}
+
+fn joined(parts: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut all = Vec::new();
+    parts.for_each(|mut part| all.append(&mut part));
+    all
 }
 
 /// Encodes a path and its operations.
 pub(super) fn path(path: &str, item: &Value) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.message(PATH, &named(path, &message(item, &PATH_ITEM).bytes).bytes);
-    writer.bytes
+    listed(PATH, path, item, &PATH_ITEM)
 }
 
 /// Encodes a definition and its name.
 pub(super) fn definition(name: &str, schema: &Value) -> Vec<u8> {
+    listed(DEFINITION, name, schema, &SCHEMA)
+}
+
+/// Returns an item of a list of values with names.
+fn listed(number: u64, name: &str, value: &Value, kind: &Message) -> Vec<u8> {
     let mut writer = Writer::default();
-    writer.message(DEFINITION, &named(name, &message(schema, &SCHEMA).bytes).bytes);
+    writer.message(number, &named(name, &message(value, kind).bytes).bytes);
     writer.bytes
 }
 

@@ -19,7 +19,7 @@ use crate::query;
 use crate::status::{self, Status};
 
 /// The prefix of all headers of an impersonated user.
-const PREFIX: &str = "impersonate-";
+pub(crate) const HEADER_PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -33,7 +33,10 @@ pub(crate) async fn impersonate(
     headers: &HeaderMap,
     request: &Attributes<'_>,
 ) -> Result<Option<User>, Status> {
-    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+    if !headers
+        .keys()
+        .any(|name| name.as_str().starts_with(HEADER_PREFIX))
+    {
         return Ok(None);
     }
     let Some(wanted) = wanted(headers)? else {
