@@ -1,8 +1,7 @@
 //! Quantities such as `100m` or `1536Mi` (`k8s.io/apimachinery/pkg/api/resource`): parsing, comparison, arithmetic and
 //! canonical formatting ([`Quantity`]).
 //!
-//! An amount is stored in billionths, the smallest unit that Kubernetes supports. Amounts beyond about 10^29 are
-//! truncated.
+//! An amount is stored in billionths, the smallest unit that Kubernetes supports. Amounts beyond 10^29 are limited to it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -44,6 +43,8 @@ pub enum QuantityError {
 
 const NANOS: i128 = 1_000_000_000;
 const MILLI_NANOS: i128 = 1_000_000;
+/// The maximum absolute amount: a round number, so that rounding up cannot exceed it.
+const NANOS_MAX: i128 = 10_i128.pow(29) * NANOS;
 /// The maximum number of digits of a text that is kept unchanged.
 const KEPT_DIGITS: usize = 18;
 
@@ -109,13 +110,13 @@ impl Quantity {
     /// Returns the sum of two quantities, in the format of the first one unless that is zero.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        self.combined(other, self.nanos.saturating_add(other.nanos))
+        self.combined(other, limited(self.nanos.saturating_add(other.nanos)))
     }
 
     /// Returns this quantity minus another one, in the format of the first one unless that is zero.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
-        self.combined(other, self.nanos.saturating_sub(other.nanos))
+        self.combined(other, limited(self.nanos.saturating_sub(other.nanos)))
     }
 
     fn combined(&self, other: &Self, nanos: i128) -> Self {
@@ -158,7 +159,7 @@ impl Quantity {
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         Self {
-            nanos: self.nanos.saturating_sub(other.nanos).max(0),
+            nanos: limited(self.nanos.saturating_sub(other.nanos)).max(0),
             format: self.format,
             scale: None,
             text: None,
@@ -302,6 +303,10 @@ impl Ord for Quantity {
     }
 }
 
+fn limited(nanos: i128) -> i128 {
+    nanos.clamp(-NANOS_MAX, NANOS_MAX)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six decimals")]
 fn approximate(nanos: i128) -> f64 {
     nanos as f64
@@ -380,13 +385,13 @@ fn amount(whole: &str, fraction: &str, scale: Scale) -> i128 {
 /// Returns `mantissa * 10^exponent`, rounded up and limited to the maximum.
 fn shift(mantissa: i128, exponent: i32) -> i128 {
     let power = 10_i128.checked_pow(exponent.unsigned_abs());
-    match (power, exponent >= 0) {
+    limited(match (power, exponent >= 0) {
         _ if mantissa == 0 => 0,
         (Some(power), true) => mantissa.saturating_mul(power),
-        (None, true) => i128::MAX,
+        (None, true) => NANOS_MAX,
         (Some(power), false) => round_up(mantissa, power) / power,
         (None, false) => 1,
-    }
+    })
 }
 
 /// Rounds `amount` to a multiple of `unit`, away from zero.
@@ -481,6 +486,9 @@ mod tests {
             ("-5", "-5"),
             ("-1000m", "-1"),
             (".5", "500m"),
+            ("-.5e40", "-100e27"),
+            ("1e1000000000", "100e27"),
+            ("-99999999999999999999999999999999999999999999", "-100e27"),
         ] {
             check(text, canonical);
         }
@@ -521,5 +529,11 @@ mod tests {
         assert_eq!(quantity("1500m").rounded_up().to_string(), "2");
         assert_eq!(quantity("2Gi").without(&quantity("512Mi")).to_string(), "1536Mi");
         assert!(quantity("1").without(&quantity("2")).is_zero());
+        let (most, least) = (quantity("1e100"), quantity("-1e100"));
+        assert_eq!(most.plus(&most), most);
+        assert_eq!(least.minus(&most), least);
+        assert_eq!(most.without(&least), most);
+        assert_eq!(least.clone().rounded_up(), least);
+        assert_eq!(least.rounded_to_milli().to_string(), "-100e27");
     }
 }
