@@ -57,8 +57,14 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
 
 /// Returns a field as a map; replaces an object or a field that is not a map with an empty map.
 pub fn child_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
-    let child = map_mut(object).entry(field.to_owned()).or_insert(Value::Null);
-    map_mut(child)
+    let map = map_mut(object);
+    if !map.contains_key(field) {
+        map.insert(field.to_owned(), Value::Null);
+    }
+    match map.get_mut(field) {
+        Some(child) => map_mut(child),
+        None => unreachable!("the field was inserted above"),
+    }
 }
 
 fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
@@ -73,25 +79,29 @@ fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 
 /// Sets a field of metadata, or removes it with `None`.
 pub fn set_meta(object: &mut Value, field: &str, value: Option<Value>) {
-    let metadata = metadata_mut(object);
-    match value {
-        Some(value) => metadata.insert(field.to_owned(), value),
-        None => metadata.remove(field),
-    };
+    set(metadata_mut(object), field, value);
+}
+
+fn set(map: &mut Map<String, Value>, field: &str, value: Option<Value>) {
+    match (value, map.get_mut(field)) {
+        (Some(value), Some(known)) => *known = value,
+        (Some(value), None) => _ = map.insert(field.to_owned(), value),
+        (None, _) => _ = map.remove(field),
+    }
 }
 
 /// Copies a top-level field from another version of the object; removes it if that version does not have it.
 pub fn copy_field(object: &mut Value, from: &Value, field: &str) {
-    let map = map_mut(object);
-    match from.get(field) {
-        Some(value) => map.insert(field.to_owned(), value.clone()),
-        None => map.remove(field),
-    };
+    if object.get(field) != from.get(field) {
+        set(map_mut(object), field, from.get(field).cloned());
+    }
 }
 
 /// Copies a field of metadata from another version of the object.
 pub fn copy_meta(object: &mut Value, from: &Value, field: &str) {
-    set_meta(object, field, meta(from, field).cloned());
+    if meta(object, field) != meta(from, field) {
+        set_meta(object, field, meta(from, field).cloned());
+    }
 }
 
 /// Returns `metadata.generation`, or 0.

@@ -97,6 +97,7 @@ pub fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item 
 /// Copies the field `name` of `from` to `object`, or removes it if `from` does not have it.
 pub fn copy_field(object: &mut Object, from: &Value, name: &str) {
     match from.get(name) {
+        Some(value) if object.get(name) == Some(value) => {}
         Some(value) => {
             object.insert(name.to_owned(), value.clone());
         }

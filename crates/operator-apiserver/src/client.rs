@@ -27,13 +27,13 @@ use apimachinery::object;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedResource {
     /// Group, version and plural.
-    pub gvr: Gvr,
+    pub gvr: Arc<Gvr>,
     /// The kind of its objects.
     pub kind: String,
     /// True if its objects live in namespaces.
     pub namespaced: bool,
-    /// The supported verbs, such as `list` and `deletecollection`.
-    pub verbs: Vec<String>,
+    /// True if its objects can be deleted.
+    pub deletable: bool,
 }
 
 /// One committed change, of any resource.
@@ -249,15 +249,15 @@ impl Client {
         let mut resources: Vec<ServedResource> = Vec::new();
         let definitions = builtin_catalog().definitions().iter();
         for definition in definitions.chain(custom.definitions()) {
-            let known = |resource: &ServedResource| resource.gvr == *definition.storage;
+            let known = |resource: &ServedResource| resource.gvr == definition.storage;
             if resources.iter().any(known) {
                 continue;
             }
             resources.push(ServedResource {
-                gvr: (*definition.storage).clone(),
+                gvr: definition.storage.clone(),
                 kind: definition.subject.kind.clone(),
                 namespaced: definition.namespaced,
-                verbs: definition.verbs.clone(),
+                deletable: definition.verbs.iter().any(|verb| verb == "delete"),
             });
         }
         resources

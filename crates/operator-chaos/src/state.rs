@@ -91,6 +91,9 @@ const VOLATILE_METADATA: [&str; 7] = [
     "generateName",
 ];
 
+/// Annotations that differ between runs.
+const VOLATILE_ANNOTATIONS: [&str; 2] = [THIRD_PARTY, "deployment.kubernetes.io/revision"];
+
 /// Returns an object without the parts that differ between runs: UIDs, versions, times, addresses, random names.
 pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
     let Value::Object(fields) = object else {
@@ -107,20 +110,25 @@ pub(crate) fn normalize(object: &Value, names: &Names) -> Value {
 }
 
 fn clean_metadata(metadata: &Map<String, Value>, names: &Names) -> Value {
+    let cleaned = kept_metadata(metadata).map(|(name, value)| (name.clone(), clean(&value, names)));
+    Value::Object(cleaned.collect())
+}
+
+/// Returns the fields of the metadata that do not differ between runs.
+fn kept_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = (&String, Cow<'_, Value>)> {
     let kept = metadata
         .iter()
         .filter(|(name, _)| !VOLATILE_METADATA.contains(&name.as_str()));
-    let mut metadata: Map<String, Value> = kept
-        .map(|(name, value)| (name.clone(), clean(value, names)))
-        .collect();
-    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        annotations.remove(THIRD_PARTY);
-        annotations.remove("deployment.kubernetes.io/revision");
-        if annotations.is_empty() {
-            metadata.remove("annotations");
+    kept.filter_map(|(name, value)| match value {
+        Value::Object(annotations) if name == "annotations" => {
+            let kept = annotations
+                .iter()
+                .filter(|(name, _)| !VOLATILE_ANNOTATIONS.contains(&name.as_str()));
+            let kept: Map<_, _> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+            (!kept.is_empty()).then_some((name, Cow::Owned(Value::Object(kept))))
         }
-    }
-    Value::Object(metadata)
+        value => Some((name, Cow::Borrowed(value))),
+    })
 }
 
 /// Returns a hash of an object that is the same in every run. Objects with the same normalized form have the same hash.
@@ -135,12 +143,20 @@ pub(crate) fn hash(key: &str, object: &Value, names: &Names) -> u64 {
         name.hash(&mut hasher);
         match value {
             Value::Object(metadata) if name == "metadata" => {
-                clean_metadata(metadata, names).hash(&mut hasher);
+                hash_metadata(metadata, names, &mut hasher);
             }
             value => hash_clean(value, names, &mut hasher),
         }
     }
     hasher.finish()
+}
+
+/// Hashes the result of [`clean_metadata`] without creating it.
+fn hash_metadata(metadata: &Map<String, Value>, names: &Names, hasher: &mut DefaultHasher) {
+    for (name, value) in kept_metadata(metadata) {
+        name.hash(hasher);
+        hash_clean(&value, names, hasher);
+    }
 }
 
 /// Hashes the result of [`clean`], without creating it where its order is that of the value.

@@ -2,6 +2,8 @@
 //!
 //! Missing fields are returned as empty values, because controllers treat both in the same way.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -169,14 +171,110 @@ pub(crate) fn counters(fields: &[(&str, i64)]) -> Map<String, Value> {
 
 /// Returns the object with another status.
 pub(crate) fn with_status(object: &Value, status: Value) -> Value {
-    let mut object = object.clone();
-    set(&mut object, &["status"], status);
-    object
+    let fields = object.as_object().into_iter().flatten();
+    let others = fields.filter(|(name, _)| *name != "status");
+    let others = others.map(|(name, value)| (name.clone(), value.clone()));
+    Value::Object(others.chain([("status".to_owned(), status)]).collect())
+}
+
+/// Returns true if two values are equal without the field at a path.
+pub(crate) fn equal_without(path: &[&str], one: &Value, other: &Value) -> bool {
+    let (Some((first, rest)), Value::Object(fields), Value::Object(others)) =
+        (path.split_first(), one, other)
+    else {
+        return one == other;
+    };
+    let without = |fields: &Map<String, Value>| fields.len() - usize::from(fields.contains_key(*first));
+    let is_equal = |(name, value): (&String, &Value)| match others.get(name) {
+        _ if name == first => true,
+        other => other == Some(value),
+    };
+    let inner = match (fields.get(*first), others.get(*first)) {
+        _ if rest.is_empty() => true,
+        (Some(one), Some(other)) => equal_without(rest, one, other),
+        (one, other) => one == other,
+    };
+    inner && without(fields) == without(others) && fields.iter().all(is_equal)
+}
+
+/// Changes to an object, which is copied only if they change something.
+pub(crate) struct Draft<'a>(Cow<'a, Value>);
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(object: &'a Value) -> Self {
+        Self(Cow::Borrowed(object))
+    }
+
+    /// Sets a field as [`set`] does.
+    pub(crate) fn set(&mut self, path: &[&str], value: Value) {
+        if self.at(path) != Some(&value) {
+            set(self.0.to_mut(), path, value);
+        }
+    }
+
+    /// Removes a field as [`unset`] does.
+    pub(crate) fn unset(&mut self, path: &[&str]) {
+        if self.at(path).is_some() {
+            unset(self.0.to_mut(), path);
+        }
+    }
+
+    /// Returns the changed object, or `None` if nothing changed.
+    pub(crate) fn changed(self) -> Option<Value> {
+        match self.0 {
+            Cow::Owned(changed) => Some(changed),
+            Cow::Borrowed(_) => None,
+        }
+    }
+
+    fn at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(&*self.0, |value, field| value.get(*field))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_draft_copies_only_what_it_changes() {
+        let object = json!({"metadata": {"labels": {"x": "y"}}});
+        let mut draft = Draft::new(&object);
+        draft.set(&["metadata", "labels", "x"], json!("y"));
+        draft.unset(&["metadata", "annotations", "x"]);
+        assert_eq!(draft.changed(), None);
+        let mut draft = Draft::new(&object);
+        draft.set(&["metadata", "labels", "x"], json!("z"));
+        draft.unset(&["metadata", "labels", "y"]);
+        assert_eq!(draft.changed(), Some(json!({"metadata": {"labels": {"x": "z"}}})));
+        let mut draft = Draft::new(&object);
+        draft.unset(&["metadata", "labels"]);
+        assert_eq!(draft.changed(), Some(json!({"metadata": {}})));
+    }
+
+    #[test]
+    fn only_the_field_at_the_path_may_differ() {
+        let equal = |one, other| equal_without(&["labels", "x"], &one, &other);
+        assert!(equal(
+            json!({"labels": {"x": "y", "a": "b"}}),
+            json!({"labels": {"a": "b"}})
+        ));
+        assert!(equal(
+            json!({"labels": {"x": "y"}}),
+            json!({"labels": {"x": "z"}})
+        ));
+        assert!(equal(json!({"a": 1}), json!({"a": 1})));
+        assert!(!equal(json!({"a": 1}), json!({"a": 2})));
+        assert!(!equal(json!({"labels": {"x": "y"}}), json!({})));
+        assert!(!equal(
+            json!({"labels": {"a": "b"}}),
+            json!({"labels": {"a": "c"}})
+        ));
+        assert!(!equal(
+            json!({"labels": {"a": "b"}}),
+            json!({"labels": {"x": "b"}})
+        ));
+    }
 
     #[test]
     fn set_makes_the_way_and_unset_takes_only_the_leaf() {

@@ -38,14 +38,14 @@ impl Key {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
     pub(crate) gvr: Arc<Gvr>,
-    pub(crate) key: Key,
+    pub(crate) key: Arc<Key>,
 }
 
 /// The objects of a resource, and the set of those without a controller.
 #[derive(Clone, Debug, Default)]
 struct Resource {
-    objects: BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>,
-    uncontrolled: BTreeSet<Key>,
+    objects: BTreeMap<Arc<Key>, (Arc<Gvr>, Arc<Value>)>,
+    uncontrolled: BTreeSet<Arc<Key>>,
 }
 
 /// The index of all objects. Every read is a lookup or a range query.
@@ -175,7 +175,7 @@ impl Objects {
 
     /// Inserts an object, or replaces its previous state.
     pub(crate) fn insert(&mut self, gvr: &Arc<Gvr>, object: &Arc<Value>) {
-        let key = Key::of(object);
+        let key = Arc::new(Key::of(object));
         self.remove(gvr, &key);
         let id = Id {
             gvr: gvr.clone(),
@@ -204,17 +204,14 @@ impl Objects {
             return;
         };
         resource.uncontrolled.remove(key);
-        let Some((gvr, object)) = resource.objects.remove(key) else {
+        let Some((key, (gvr, object))) = resource.objects.remove_entry(key) else {
             return;
         };
         if POD.is(&gvr) {
             self.pods.0 -= 1;
             self.pods.1 -= json::memory(&object);
         }
-        let id = Id {
-            gvr,
-            key: key.clone(),
-        };
+        let id = Id { gvr, key };
         self.uids.remove(object.uid());
         for owner in object.items("/metadata/ownerReferences") {
             let uid = owner.text("/uid");

@@ -2,6 +2,7 @@
 //!
 //! Controllers are functions from a [`World`] to a [`Plan`]; the engine executes the plan.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -95,7 +96,7 @@ pub(crate) enum Action {
     },
     /// Binds a pod to a node.
     Bind {
-        pod: Box<Value>,
+        pod: Arc<Value>,
         node: String,
         note: Option<Note>,
     },

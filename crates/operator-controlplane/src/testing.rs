@@ -80,10 +80,10 @@ fn served() -> Vec<ServedResource> {
     namespaced
         .chain(cluster.map(|kind| (kind, false)))
         .map(|(kind, namespaced)| ServedResource {
-            gvr: kind.gvr.clone(),
+            gvr: Arc::new(kind.gvr.clone()),
             kind: kind.name.to_owned(),
             namespaced,
-            verbs: ["create", "delete", "list"].map(str::to_owned).to_vec(),
+            deletable: true,
         })
         .collect()
 }

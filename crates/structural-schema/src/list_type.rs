@@ -19,7 +19,7 @@ pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> 
 const MAX_ERRORS: usize = 1000;
 
 fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut Vec<Error>) {
-    if errors.len() >= MAX_ERRORS {
+    if errors.len() >= MAX_ERRORS || !schema.has_unique_items {
         return;
     }
     match value {

@@ -102,6 +102,7 @@ fn coerce_value(
     unknown: &mut Vec<String>,
 ) -> Result<(), MalformedMetadata> {
     match value {
+        _ if !schema.has_embedded => {}
         Value::Object(map) => {
             if schema.embedded_resource && !is_root {
                 coerce_resource(map, path, unknown)?;
@@ -353,7 +354,7 @@ fn validate_value(value: &Value, schema: &Node, path: &Path, is_root: bool, erro
             if schema.embedded_resource || is_root {
                 validate_resource(map, path, errors);
             }
-            for (name, field) in map {
+            for (name, field) in map.iter().filter(|_| schema.has_embedded) {
                 if let Some(child) = schema.properties.get(name) {
                     validate_value(field, child, &path.child(name), false, errors);
                 } else if let Some(child) = schema.additional_schema() {

@@ -89,6 +89,10 @@ pub struct Node {
     pub has_documents: bool,
     /// True if the schema has no keyword except `type`.
     pub is_bare: bool,
+    /// True if this is an embedded resource, or has one below it.
+    pub(crate) has_embedded: bool,
+    /// True if this is a set or a map list, or has one below it.
+    pub(crate) has_unique_items: bool,
 }
 
 /// The unsupported keywords of a schema. They are parsed because they are validated, too.
@@ -220,6 +224,9 @@ impl Parser<'_> {
         node.is_bare = map
             .iter()
             .all(|(name, value)| name == "type" || !is_present(Some(value)) || *value == Value::Bool(false));
+        let is_unique = matches!(node.list_type.as_deref(), Some("set" | "map"));
+        node.has_embedded = node.embedded_resource || node.parts().any(|part| part.has_embedded);
+        node.has_unique_items = is_unique || node.parts().any(|part| part.has_unique_items);
         node
     }
 
@@ -489,6 +496,12 @@ impl Node {
             Some(AdditionalProperties::Schema(node)) => Some(node),
             _ => None,
         }
+    }
+
+    /// Returns the schemas of properties, of `additionalProperties` and of items.
+    fn parts(&self) -> impl Iterator<Item = &Node> {
+        let others = self.additional_schema().into_iter().chain(self.items.as_deref());
+        self.properties.values().chain(others)
     }
 
     /// Returns the schema of a property, or else the schema of `additionalProperties`.

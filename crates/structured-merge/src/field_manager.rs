@@ -15,7 +15,7 @@ use crate::builtin;
 use crate::convert::{ConvertError, Converter};
 use crate::field_set::FieldSet;
 use crate::go;
-use crate::managed_fields::{self, DecodeError, Managed, Manager, Operation, Owned};
+use crate::managed_fields::{self, DecodeError, Encoded, Managed, Manager, Operation, Owned};
 use crate::path::{self, PathElement};
 use crate::schema::Schema;
 use crate::typed::{self, Duplicates};
@@ -129,6 +129,10 @@ static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     set
 });
 
+/// A temporary manager, which separates the fields of a write from those that its manager already owns.
+static THIS_WRITE: LazyLock<Manager> =
+    LazyLock::new(|| Manager::new("current-operation", Operation::Update, "", ""));
+
 impl FieldManager {
     /// Returns the field manager of a kind.
     pub fn new(settings: Settings) -> Self {
@@ -211,8 +215,8 @@ impl FieldManager {
     /// or `None` for a create; `now` is RFC 3339 with whole seconds. It never fails: if the managers cannot be
     /// computed, because the live object no longer matches its schema, the managedFields are removed.
     pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
-        let managed = self.managed_before_update(live, &new);
-        managed_fields::set_entries(&mut new, Vec::new());
+        let own = managed_fields::take_entries(&mut new);
+        let (managed, encoded) = self.managed_before_update(live, own);
         let is_create =
             live.is_none_or(|live| live["metadata"]["uid"].as_str().unwrap_or_default().is_empty());
         let managed = if managed.owners.is_empty() && !is_create {
@@ -221,26 +225,23 @@ impl FieldManager {
             self.tracked_update(live.unwrap_or(&self.empty), &new, managed, manager, now)
         };
         // Missing managedFields are better than wrong ones.
-        let entries = managed.map(|managed| managed.encode()).unwrap_or_default();
+        let entries = managed
+            .map(|managed| managed.encode_with(encoded))
+            .unwrap_or_default();
         managed_fields::set_entries(&mut new, entries);
         new
     }
 
     /// Returns the managers of the written object, which clients can edit, or else those of the live object.
-    fn managed_before_update(&self, live: Option<&Value>, new: &Value) -> Managed {
-        let of_live = || {
-            let entries = live.and_then(managed_fields::entries).unwrap_or_default();
-            Managed::decode(entries).unwrap_or_default()
-        };
-        if !self.settings.subresource.is_empty() {
-            return of_live();
+    fn managed_before_update(&self, live: Option<&Value>, own: Option<Vec<Value>>) -> (Managed, Encoded) {
+        let live = live.and_then(managed_fields::entries).unwrap_or_default();
+        let of_live = || (Managed::decode(live).unwrap_or_default(), Encoded::new());
+        if own.as_deref().is_some_and(is_reset) && self.settings.subresource.is_empty() {
+            return Default::default();
         }
-        let entries = managed_fields::entries(new);
-        if entries.is_some_and(is_reset) {
-            return Managed::default();
-        }
-        match Managed::decode(entries.unwrap_or_default()) {
-            Ok(managed) if !managed.owners.is_empty() => managed,
+        let own = own.filter(|own| self.settings.subresource.is_empty() || own == live);
+        match Managed::decode_owned(own.unwrap_or_default()) {
+            Ok(managed) if !managed.0.owners.is_empty() => managed,
             _ => of_live(),
         }
     }
@@ -261,16 +262,14 @@ impl FieldManager {
             &self.settings.subresource,
         );
         let Managed { owners, mut times } = managed;
-        // A temporary name separates the fields of this write from those that its manager already owns.
-        let this_write = Manager::new("current-operation", Operation::Update, "", "");
         for object in [new, live] {
             self.validate(object).map_err(UpdateError::Compare)?;
         }
         let mut owners = self
             .updater()
-            .update(live, new, &self.api_version, owners, &this_write)?;
+            .update(live, new, &self.api_version, owners, &THIS_WRITE)?;
         let taken = owners
-            .remove(&this_write)
+            .remove(&*THIS_WRITE)
             .map(|owned| owned.fields.difference(&NEVER_OWNED));
         if let Some(fields) = taken.filter(|fields| !fields.is_empty()) {
             let fields = match owners.get(&manager) {

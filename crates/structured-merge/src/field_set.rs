@@ -312,6 +312,33 @@ impl FieldSet {
         Value::Object(self.to_map(false))
     }
 
+    /// Returns true if [`to_value`](Self::to_value) returns this value.
+    pub(crate) fn is_value(&self, value: &Value) -> bool {
+        value.as_object().is_some_and(|map| self.is_map(false, map))
+    }
+
+    fn is_map(&self, member: bool, map: &Map<String, Value>) -> bool {
+        let mut entries = map.iter();
+        if member
+            && !self.is_empty()
+            && !matches!(entries.next(), Some((key, Value::Object(own))) if key == "." && own.is_empty())
+        {
+            return false;
+        }
+        // The keys are in the order of the nodes, except for rare values: then the value counts as another one.
+        let is_node = |node: &Node| {
+            let Some((key, Value::Object(children))) = entries.next() else {
+                return false;
+            };
+            let is_key = match &node.element {
+                PathElement::Field(name) => key.strip_prefix("f:") == Some(name),
+                other => *key == other.to_text(),
+            };
+            is_key && node.children.is_map(node.member, children)
+        };
+        self.nodes.iter().all(is_node) && entries.next().is_none()
+    }
+
     fn to_map(&self, member: bool) -> Map<String, Value> {
         let own = (member && !self.is_empty()).then(|| (".".to_owned(), Value::Object(Map::new())));
         let nodes = self.nodes.iter().map(|node| {
@@ -339,7 +366,7 @@ impl FieldSet {
             if !out.ends_with('{') {
                 out.push(',');
             }
-            out.push_str(&Value::from(node.element.to_text()).to_string());
+            path::write_quoted(out, &node.element.to_text());
             out.push(':');
             node.children.write_text(node.member, out);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::field_set::{FieldSet, FieldsError};
+use crate::path;
 
 /// The operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,10 +56,16 @@ impl Manager {
         // The API server sorts and compares by this text, so the order of the keys matters.
         let mut text = String::from("{");
         let mut push = |key: &str, value: &str| {
-            if !value.is_empty() {
-                let comma = if text.len() > 1 { "," } else { "" };
-                text.push_str(&format!("{comma}\"{key}\":{}", Value::from(value)));
+            if value.is_empty() {
+                return;
             }
+            if text.len() > 1 {
+                text.push(',');
+            }
+            for part in ["\"", key, "\":"] {
+                text.push_str(part);
+            }
+            path::write_quoted(&mut text, value);
         };
         push("manager", name);
         push("operation", operation.as_str());
@@ -108,6 +115,9 @@ pub struct Owned {
     pub applied: bool,
 }
 
+/// Values of `fieldsV1`.
+pub(crate) type Encoded = BTreeMap<Manager, Value>;
+
 /// All managers of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managed {
@@ -145,52 +155,85 @@ impl Managed {
     pub fn decode(entries: &[Value]) -> Result<Self, DecodeError> {
         let mut managed = Self::default();
         for (index, entry) in entries.iter().enumerate() {
-            let text = |key: &str| entry[key].as_str().unwrap_or_default();
-            let operation = match text("operation") {
-                "Apply" => Operation::Apply,
-                "Update" => Operation::Update,
-                _ => return Err(DecodeError::Operation),
-            };
-            if text("apiVersion").is_empty() {
-                return Err(DecodeError::ApiVersion);
-            }
-            match text("fieldsType") {
-                "FieldsV1" => {}
-                "" => return Err(DecodeError::NoFieldsType(index)),
-                other => return Err(DecodeError::FieldsType(other.to_owned(), index)),
-            }
-            let manager = Manager::new(
-                text("manager"),
-                operation,
-                text("apiVersion"),
-                text("subresource"),
-            );
-            let owned = Owned {
-                fields: Arc::new(FieldSet::from_value(&entry["fieldsV1"])?),
-                api_version: text("apiVersion").to_owned(),
-                applied: operation == Operation::Apply,
-            };
+            let manager = managed.decode_entry(index, entry)?;
             if !entry["time"].is_null() {
-                managed.times.insert(manager.clone(), entry["time"].clone());
+                managed.times.insert(manager, entry["time"].clone());
             }
-            managed.owners.insert(manager, owned);
         }
         Ok(managed)
+    }
+
+    /// Parses the entries of `metadata.managedFields`, and keeps the values of their `fieldsV1` for
+    /// [`encode_with`](Self::encode_with).
+    pub(crate) fn decode_owned(entries: Vec<Value>) -> Result<(Self, Encoded), DecodeError> {
+        let (mut managed, mut encoded) = (Self::default(), Encoded::new());
+        for (index, mut entry) in entries.into_iter().enumerate() {
+            let manager = managed.decode_entry(index, &entry)?;
+            let mut take = |key: &str| entry.get_mut(key).map(Value::take).unwrap_or_default();
+            match take("time") {
+                Value::Null => {}
+                time => _ = managed.times.insert(manager.clone(), time),
+            }
+            encoded.insert(manager, take("fieldsV1"));
+        }
+        Ok((managed, encoded))
+    }
+
+    /// Adds the manager of an entry without its time.
+    fn decode_entry(&mut self, index: usize, entry: &Value) -> Result<Manager, DecodeError> {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(DecodeError::Operation),
+        };
+        if text("apiVersion").is_empty() {
+            return Err(DecodeError::ApiVersion);
+        }
+        match text("fieldsType") {
+            "FieldsV1" => {}
+            "" => return Err(DecodeError::NoFieldsType(index)),
+            other => return Err(DecodeError::FieldsType(other.to_owned(), index)),
+        }
+        let manager = Manager::new(
+            text("manager"),
+            operation,
+            text("apiVersion"),
+            text("subresource"),
+        );
+        let owned = Owned {
+            fields: Arc::new(FieldSet::from_value(&entry["fieldsV1"])?),
+            api_version: text("apiVersion").to_owned(),
+            applied: operation == Operation::Apply,
+        };
+        self.owners.insert(manager.clone(), owned);
+        Ok(manager)
     }
 
     /// Returns the entries of `metadata.managedFields` in the API server's order: by operation, time, name, version and
     /// subresource.
     pub fn encode(&self) -> Vec<Value> {
+        self.encode_with(Encoded::new())
+    }
+
+    /// Returns the entries as [`encode`](Self::encode) does, with the values of `encoded` for the managers whose fields
+    /// have not changed.
+    pub(crate) fn encode_with(&self, mut encoded: Encoded) -> Vec<Value> {
         let mut entries: Vec<_> = self
             .owners
             .iter()
-            .map(|(manager, owned)| self.entry(manager, owned))
+            .map(|(manager, owned)| {
+                let known = encoded
+                    .remove(manager)
+                    .filter(|known| owned.fields.is_value(known));
+                self.entry(manager, owned, known.unwrap_or_else(|| owned.fields.to_value()))
+            })
             .collect();
         entries.sort_by(|left, right| left.0.cmp(&right.0));
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    fn entry<'a>(&self, manager: &'a Manager, owned: &'a Owned) -> (SortKey<'a>, Value) {
+    fn entry<'a>(&self, manager: &'a Manager, owned: &'a Owned, fields: Value) -> (SortKey<'a>, Value) {
         let parts = &*manager.0;
         let operation = if owned.applied {
             Operation::Apply
@@ -203,7 +246,7 @@ impl Managed {
         put("operation", operation.as_str().into());
         put("apiVersion", owned.api_version.as_str().into());
         put("fieldsType", "FieldsV1".into());
-        put("fieldsV1", owned.fields.to_value());
+        put("fieldsV1", fields);
         if !parts.name.is_empty() {
             put("manager", parts.name.as_str().into());
         }
@@ -242,6 +285,15 @@ pub fn entries(object: &Value) -> Option<&[Value]> {
         .get("managedFields")?
         .as_array()
         .map(Vec::as_slice)
+}
+
+/// Removes and returns the entries of an object; `None` if the object has no list of entries.
+pub(crate) fn take_entries(object: &mut Value) -> Option<Vec<Value>> {
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    match metadata.remove("managedFields")? {
+        Value::Array(entries) => Some(entries),
+        _ => None,
+    }
 }
 
 /// Replaces the entries of an object; an empty list removes the field.

@@ -69,13 +69,16 @@ impl PathElement {
     /// Returns the key of this element in `FieldsV1`.
     pub fn to_text(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
-                let entries: Vec<_> = fields
-                    .iter()
-                    .map(|(name, value)| format!("{}:{value}", Value::from(&**name)))
-                    .collect();
-                format!("k:{{{}}}", entries.join(","))
+                let mut text = "k:".to_owned();
+                for (index, (name, value)) in fields.iter().enumerate() {
+                    text.push(if index == 0 { '{' } else { ',' });
+                    write_quoted(&mut text, name);
+                    text.push_str(&format!(":{value}"));
+                }
+                text.push('}');
+                text
             }
             Self::Value(value) => format!("v:{value}"),
             Self::Index(index) => format!("i:{index}"),
@@ -148,6 +151,18 @@ impl fmt::Display for PathElement {
             Self::Value(value) => write!(f, "[={}]", readable(value)),
             Self::Index(index) => write!(f, "[{index}]"),
         }
+    }
+}
+
+/// Appends a text as JSON.
+pub(crate) fn write_quoted(out: &mut String, text: &str) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&Value::from(text).to_string());
     }
 }
 

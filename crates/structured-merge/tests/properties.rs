@@ -364,3 +364,34 @@ fn a_small_set_is_compared_with_a_large_one() {
     assert_eq!(small.difference(&large), set(&mut [3, 199].into_iter()));
     assert_eq!(small.recursive_difference(&large), set(&mut [3, 199].into_iter()));
 }
+
+#[test]
+fn an_update_normalizes_the_entries_that_the_client_sent() {
+    let manager = FieldManager::builtin("", "v1", "ConfigMap").unwrap();
+    let object = |fields: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": "a", "uid": "u",
+                "managedFields": [{
+                    "manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+                }],
+            },
+            "data": {"x": "1"},
+        })
+    };
+    let normal = json!({"f:data": {".": {}, "f:x": {}}});
+    let live = object(normal.clone());
+    for sent in [
+        normal.clone(),
+        json!({"f:data": {".": {}, "f:x": null}}),
+        json!({"f:data": {".": {}, "f:x": {}, "y:unknown": {}}}),
+        json!({"f:data": {".": {"f:no": {}}, "f:x": {".": {}}}, ".": {}}),
+    ] {
+        let updated = manager.update(Some(&live), object(sent.clone()), "m", "2026-01-01T00:00:00Z");
+        assert_eq!(
+            updated["metadata"]["managedFields"][0]["fieldsV1"], normal,
+            "{sent}"
+        );
+    }
+}

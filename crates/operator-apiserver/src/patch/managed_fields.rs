@@ -127,10 +127,10 @@ const MANAGER_LENGTH_MAX: usize = 128;
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
 
 /// Checks the name of a field manager.
-pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
+pub(crate) fn validate_manager(path: impl Fn() -> Path, name: &str) -> Vec<Error> {
     let mut errors = Vec::new();
     if name.len() > MANAGER_LENGTH_MAX {
-        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
+        errors.push(Error::too_long(path(), MANAGER_LENGTH_MAX));
     }
     for (index, character) in name
         .char_indices()
@@ -140,7 +140,7 @@ pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
             "invalid character U+{:04X} (at position {index})",
             u32::from(character)
         );
-        let mut error = Error::invalid(path.clone(), name.into(), why);
+        let mut error = Error::invalid(path(), name.into(), why);
         error.value = Some(apimachinery::go::quote(name));
         errors.push(error);
     }
@@ -149,16 +149,21 @@ pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
 
 /// Checks the parts of `metadata.managedFields` that field managers do not check.
 pub(crate) fn validate(object: &Value) -> Vec<Error> {
-    let path = Path::new("metadata").child("managedFields");
+    let path = |index: usize, field: &str| {
+        Path::new("metadata")
+            .child("managedFields")
+            .index(index)
+            .child(field)
+    };
     let mut errors = Vec::new();
     for (index, entry) in entries(object).iter().enumerate() {
-        let path = path.index(index);
-        errors.extend(validate_manager(
-            &path.child("manager"),
-            object::text(entry, &["manager"]),
-        ));
+        let manager = object::text(entry, &["manager"]);
+        errors.extend(validate_manager(|| path(index, "manager"), manager));
         if object::text(entry, &["subresource"]).len() > SUBRESOURCE_LENGTH_MAX {
-            errors.push(Error::too_long(path.child("subresource"), SUBRESOURCE_LENGTH_MAX));
+            errors.push(Error::too_long(
+                path(index, "subresource"),
+                SUBRESOURCE_LENGTH_MAX,
+            ));
         }
     }
     errors

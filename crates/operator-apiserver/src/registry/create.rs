@@ -38,16 +38,16 @@ impl Registry {
         }
         let draws = object::name(&object).is_empty()
             && !object::text(&object, &["metadata", "generateName"]).is_empty();
-        let tries = if draws { GENERATE_NAME_TRIES } else { 1 };
-        let mut last = None;
-        for _ in 0..tries {
+        let earlier = if draws { GENERATE_NAME_TRIES - 1 } else { 0 };
+        for _ in 0..earlier {
             match self.try_create(write, object.clone(), draws).await {
                 Ok(created) => return Ok(created),
-                Err(Refused::Exists(status)) => last = Some(status),
+                Err(Refused::Exists(_)) => {}
                 Err(Refused::Other(status)) => return Err(status),
             }
         }
-        Err(last.unwrap_or_else(|| status::internal("no name was tried")))
+        let last = self.try_create(write, object, draws).await;
+        last.map_err(|(Refused::Exists(status) | Refused::Other(status))| status)
     }
 
     async fn try_create(&self, write: &Write, mut object: Value, draws: bool) -> Result<Arc<Value>, Refused> {

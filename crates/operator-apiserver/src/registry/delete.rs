@@ -1,5 +1,6 @@
 //! Deletes objects: grace periods, finalizers, propagation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use apimachinery::object;
@@ -185,7 +186,7 @@ enum Plan {
 }
 
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
-    let mut object = live.clone();
+    let mut object = Cow::Borrowed(live);
     let again = object::is_terminating(live);
     let is_pod = definition.is("", "pods");
     // While the grace period of a pod lasts, only a shorter one can change the deletion.
@@ -197,7 +198,7 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
         set_policy_finalizers(&mut object, definition, options);
     }
     if !again && crd::is_definition_table(definition) {
-        crd::prepare_for_delete(&mut object, &registry.timestamp());
+        crd::prepare_for_delete(object.to_mut(), &registry.timestamp());
     }
     let grace = if again && remaining == 0 {
         0
@@ -209,18 +210,17 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
         if !is_pod || again && !shortens(live, grace) {
             return Plan::Remove;
         }
-        mark(registry, definition, &mut object, grace);
-        return Plan::MarkAndRemove(object);
+        mark(registry, definition, object.to_mut(), grace);
+        return Plan::MarkAndRemove(object.into_owned());
     }
     if again && !shortens(live, grace) {
-        return if object == *live {
-            Plan::Keep
-        } else {
-            Plan::Mark(object)
+        return match object {
+            Cow::Owned(object) if object != *live => Plan::Mark(object),
+            _ => Plan::Keep,
         };
     }
-    mark(registry, definition, &mut object, grace);
-    Plan::Mark(object)
+    mark(registry, definition, object.to_mut(), grace);
+    Plan::Mark(object.into_owned())
 }
 
 /// Returns the grace period of a terminating object in seconds; 0 if it is not terminating, or has none.
@@ -281,7 +281,7 @@ pub(super) fn has_spec_finalizers(object: &Value) -> bool {
 
 /// Converts the propagation policy to finalizers: that of the request, or else that of the object, or else the default
 /// of the kind.
-fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &DeleteOptions) {
+fn set_policy_finalizers(object: &mut Cow<'_, Value>, definition: &Definition, options: &DeleteOptions) {
     let present: Vec<String> = object::finalizers(object)
         .into_iter()
         .map(str::to_owned)
@@ -311,6 +311,6 @@ fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &
     let is_same = wanted.len() == present.len() && wanted.iter().all(|name| present.contains(name));
     if !is_same {
         let value = (!wanted.is_empty()).then(|| wanted.into());
-        object::set_meta(object, "finalizers", value);
+        object::set_meta(object.to_mut(), "finalizers", value);
     }
 }

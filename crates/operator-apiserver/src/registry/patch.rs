@@ -91,19 +91,11 @@ impl Registry {
 
 /// Applies a JSON, merge or strategic merge patch to the live object.
 fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, Status> {
-    let mut object = live.clone();
-    match &patching.patch {
-        Patch::Json(operations) => {
-            json::apply(&mut object, operations).map_err(|_| status::unprocessable())?;
-        }
-        Patch::Merge(patch) => merge::apply(&mut object, patch),
-        Patch::Strategic(patch) => object = strategic(write, live, patch)?,
-        Patch::Apply { .. } => {}
-    }
-    // Errors are rare, so the text is rendered only here.
-    let shown = {
-        let patched = object.clone();
-        move || shown(write, live, &patched, &patching.patch)
+    let object = unchecked(write, live, &patching.patch)?;
+    // Errors are rare, so only they apply the patch again for the text.
+    let shown = || match unchecked(write, live, &patching.patch) {
+        Ok(patched) => shown(write, live, &patched, &patching.patch),
+        Err(_) => String::new(),
     };
     if !write.definition.is_custom()
         && let Some(why) = unreadable_type(&object)
@@ -125,6 +117,22 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
         Some(why) => status::invalid_patch(&shown(), why),
         None => status,
     })
+}
+
+/// Applies a JSON, merge or strategic merge patch to the live object, without decoding the result.
+fn unchecked(write: &Write, live: &Value, patch: &Patch) -> Result<Value, Status> {
+    if let Patch::Strategic(patch) = patch {
+        return strategic(write, live, patch);
+    }
+    let mut object = live.clone();
+    match patch {
+        Patch::Json(operations) => {
+            json::apply(&mut object, operations).map_err(|_| status::unprocessable())?;
+        }
+        Patch::Merge(patch) => merge::apply(&mut object, patch),
+        Patch::Strategic(_) | Patch::Apply { .. } => {}
+    }
+    Ok(object)
 }
 
 /// Returns the text of a patched object, or of a strategic merge patch, for an error message.

@@ -69,7 +69,7 @@ fn contents<'a>(world: &World<'a>, namespace: &str) -> Vec<(Id, &'a Arc<Value>)>
     let resources = (world.resources)();
     let deletable = |id: &Id| {
         let served = resources.iter().find(|served| is_same(served, id));
-        served.is_some_and(|served| served.namespaced && served.verbs.iter().any(|verb| verb == "delete"))
+        served.is_some_and(|served| served.namespaced && served.deletable)
     };
     found.into_iter().filter(|(id, _)| deletable(id)).collect()
 }

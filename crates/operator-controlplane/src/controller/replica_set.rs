@@ -89,10 +89,10 @@ fn plan(kind: &Kind, component: &'static str, world: &World<'_>, key: &Key) -> P
 /// Creates missing pods, or deletes surplus ones in the order of their rank.
 fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Arc<Value>>) -> Vec<Action> {
     let wanted = usize::try_from(owner.int("/spec/replicas").unwrap_or(1)).unwrap_or(0);
-    let template = owner.pointer("/spec/template").cloned().unwrap_or_default();
     if active.len() < wanted {
         let prefix = format!("{}-", owner.name());
-        let pod = pod::from_template(kind, owner, &template, &prefix);
+        let template = owner.pointer("/spec/template").unwrap_or(&Value::Null);
+        let pod = pod::from_template(kind, owner, template, &prefix);
         let note = Note::normal(
             component,
             kind,
@@ -100,7 +100,7 @@ fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Ar
             "SuccessfulCreate",
             "Created pod: {name}".to_owned(),
         );
-        let missing = (wanted - active.len()).min(pod::burst(&template));
+        let missing = (wanted - active.len()).min(pod::burst(template));
         let one = |_| create(&POD, pod.clone(), Some(note.clone().or("FailedCreate")));
         return (0..missing).map(one).collect();
     }

@@ -86,7 +86,7 @@ fn plan(world: &World<'_>, key: &Key, bindings: &mut HashMap<String, u64>) -> Pl
         node.name()
     );
     Plan::act(Action::Bind {
-        pod: Box::new(Value::clone(pod)),
+        pod: pod.clone(),
         node: node.name().to_owned(),
         note: Some(Note::normal(COMPONENT, &POD, pod, "Scheduled", message)),
     })

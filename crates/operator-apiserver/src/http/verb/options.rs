@@ -61,7 +61,7 @@ pub(crate) fn check(call: &Call) -> Result<(), Status> {
         errors.extend(check_patch(call, manager));
     }
     errors.extend(managed_fields::validate_manager(
-        &Path::new("fieldManager"),
+        || Path::new("fieldManager"),
         manager,
     ));
     errors.extend(check_dry_run(&dry_runs(call)));

@@ -104,10 +104,9 @@ impl CustomVersion {
         match subresource {
             "" if self.has_status => object::copy_field(object, old, "status"),
             "status" => {
-                let mut kept = old.clone();
-                object::copy_field(&mut kept, object, "status");
-                object::copy_meta(&mut kept, object, "managedFields");
-                *object = kept;
+                let sent = std::mem::replace(object, old.clone());
+                object::copy_field(object, &sent, "status");
+                object::copy_meta(object, &sent, "managedFields");
             }
             _ => {}
         }

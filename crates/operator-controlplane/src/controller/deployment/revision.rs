@@ -1,13 +1,14 @@
 //! The ReplicaSets of a Deployment: names, labels, annotations, and the ReplicaSet of the current template.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::controller::deployment::{Rollout, replicas, rollout};
 use crate::hash::template_hash;
 use crate::kind::{DEPLOYMENT, REPLICA_SET};
-use crate::object::{Object, set, unset};
+use crate::object::{Draft, Object, equal_without, set};
 use crate::owner::controller_reference;
 use crate::plan::{Action, World, update};
 
@@ -30,8 +31,7 @@ const NOT_COPIED: [&str; 6] = [
 /// Sorts ReplicaSets by age and finds the new one: the oldest whose template is the current one.
 pub(super) fn sort(deployment: &Value, mut sets: Vec<Arc<Value>>) -> Rollout<'_> {
     sets.sort_by_cached_key(|set| (set.time("/metadata/creationTimestamp"), set.name().to_owned()));
-    let wanted = plain_template(deployment);
-    let new = sets.iter().position(|set| plain_template(set) == wanted);
+    let new = sets.iter().position(|set| has_same_template(deployment, set));
     let new = new.map(|at| sets.remove(at));
     Rollout {
         deployment,
@@ -40,10 +40,13 @@ pub(super) fn sort(deployment: &Value, mut sets: Vec<Arc<Value>>) -> Rollout<'_>
     }
 }
 
-fn plain_template(object: &Value) -> Value {
-    let mut template = object.pointer("/spec/template").cloned().unwrap_or_default();
-    unset(&mut template, &["metadata", "labels", HASH]);
-    template
+/// Compares the templates of a Deployment and a ReplicaSet without the label that only the ReplicaSet has.
+fn has_same_template(deployment: &Value, set: &Value) -> bool {
+    equal_without(&["metadata", "labels", HASH], template(deployment), template(set))
+}
+
+fn template(object: &Value) -> &Value {
+    object.pointer("/spec/template").unwrap_or(&Value::Null)
 }
 
 /// Returns the revision of a ReplicaSet; 0 if it has none.
@@ -75,7 +78,7 @@ pub(super) fn new_set(rollout: &Rollout<'_>, target: i64) -> Value {
             "name": format!("{}-{hash}", deployment.name()),
             "namespace": deployment.namespace(),
             "labels": spec["template"]["metadata"]["labels"],
-            "annotations": copied(deployment),
+            "annotations": copied(deployment).collect::<BTreeMap<_, _>>(),
             "ownerReferences": [controller_reference(&DEPLOYMENT, deployment)],
         },
         "spec": spec,
@@ -89,12 +92,10 @@ pub(super) fn new_set(rollout: &Rollout<'_>, target: i64) -> Value {
     made
 }
 
-fn copied(deployment: &Value) -> Map<String, Value> {
+/// Returns the annotations of a Deployment that its ReplicaSets have.
+fn copied(deployment: &Value) -> impl Iterator<Item = (&str, &str)> {
     let annotations = deployment.texts("/metadata/annotations").into_iter();
-    let annotations = annotations.filter(|(name, _)| !NOT_COPIED.contains(name));
-    annotations
-        .map(|(name, value)| (name.to_owned(), json!(value)))
-        .collect()
+    annotations.filter(|(name, _)| !NOT_COPIED.contains(name))
 }
 
 /// Annotates a ReplicaSet with the desired and the maximum number of replicas of its Deployment.
@@ -128,9 +129,9 @@ pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     let Some(new) = &rollout.new else {
         return Vec::new();
     };
-    let mut annotated = Value::clone(new);
+    let mut annotated = Draft::new(new);
     for (name, value) in copied(rollout.deployment) {
-        set(&mut annotated, &["metadata", "annotations", &name], value);
+        annotated.set(&["metadata", "annotations", name], json!(value));
     }
     advance(&mut annotated, new, new_revision(rollout));
     let seconds = rollout
@@ -138,10 +139,10 @@ pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
         .int("/spec/minReadySeconds")
         .filter(|seconds| *seconds > 0);
     match seconds {
-        Some(seconds) => set(&mut annotated, &["spec", "minReadySeconds"], seconds.into()),
-        None => unset(&mut annotated, &["spec", "minReadySeconds"]),
+        Some(seconds) => annotated.set(&["spec", "minReadySeconds"], seconds.into()),
+        None => annotated.unset(&["spec", "minReadySeconds"]),
     }
-    if annotated != **new {
+    if let Some(annotated) = annotated.changed() {
         return vec![update(&REPLICA_SET, annotated, None)];
     }
     let revision = new.annotation(REVISION).unwrap_or_default();
@@ -158,13 +159,12 @@ pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
 }
 
 /// Gives the next revision to a ReplicaSet that became the current one again, and records its previous revision.
-fn advance(annotated: &mut Value, before: &Value, revision: i64) {
+fn advance(annotated: &mut Draft<'_>, before: &Value, revision: i64) {
     let had = revision_of(before);
     if had >= revision {
         return;
     }
-    set(
-        annotated,
+    annotated.set(
         &["metadata", "annotations", REVISION],
         json!(revision.to_string()),
     );
@@ -173,7 +173,7 @@ fn advance(annotated: &mut Value, before: &Value, revision: i64) {
             Some(history) => format!("{history},{had}"),
             None => had.to_string(),
         };
-        set(annotated, &["metadata", "annotations", HISTORY], json!(history));
+        annotated.set(&["metadata", "annotations", HISTORY], json!(history));
     }
 }
 
