@@ -71,9 +71,11 @@ impl PathElement {
         match self {
             Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
-                let mut text = "k:".to_owned();
+                let mut text = "k:{".to_owned();
                 for (index, (name, value)) in fields.iter().enumerate() {
-                    text.push(if index == 0 { '{' } else { ',' });
+                    if index > 0 {
+                        text.push(',');
+                    }
                     write_quoted(&mut text, name);
                     text.push_str(&format!(":{value}"));
                 }

@@ -95,6 +95,11 @@ proptest! {
 }
 
 #[test]
+fn an_item_without_keys_reads_the_same_again() {
+    claims::field_set(br#"{"f:a":{"k:{}":{},"k:{\"a\":1,\"b\":2}":{}}}"#);
+}
+
+#[test]
 fn a_set_item_that_is_a_large_float_reads_the_same_again() {
     claims::field_set(br#"{"v:-300000000000000000000000":{}, "v:\t1e-7":{}}"#);
 }
