@@ -3,7 +3,8 @@
 
 mod asking;
 
-use asking::{get, merge, post};
+use asking::{delete, get, merge, post, send};
+use http::Method;
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 
@@ -286,4 +287,104 @@ async fn the_strategy_of_a_stateful_set_is_shown_as_its_struct() {
             422,
             "Invalid value: {\"Partition\":1,\"MaxUnavailable\":null}: only allowed for updateStrategy 'RollingUpdate'",
         );
+}
+
+/// Deletes an object with a propagation policy.
+async fn delete_with(server: &ApiServer, path: &str, policy: &str, dry_run: bool) -> Value {
+    let dry_run: &[&str] = if dry_run { &["All"] } else { &[] };
+    let options = json!({"propagationPolicy": policy, "dryRun": dry_run});
+    let answer = send(server, Method::DELETE, path, "application/json", &options).await;
+    answer.is_done();
+    answer.body
+}
+
+#[tokio::test]
+async fn a_dry_run_returns_an_empty_object_if_the_policy_removes_the_last_finalizer() {
+    let server = ApiServer::builder().build().unwrap();
+    post(&server, DEFINITIONS, definition("example.com"))
+        .await
+        .is_done();
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let no_template = json!({"metadata": {}, "spec": {"containers": null}});
+    for (path, object, expected) in [
+        (
+            "/api/v1/namespaces/default/configmaps",
+            json!({}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
+        ),
+        (
+            "/apis/example.com/v1/namespaces/default/ws",
+            json!({"apiVersion": "example.com/v1", "kind": "W"}),
+            json!({"apiVersion": "example.com/v1", "kind": "W"}),
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/replicasets",
+            json!({"spec": spec}),
+            json!({
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {},
+                "spec": {"replicas": 0, "selector": null, "template": no_template}, "status": {"replicas": 0},
+            }),
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            json!({"spec": spec}),
+            json!({
+                "apiVersion": "apps/v1", "kind": "DaemonSet",
+                "metadata": {"annotations": {"deprecated.daemonset.template.generation": "0"}},
+                "spec": {"selector": null, "template": no_template, "updateStrategy": {}},
+                "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+            }),
+        ),
+    ] {
+        let mut object = object;
+        object["metadata"] = json!({"name": "a", "finalizers": ["orphan"]});
+        post(&server, path, object).await.is_done();
+        let path = format!("{path}/a");
+        assert_eq!(delete_with(&server, &path, "Background", true).await, expected);
+        let kept = delete_with(&server, &path, "Orphan", true).await;
+        assert_eq!(kept["metadata"]["finalizers"], json!(["orphan"]));
+    }
+}
+
+#[tokio::test]
+async fn the_first_delete_of_a_definition_ignores_the_policy() {
+    let server = ApiServer::builder().build().unwrap();
+    for policy in ["Foreground", "Orphan", "Background"] {
+        post(&server, DEFINITIONS, definition("example.com"))
+            .await
+            .is_done();
+        let path = format!("{DEFINITIONS}/ws.example.com");
+        let marked = delete_with(&server, &path, policy, false).await;
+        let cleanup = json!(["customresourcecleanup.apiextensions.k8s.io"]);
+        assert_eq!(marked["metadata"]["finalizers"], cleanup);
+        assert_eq!(get(&server, &path).await.code, 404, "{policy}");
+    }
+
+    let mut held = definition("example.com");
+    held["metadata"]["finalizers"] = json!(["orphan"]);
+    post(&server, DEFINITIONS, held).await.is_done();
+    let path = format!("{DEFINITIONS}/ws.example.com");
+    delete_with(&server, &path, "Background", false).await;
+    let waiting = get(&server, &path).await.body;
+    assert_eq!(waiting["metadata"]["finalizers"], json!(["orphan"]));
+    assert_eq!(waiting["metadata"].get("deletionGracePeriodSeconds"), None);
+    assert_eq!(
+        condition(&server, "ws.example.com", "Terminating").await,
+        ["False", "InstanceDeletionCompleted", "removed all instances"]
+    );
+    let instance = json!({"apiVersion": "example.com/v1", "kind": "W", "metadata": {"name": "a"}});
+    let instances = "/apis/example.com/v1/namespaces/default/ws";
+    post(&server, instances, instance).await.is_done();
+    assert_eq!(get(&server, &format!("{instances}/a")).await.code, 200);
+
+    let again = delete_with(&server, &path, "Foreground", false).await;
+    assert_eq!(again["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    assert_eq!(again["metadata"]["deletionGracePeriodSeconds"], 0);
+    let last = delete_with(&server, &path, "Background", false).await;
+    assert_eq!(last["kind"], "Status");
+    delete(&server, &path)
+        .await
+        .is_refused(404, "\"ws.example.com\" not found");
 }

@@ -112,13 +112,9 @@ fn manager(write: &Write) -> Option<Cow<'_, FieldManager>> {
 
 fn make(definition: &Definition, subresource: &str) -> FieldManager {
     let manager = FieldManager::new(settings(definition, subresource));
-    let Source::Builtin { gvk, .. } = &definition.source else {
-        return manager;
-    };
-    let mut empty = json!({"apiVersion": definition.api_version(), "kind": gvk.kind});
-    match builtin_kinds::decode(gvk, &mut empty) {
-        Ok(_) => manager.with_empty(empty),
-        Err(_) => manager,
+    match &definition.source {
+        Source::Builtin { .. } => manager.with_empty(definition.empty_object()),
+        Source::Custom(_) => manager,
     }
 }
 

@@ -188,6 +188,13 @@ enum Plan {
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
     let mut object = Cow::Borrowed(live);
     let again = object::is_terminating(live);
+    let is_crd = crd::is_definition_table(definition);
+    if is_crd && !again {
+        // The first delete has no policy: the CRD waits for its instances.
+        crd::prepare_for_delete(object.to_mut(), &registry.timestamp());
+        mark(registry, definition, object.to_mut(), 0);
+        return Plan::Mark(object.into_owned());
+    }
     let is_pod = definition.is("", "pods");
     // While the grace period of a pod lasts, only a shorter one can change the deletion.
     let remaining = if is_pod { remaining_grace(live) } else { 0 };
@@ -196,9 +203,6 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
         .is_some_and(|grace| grace < remaining);
     if remaining == 0 || is_shorter {
         set_policy_finalizers(&mut object, definition, options);
-    }
-    if !again && crd::is_definition_table(definition) {
-        crd::prepare_for_delete(object.to_mut(), &registry.timestamp());
     }
     let grace = if again && remaining == 0 {
         0
@@ -214,6 +218,9 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
         return Plan::MarkAndRemove(object.into_owned());
     }
     if again && !shortens(live, grace) {
+        if is_crd {
+            object::set_meta(object.to_mut(), "deletionGracePeriodSeconds", Some(0.into()));
+        }
         return match object {
             Cow::Owned(object) if object != *live => Plan::Mark(object),
             _ => Plan::Keep,

@@ -56,8 +56,8 @@ pub(crate) fn establish(registry: &Registry) {
     while established.round(registry) {}
 }
 
-/// Completes the deletion of a CRD after a write to one of its instances: a terminating CRD without instances is
-/// deleted, and its names become free.
+/// Completes the deletion of a CRD after a write to one of its instances: a CRD that waits for its instances, and has none
+/// left, loses the finalizer for them. Without other finalizers, it is deleted, and its names become free.
 ///
 /// The round that processed the deletion of the CRD deleted the other instances. Only this one may have been created or
 /// changed at the same time, so the work does not depend on their number.
@@ -66,7 +66,7 @@ pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition, key
     let Some(stored) = registry.store.get(TABLE, table) else {
         return;
     };
-    if !object::is_terminating(&stored.value) {
+    if !object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
         return;
     }
     let mut established = registry.establishing.lock();
@@ -223,7 +223,7 @@ impl Served {
 
     /// Returns the same resources with the status of a later version of the CRD.
     fn refreshed(self, crd: &Arc<Stored>) -> Self {
-        let state = |crd: &Value| (object::is_terminating(crd), is_true(crd, "Established"));
+        let state = |crd: &Value| (is_true(crd, "Terminating"), is_true(crd, "Established"));
         if state(&self.crd.value) != state(&crd.value) {
             return Self::new(crd, self.retired);
         }
@@ -449,5 +449,13 @@ fn finish(registry: &Registry, stored: &Stored) {
         return;
     }
     object::set_meta(&mut value, "finalizers", Some(kept.into()));
+    set_condition(
+        &mut value,
+        "Terminating",
+        "False",
+        "InstanceDeletionCompleted",
+        "removed all instances",
+        &registry.timestamp(),
+    );
     save(registry, &live, value);
 }

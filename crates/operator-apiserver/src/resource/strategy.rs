@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apimachinery::object;
-use serde_json::Value;
+use serde_json::{Value, json};
 use structural_schema::Outcome;
 
 use super::shared_storage;
@@ -37,6 +37,16 @@ impl Definition {
             Source::Builtin { strategy, .. } => strategy.allow_create_on_update,
             Source::Custom(_) => false,
         }
+    }
+
+    /// Returns the object of the kind without any field, as the API server writes it.
+    pub(crate) fn empty_object(&self) -> Value {
+        let mut empty = json!({"apiVersion": self.api_version(), "kind": self.subject.kind});
+        if let Source::Builtin { gvk, .. } = &self.source {
+            // An object without fields can be decoded.
+            let _ = builtin_kinds::decode(gvk, &mut empty);
+        }
+        empty
     }
 
     pub(crate) fn returns_deleted_object(&self) -> bool {

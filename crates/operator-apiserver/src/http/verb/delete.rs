@@ -26,6 +26,10 @@ pub(super) async fn serve(
     let mut write = write(call, definition)?;
     let options = delete_options(call, &mut write)?;
     let deleted = registry.delete(&write, &options).await?;
+    if write.dry_run && deleted.gone && !object::finalizers(&deleted.object).is_empty() {
+        let empty = Arc::new(not_computed(definition));
+        return render::object(registry, call, definition, form, StatusCode::OK, &empty);
+    }
     if deleted.gone && !definition.returns_deleted_object() {
         let uid = object::uid(&deleted.object);
         let body = status::deleted(&definition.subject, &write.name, uid);
@@ -40,6 +44,27 @@ pub(super) async fn serve(
         };
         render::object(registry, call, definition, form, code, &deleted.object)
     }
+}
+
+/// Returns the response to a dry run in which the policy removes the last finalizers. The API server does not compute the
+/// object, and writes its internal type without any field.
+fn not_computed(definition: &Definition) -> Value {
+    let mut empty = definition.empty_object();
+    match (
+        definition.subject.group.as_str(),
+        definition.subject.resource.as_str(),
+    ) {
+        // Only the internal types of these kinds always have a number.
+        ("apps", "deployments" | "replicasets" | "statefulsets") => {
+            object::child_mut(&mut empty, "spec").insert("replicas".to_owned(), 0.into());
+        }
+        ("apps", "daemonsets") => {
+            let annotations = json!({"deprecated.daemonset.template.generation": "0"});
+            object::set_meta(&mut empty, "annotations", Some(annotations));
+        }
+        _ => {}
+    }
+    empty
 }
 
 /// Deletes the objects of a list, one by one, and returns the list.

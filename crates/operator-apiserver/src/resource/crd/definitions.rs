@@ -10,6 +10,7 @@ use structured_merge::scale::ReplicasPaths;
 use structured_merge::{PathElement, Schema};
 use tokio_util::sync::CancellationToken;
 
+use super::condition::is_true;
 use super::conversion::Conversion;
 use super::names::Names;
 use super::scale::Scale;
@@ -60,7 +61,7 @@ pub(crate) fn definitions(crd: &Value, since: u64, retired: &CancellationToken) 
         storage_schema,
         since,
         uid: object::uid(crd).to_owned(),
-        terminating: object::is_terminating(crd),
+        terminating: is_true(crd, "Terminating"),
         retired: retired.clone(),
         conversion: Conversion::read(spec),
     };
