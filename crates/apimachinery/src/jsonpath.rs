@@ -16,11 +16,14 @@ pub struct JsonPath {
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
-    Index(i64),
+    /// `[from:to]`, `[index]` or `[*]`: items of a list.
     Slice(Option<i64>, Option<i64>),
+    /// `.*`: all values of an object or a list.
     Wildcard,
-    /// `..`: the value and all values below it.
+    /// `..`: the value and all values below it that have values.
     Descend,
+    /// `[a,b]`: the values of each step.
+    Union(Vec<Step>),
     Filter(Vec<Step>, Option<(Comparison, Operand)>),
 }
 
@@ -67,7 +70,7 @@ impl JsonPath {
             .and_then(|text| text.strip_suffix('}'))
             .unwrap_or(text);
         let inner = inner.strip_prefix('$').unwrap_or(inner);
-        let steps = parse_steps(inner).map_err(|reason| InvalidPath {
+        let steps = parse_steps(inner, 0).map_err(|reason| InvalidPath {
             path: text.to_owned(),
             reason: reason.to_owned(),
         })?;
@@ -121,9 +124,11 @@ impl JsonPath {
         Ok(())
     }
 
-    /// Returns all values at the path, in the object's order; empty if a field is missing.
+    /// Returns all values at the path, in the object's order; empty if a field is missing, an index or a filter is used on
+    /// something else than a list, an index is out of bounds, or the path visits more than 100,000 values.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
-        evaluate(&self.steps, object)
+        let mut walk = Walk { left: VISITS_MAX };
+        walk.evaluate(&self.steps, object).unwrap_or_default()
     }
 
     /// Returns the first value at the path.
@@ -132,30 +137,32 @@ impl JsonPath {
     }
 }
 
-fn parse_steps(text: &str) -> Result<Vec<Step>, &'static str> {
+fn parse_steps(text: &str, depth: usize) -> Result<Vec<Step>, &'static str> {
     let mut steps = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         match c {
             '.' if rest.starts_with("..") => {
+                if steps.last() == Some(&Step::Descend) {
+                    return Err("invalid multiple recursive descent");
+                }
                 steps.push(Step::Descend);
-                rest = rest.get(1..).unwrap_or("");
-                if rest.get(1..).is_some_and(|after| after.starts_with('[')) {
-                    rest = rest.get(1..).unwrap_or("");
+                rest = rest.get(2..).unwrap_or("");
+                if rest.starts_with('*') {
+                    return Err("unrecognized character in action: U+002A '*'");
                 }
             }
             '.' => {
                 let (name, tail) = field_name(rest.get(1..).unwrap_or(""));
-                match name.as_str() {
-                    "" => {}
-                    "*" => steps.push(Step::Wildcard),
-                    _ => steps.push(Step::Field(name)),
-                }
+                steps.push(match name.as_str() {
+                    "*" => Step::Wildcard,
+                    _ => Step::Field(name),
+                });
                 rest = tail;
             }
             '[' => {
                 let (inside, tail) = bracket(rest)?;
-                steps.push(bracket_step(inside)?);
+                steps.push(bracket_step(inside, depth)?);
                 rest = tail;
             }
             _ => {
@@ -205,26 +212,42 @@ fn bracket(text: &str) -> Result<(&str, &str), &'static str> {
     Err("unterminated array")
 }
 
-fn bracket_step(inside: &str) -> Result<Step, &'static str> {
+fn bracket_step(inside: &str, depth: usize) -> Result<Step, &'static str> {
     let inside = inside.trim();
-    if inside == "*" {
-        return Ok(Step::Wildcard);
-    }
     if let Some(filter) = inside.strip_prefix("?(").and_then(|text| text.strip_suffix(')')) {
-        return filter_step(filter);
+        return filter_step(filter, depth + 1);
     }
-    if let Some(name) = quoted(inside) {
+    if inside.contains(',') {
+        return inside
+            .split(',')
+            .map(item_step)
+            .collect::<Result<_, _>>()
+            .map(Step::Union);
+    }
+    item_step(inside)
+}
+
+/// Parses the text between brackets if it is not a filter or a union.
+fn item_step(text: &str) -> Result<Step, &'static str> {
+    let text = text.trim();
+    if text == "*" {
+        return Ok(Step::Slice(None, None));
+    }
+    if let Some(name) = quoted(text) {
         return Ok(Step::Field(name));
     }
-    if let Some((from, to)) = inside.split_once(':') {
-        let number = |text: &str| match text.trim() {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| "invalid array index"),
-        };
+    let number = |text: &str| match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| "invalid array index"),
+    };
+    if let Some((from, to)) = text.split_once(':') {
         let to = to.split(':').next().unwrap_or("");
         return Ok(Step::Slice(number(from)?, number(to)?));
     }
-    inside.parse().map(Step::Index).map_err(|_| "invalid array index")
+    let index: i64 = text.parse().map_err(|_| "invalid array index")?;
+    // The item after the last one is the end of the list.
+    let after = index.checked_add(1).filter(|after| *after != 0);
+    Ok(Step::Slice(Some(index), after))
 }
 
 fn quoted(text: &str) -> Option<String> {
@@ -234,7 +257,10 @@ fn quoted(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn filter_step(text: &str) -> Result<Step, &'static str> {
+fn filter_step(text: &str, depth: usize) -> Result<Step, &'static str> {
+    if depth > FILTERS_MAX {
+        return Err("filters are nested too deeply");
+    }
     let operators = [
         ("==", Comparison::Equal),
         ("!=", Comparison::NotEqual),
@@ -245,25 +271,26 @@ fn filter_step(text: &str) -> Result<Step, &'static str> {
     ];
     for (operator, comparison) in operators {
         if let Some((left, right)) = text.split_once(operator) {
-            let left = relative_path(left)?;
-            return Ok(Step::Filter(left, Some((comparison, operand(right)?))));
+            let left = relative_path(left, depth)?;
+            return Ok(Step::Filter(left, Some((comparison, operand(right, depth)?))));
         }
     }
-    Ok(Step::Filter(relative_path(text)?, None))
+    Ok(Step::Filter(relative_path(text, depth)?, None))
 }
 
-fn relative_path(text: &str) -> Result<Vec<Step>, &'static str> {
+fn relative_path(text: &str, depth: usize) -> Result<Vec<Step>, &'static str> {
     parse_steps(
         text.trim()
             .strip_prefix('@')
             .ok_or("a filter must begin with @")?,
+        depth,
     )
 }
 
-fn operand(text: &str) -> Result<Operand, &'static str> {
+fn operand(text: &str, depth: usize) -> Result<Operand, &'static str> {
     let text = text.trim();
     if text.starts_with('@') {
-        return relative_path(text).map(Operand::Path);
+        return relative_path(text, depth).map(Operand::Path);
     }
     if let Some(text) = quoted(text) {
         return Ok(Operand::Constant(text.into()));
@@ -273,95 +300,126 @@ fn operand(text: &str) -> Result<Operand, &'static str> {
         .map_err(|_| "unrecognized operand in a filter")
 }
 
-fn evaluate<'v>(steps: &[Step], object: &'v Value) -> Vec<&'v Value> {
-    let mut found = vec![object];
-    for step in steps {
-        found = found.into_iter().flat_map(|value| apply(step, value)).collect();
+/// The maximum number of values that the evaluation of a path visits. Each `..` can multiply them.
+const VISITS_MAX: usize = 100_000;
+/// The maximum nesting of filters.
+const FILTERS_MAX: usize = 8;
+
+/// An evaluation with the number of values that it may still visit. `None` is the result if the path does not fit the object.
+struct Walk {
+    left: usize,
+}
+
+impl Walk {
+    fn evaluate<'v>(&mut self, steps: &[Step], object: &'v Value) -> Option<Vec<&'v Value>> {
+        let mut found = vec![object];
+        for step in steps {
+            found = self.apply(step, &found)?;
+        }
+        Some(found)
     }
-    found
-}
 
-fn apply<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
-    match step {
-        Step::Field(name) => value
-            .as_object()
-            .and_then(|map| map.get(name))
-            .into_iter()
-            .collect(),
-        Step::Index(index) => item(value, *index).into_iter().collect(),
-        Step::Slice(from, to) => slice(value, *from, *to),
-        Step::Wildcard => children(value),
-        Step::Descend => descend(value),
-        Step::Filter(path, comparison) => children(value)
-            .into_iter()
-            .filter(|child| matches_filter(child, path, comparison.as_ref()))
-            .collect(),
+    fn apply<'v>(&mut self, step: &Step, values: &[&'v Value]) -> Option<Vec<&'v Value>> {
+        let mut found = Vec::new();
+        if let Step::Union(steps) = step {
+            for step in steps {
+                found.extend(self.apply(step, values)?);
+            }
+            return Some(found);
+        }
+        for value in values.iter().copied().filter(|value| !value.is_null()) {
+            self.visit()?;
+            match step {
+                Step::Field(name) => found.extend(value.as_object().and_then(|map| map.get(name))),
+                Step::Slice(from, to) => match slice(value.as_array()?, *from, *to)? {
+                    // The API server stops at the first empty slice.
+                    [] => break,
+                    items => found.extend(items),
+                },
+                Step::Wildcard => found.extend(children(value)),
+                Step::Descend => self.descend(value, &mut found)?,
+                Step::Filter(path, comparison) => {
+                    for item in value.as_array()? {
+                        if self.matches_filter(item, path, comparison.as_ref())? {
+                            found.push(item);
+                        }
+                    }
+                }
+                Step::Union(_) => {}
+            }
+        }
+        Some(found)
+    }
+
+    fn visit(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    fn descend<'v>(&mut self, value: &'v Value, found: &mut Vec<&'v Value>) -> Option<()> {
+        let mut next = vec![value];
+        while let Some(value) = next.pop() {
+            self.visit()?;
+            let below = next.len();
+            next.extend(children(value));
+            if next.len() > below {
+                found.push(value);
+                next.get_mut(below..)?.reverse();
+            }
+        }
+        Some(())
+    }
+
+    fn matches_filter(
+        &mut self,
+        value: &Value,
+        path: &[Step],
+        comparison: Option<&(Comparison, Operand)>,
+    ) -> Option<bool> {
+        self.visit()?;
+        let left = self.evaluate(path, value)?;
+        let Some((comparison, operand)) = comparison else {
+            return Some(!left.is_empty());
+        };
+        let right = match operand {
+            Operand::Constant(constant) => Some(constant),
+            Operand::Path(path) => self.evaluate(path, value)?.first().copied(),
+        };
+        let (Some(left), Some(right)) = (left.first(), right) else {
+            return Some(false);
+        };
+        let order = order(left, right);
+        Some(match comparison {
+            Comparison::Equal => order == Some(std::cmp::Ordering::Equal),
+            Comparison::NotEqual => order != Some(std::cmp::Ordering::Equal),
+            Comparison::Less => order.is_some_and(std::cmp::Ordering::is_lt),
+            Comparison::LessOrEqual => order.is_some_and(std::cmp::Ordering::is_le),
+            Comparison::Greater => order.is_some_and(std::cmp::Ordering::is_gt),
+            Comparison::GreaterOrEqual => order.is_some_and(std::cmp::Ordering::is_ge),
+        })
     }
 }
 
-fn item(value: &Value, index: i64) -> Option<&Value> {
-    let items = value.as_array()?;
-    let index = if index < 0 {
-        index + i64::try_from(items.len()).ok()?
-    } else {
-        index
-    };
-    items.get(usize::try_from(index).ok()?)
-}
-
-fn slice(value: &Value, from: Option<i64>, to: Option<i64>) -> Vec<&Value> {
-    let Some(items) = value.as_array() else {
-        return Vec::new();
-    };
-    let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
-    let clamp = |index: i64| (if index < 0 { index + len } else { index }).clamp(0, len);
-    let (from, to) = (clamp(from.unwrap_or(0)), clamp(to.unwrap_or(len)));
-    let range = usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0);
+/// Returns the items of a slice; `None` if it is out of bounds.
+fn slice(items: &[Value], from: Option<i64>, to: Option<i64>) -> Option<&[Value]> {
+    let len = i64::try_from(items.len()).ok()?;
+    let from_end = |index: i64| if index < 0 { index + len } else { index };
+    let (from, to) = (from_end(from.unwrap_or(0)), from_end(to.unwrap_or(len)));
+    if from == to {
+        return Some(&[]);
+    }
     items
-        .get(range)
-        .map(|items| items.iter().collect())
-        .unwrap_or_default()
+        .get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
+        .filter(|items| !items.is_empty())
 }
 
-fn children(value: &Value) -> Vec<&Value> {
-    match value {
-        Value::Array(items) => items.iter().collect(),
-        Value::Object(map) => map.values().collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn descend(value: &Value) -> Vec<&Value> {
-    let mut found = vec![value];
-    let mut next = 0;
-    while let Some(value) = found.get(next).copied() {
-        found.extend(children(value));
-        next += 1;
-    }
-    found
-}
-
-fn matches_filter(value: &Value, path: &[Step], comparison: Option<&(Comparison, Operand)>) -> bool {
-    let left = evaluate(path, value);
-    let Some((comparison, operand)) = comparison else {
-        return !left.is_empty();
+fn children(value: &Value) -> impl Iterator<Item = &Value> {
+    let (items, fields) = match value {
+        Value::Array(items) => (Some(items.iter()), None),
+        Value::Object(map) => (None, Some(map.values())),
+        _ => (None, None),
     };
-    let right = match operand {
-        Operand::Constant(constant) => Some(constant),
-        Operand::Path(path) => evaluate(path, value).first().copied(),
-    };
-    let (Some(left), Some(right)) = (left.first(), right) else {
-        return false;
-    };
-    let order = order(left, right);
-    match comparison {
-        Comparison::Equal => order == Some(std::cmp::Ordering::Equal),
-        Comparison::NotEqual => order != Some(std::cmp::Ordering::Equal),
-        Comparison::Less => order.is_some_and(std::cmp::Ordering::is_lt),
-        Comparison::LessOrEqual => order.is_some_and(std::cmp::Ordering::is_le),
-        Comparison::Greater => order.is_some_and(std::cmp::Ordering::is_gt),
-        Comparison::GreaterOrEqual => order.is_some_and(std::cmp::Ordering::is_ge),
-    }
+    items.into_iter().flatten().chain(fields.into_iter().flatten())
 }
 
 fn order(left: &Value, right: &Value) -> Option<std::cmp::Ordering> {
@@ -408,7 +466,65 @@ mod tests {
     }
 
     #[test]
-    fn unterminated_brackets_are_refused() {
-        assert!(JsonPath::parse(".spec[").is_err());
+    fn malformed_paths_are_refused() {
+        let nested = |depth: usize| format!(".a{}{}", "[?(@".repeat(depth), ")]".repeat(depth));
+        assert!(JsonPath::parse(&nested(8)).is_ok());
+        for path in [
+            ".spec[",
+            "....",
+            ".a....b",
+            "..*",
+            ".a[x]",
+            &nested(9),
+            &nested(100_000),
+        ] {
+            assert!(JsonPath::parse(path).is_err(), "{path:.20}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_evaluated_as_by_the_api_server() {
+        let object = json!({
+            "b": 1, "a": {"c": {"b": 2, "x": "ax"}, "b": 3, "y": "ay"},
+            "l": [{"n": "one", "d": {"b": 3}}, {"n": "two", "b": 2}], "zz": null,
+        });
+        for (path, expected) in [
+            ("..", Some(object.clone())),
+            (".a..b", Some(json!(3))),
+            (".a...b", Some(json!(3))),
+            ("..b", Some(json!(1))),
+            ("..b..b", None),
+            ("..b..", None),
+            ("..a..", Some(object["a"].clone())),
+            ("..[*]", None),
+            ("..[0]", None),
+            ("..[?(@.b==2)].b", None),
+            ("..l[1:]..b", Some(json!(2))),
+            (".l..b", Some(json!(3))),
+            (".l[*]..", Some(object["l"][0].clone())),
+            (".l[?(@..b==3)].n", Some(json!("one"))),
+            ("..['b','n']", Some(json!(1))),
+            (".a['x','y']", Some(json!("ay"))),
+            (".l[0,1].n", Some(json!("one"))),
+            (".l[-1].n", Some(json!("two"))),
+            (".l[2].n", None),
+            (".l[1:3].n", None),
+            (".", None),
+            (".a.", None),
+        ] {
+            assert_eq!(
+                JsonPath::parse(path).unwrap().first(&object),
+                expected.as_ref(),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_work_of_an_evaluation_is_limited() {
+        let nested = (0..200).fold(json!({}), |inner, _| json!([inner, {}]));
+        assert!(find(&format!("..{}", "[*]..".repeat(300)), &nested).is_empty());
+        let path = format!(".a{}", "...*".repeat(300));
+        assert!(find(&path, &json!({"a": nested})).is_empty());
     }
 }

@@ -225,18 +225,20 @@ fn scale(scale: &Value) -> Option<Scale> {
 }
 
 fn printer_columns(version: &Value) -> Vec<PrinterColumn> {
-    let given: Vec<PrinterColumn> = version["additionalPrinterColumns"]
-        .as_array()
+    let given = version["additionalPrinterColumns"].as_array();
+    // The API server ends the table at the first column whose path it cannot parse.
+    let columns = given
         .into_iter()
         .flatten()
-        .map(|column| {
+        .map_while(|column| {
             let text = |field: &str| object::text(column, &[field]).to_owned();
             let mut description = text("description");
             if description.is_empty() {
                 let path = text("jsonPath");
                 description = format!("Custom resource definition column (in JSONPath format): {path}");
             }
-            PrinterColumn {
+            let json_path = JsonPath::parse(&text("jsonPath")).ok()?;
+            Some(PrinterColumn {
                 column: Column {
                     name: text("name"),
                     kind: text("type"),
@@ -247,12 +249,12 @@ fn printer_columns(version: &Value) -> Vec<PrinterColumn> {
                         .and_then(|priority| i32::try_from(priority).ok())
                         .unwrap_or_default(),
                 },
-                json_path: JsonPath::parse(&text("jsonPath")).ok(),
-            }
+                json_path: Some(json_path),
+            })
         })
         .collect();
-    if !given.is_empty() {
-        return given;
+    if given.is_some_and(|given| !given.is_empty()) {
+        return columns;
     }
     vec![PrinterColumn {
         column: Column {
