@@ -184,7 +184,7 @@ fn other(input: &Input<'_>, object: &Value) -> Result<Rendered, String> {
         set(&mut object, &["metadata", "namespace"], input.namespace.into());
     }
     Ok(Rendered {
-        gvr: served.gvr.clone(),
+        gvr: (*served.gvr).clone(),
         object,
     })
 }
