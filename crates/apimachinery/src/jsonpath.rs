@@ -328,15 +328,21 @@ impl Walk {
             return Some(found);
         }
         for value in values.iter().copied().filter(|value| !value.is_null()) {
-            self.visit()?;
+            self.visit(1)?;
             match step {
                 Step::Field(name) => found.extend(value.as_object().and_then(|map| map.get(name))),
                 Step::Slice(from, to) => match slice(value.as_array()?, *from, *to)? {
                     // The API server stops at the first empty slice.
                     [] => break,
-                    items => found.extend(items),
+                    items => {
+                        self.visit(items.len())?;
+                        found.extend(items);
+                    }
                 },
-                Step::Wildcard => found.extend(children(value)),
+                Step::Wildcard => {
+                    self.visit(children(value).count())?;
+                    found.extend(children(value));
+                }
                 Step::Descend => self.descend(value, &mut found)?,
                 Step::Filter(path, comparison) => {
                     for item in value.as_array()? {
@@ -351,15 +357,15 @@ impl Walk {
         Some(found)
     }
 
-    fn visit(&mut self) -> Option<()> {
-        self.left = self.left.checked_sub(1)?;
+    fn visit(&mut self, count: usize) -> Option<()> {
+        self.left = self.left.checked_sub(count)?;
         Some(())
     }
 
     fn descend<'v>(&mut self, value: &'v Value, found: &mut Vec<&'v Value>) -> Option<()> {
         let mut next = vec![value];
         while let Some(value) = next.pop() {
-            self.visit()?;
+            self.visit(1)?;
             let below = next.len();
             next.extend(children(value));
             if next.len() > below {
@@ -376,7 +382,7 @@ impl Walk {
         path: &[Step],
         comparison: Option<&(Comparison, Operand)>,
     ) -> Option<bool> {
-        self.visit()?;
+        self.visit(1)?;
         let left = self.evaluate(path, value)?;
         let Some((comparison, operand)) = comparison else {
             return Some(!left.is_empty());
@@ -526,5 +532,8 @@ mod tests {
         assert!(find(&format!("..{}", "[*]..".repeat(300)), &nested).is_empty());
         let path = format!(".a{}", "...*".repeat(300));
         assert!(find(&path, &json!({"a": nested})).is_empty());
+        let long = json!({"l": vec![0; 1000]});
+        assert_eq!(find(".l[*]", &long).len(), 1000);
+        assert!(find(&format!(".l[{}*]", "*,".repeat(1000)), &long).is_empty());
     }
 }

@@ -92,8 +92,13 @@ fn set(map: &mut Map<String, Value>, field: &str, value: Option<Value>) {
 
 /// Copies a top-level field from another version of the object; removes it if that version does not have it.
 pub fn copy_field(object: &mut Value, from: &Value, field: &str) {
-    if object.get(field) != from.get(field) {
-        set(map_mut(object), field, from.get(field).cloned());
+    copy_entry(map_mut(object), from, field);
+}
+
+/// Copies a field of `from` to a map, or removes it if `from` does not have it.
+pub fn copy_entry(map: &mut Map<String, Value>, from: &Value, field: &str) {
+    if map.get(field) != from.get(field) {
+        set(map, field, from.get(field).cloned());
     }
 }
 

@@ -6,7 +6,7 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use crate::tree::{Object, at, copy_field, list, object_in};
+use crate::tree::{Object, at, copy_entry, list, object_in};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -250,7 +250,7 @@ pub(crate) fn keep_annotations(object: &mut Object, old: &Value, of_status: bool
         _ => Map::new(),
     };
     for name in kept {
-        copy_field(&mut annotations, at(old, &["metadata", "annotations"]), name);
+        copy_entry(&mut annotations, at(old, &["metadata", "annotations"]), name);
     }
     if !annotations.is_empty() {
         metadata.insert("annotations".to_owned(), annotations.into());

@@ -22,7 +22,7 @@ use crate::app_armor;
 use crate::decode::decode_type;
 use crate::horizontal_pod_autoscaler;
 use crate::strategy::strategy;
-use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
+use crate::tree::{Object, at, copy_entry, existing_object_in, object_in, objects_in, set_if_nil, text};
 use apimachinery::gvk::Gvk;
 
 /// Prepares an object for a create: resets the status, and sets for example the initial generation, `spec.finalizers`
@@ -74,9 +74,9 @@ pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old:
     match subresource {
         "" => prepare_main(gvk, root, old),
         "status" => prepare_status(gvk, root, old),
-        "finalize" => copy_field(root, old, "status"),
+        "finalize" => copy_entry(root, old, "status"),
         "approval" => {
-            copy_field(root, old, "spec");
+            copy_entry(root, old, "spec");
             keep_certificate(root, old);
         }
         "ephemeralcontainers" => pod::keep_all_but_ephemeral_containers(root, old),
@@ -192,7 +192,7 @@ const STATUS_KEEPS_METADATA: &[&str] = &[
 
 fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
     if strategy(gvk).has_status {
-        copy_field(root, old, "status");
+        copy_entry(root, old, "status");
     }
     if is_older_autoscaler(gvk) {
         horizontal_pod_autoscaler::keep_annotations(root, old, true);
@@ -200,7 +200,7 @@ fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
     match (gvk.group, gvk.kind) {
         ("", "Namespace") => {
             if let Some(spec) = object_in(root, "spec") {
-                copy_field(spec, at(old, &["spec"]), "finalizers");
+                copy_entry(spec, at(old, &["spec"]), "finalizers");
             }
         }
         ("", "Service") => service::prepare_for_update(root, old),
@@ -209,7 +209,7 @@ fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
             normalize_data_sources(root, !at(old, &["spec", "dataSource"]).is_null());
         }
         ("apps", "DaemonSet") => bump_template_generation(root, old),
-        ("certificates.k8s.io", _) => copy_field(root, old, "spec"),
+        ("certificates.k8s.io", _) => copy_entry(root, old, "spec"),
         ("coordination.k8s.io", "Lease") => lease(root),
         _ => {}
     }
@@ -221,7 +221,7 @@ fn is_older_autoscaler(gvk: &Gvk) -> bool {
 }
 
 fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
-    copy_field(root, old, "spec");
+    copy_entry(root, old, "spec");
     if is_older_autoscaler(gvk) {
         horizontal_pod_autoscaler::keep_annotations(root, old, false);
     }
@@ -235,7 +235,7 @@ fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
         }
         "Deployment" => {
             if let Some(metadata) = object_in(root, "metadata") {
-                copy_field(metadata, at(old, &["metadata"]), "labels");
+                copy_entry(metadata, at(old, &["metadata"]), "labels");
             }
         }
         kind if STATUS_KEEPS_METADATA.contains(&kind) => keep_metadata(root, old),
@@ -246,7 +246,7 @@ fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
 /// Keeps all metadata except managedFields.
 fn keep_metadata(root: &mut Object, old: &Value) {
     let managed = existing_object_in(root, "metadata").and_then(|m| m.remove("managedFields"));
-    copy_field(root, old, "metadata");
+    copy_entry(root, old, "metadata");
     let Some(metadata) = existing_object_in(root, "metadata") else {
         return;
     };
@@ -259,7 +259,7 @@ fn keep_metadata(root: &mut Object, old: &Value) {
 /// Keeps the certificate when a request is approved.
 fn keep_certificate(root: &mut Object, old: &Value) {
     if let Some(status) = object_in(root, "status") {
-        copy_field(status, at(old, &["status"]), "certificate");
+        copy_entry(status, at(old, &["status"]), "certificate");
     }
 }
 

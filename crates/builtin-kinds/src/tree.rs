@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+pub use apimachinery::object::copy_entry;
 use serde_json::{Map, Value};
 
 /// A JSON object.
@@ -92,17 +93,4 @@ pub fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item 
         .into_iter()
         .flatten()
         .filter_map(Value::as_object_mut)
-}
-
-/// Copies the field `name` of `from` to `object`, or removes it if `from` does not have it.
-pub fn copy_field(object: &mut Object, from: &Value, name: &str) {
-    match from.get(name) {
-        Some(value) if object.get(name) == Some(value) => {}
-        Some(value) => {
-            object.insert(name.to_owned(), value.clone());
-        }
-        None => {
-            object.remove(name);
-        }
-    }
 }

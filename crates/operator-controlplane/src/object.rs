@@ -207,14 +207,14 @@ impl<'a> Draft<'a> {
 
     /// Sets a field as [`set`] does.
     pub(crate) fn set(&mut self, path: &[&str], value: Value) {
-        if self.at(path) != Some(&value) {
+        if apimachinery::object::get(&self.0, path) != Some(&value) {
             set(self.0.to_mut(), path, value);
         }
     }
 
     /// Removes a field as [`unset`] does.
     pub(crate) fn unset(&mut self, path: &[&str]) {
-        if self.at(path).is_some() {
+        if apimachinery::object::get(&self.0, path).is_some() {
             unset(self.0.to_mut(), path);
         }
     }
@@ -225,10 +225,6 @@ impl<'a> Draft<'a> {
             Cow::Owned(changed) => Some(changed),
             Cow::Borrowed(_) => None,
         }
-    }
-
-    fn at(&self, path: &[&str]) -> Option<&Value> {
-        path.iter().try_fold(&*self.0, |value, field| value.get(*field))
     }
 }
 

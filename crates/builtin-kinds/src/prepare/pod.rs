@@ -3,7 +3,7 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, text};
+use crate::tree::{Object, at, by_name, copy_entry, is_zero, list, object_in, text};
 
 /// Sets the status of a new pod. A quality of service class in the request is kept, as by the API server.
 pub(super) fn prepare_for_create(pod: &mut Object, given_class: &str) {
@@ -31,13 +31,13 @@ pub(super) fn prepare_for_create(pod: &mut Object, given_class: &str) {
 /// Keeps the spec and the owner references, which kubelets cannot change.
 pub(super) fn prepare_status(pod: &mut Object, old: &Value) {
     if let Some(metadata) = object_in(pod, "metadata") {
-        copy_field(metadata, at(old, &["metadata"]), "ownerReferences");
-        copy_field(metadata, at(old, &["metadata"]), "deletionTimestamp");
+        copy_entry(metadata, at(old, &["metadata"]), "ownerReferences");
+        copy_entry(metadata, at(old, &["metadata"]), "deletionTimestamp");
     }
     if let Some(status) = object_in(pod, "status") {
         // Validation rejects a different class.
         if status.get("qosClass").is_none_or(is_zero) {
-            copy_field(status, at(old, &["status"]), "qosClass");
+            copy_entry(status, at(old, &["status"]), "qosClass");
         }
     }
 }
@@ -84,8 +84,8 @@ pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
             };
             let mut resized = (*before).clone();
             if let Some(fields) = resized.as_object_mut() {
-                copy_field(fields, container, "resources");
-                copy_field(fields, container, "resizePolicy");
+                copy_entry(fields, container, "resources");
+                copy_entry(fields, container, "resizePolicy");
             }
             resized
         });
@@ -106,10 +106,10 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     let requested = pod.get("metadata").cloned().unwrap_or_default();
     pod.clone_from(old);
     if let Some(metadata) = object_in(pod, "metadata") {
-        copy_field(metadata, &requested, "resourceVersion");
-        copy_field(metadata, &requested, "managedFields");
+        copy_entry(metadata, &requested, "resourceVersion");
+        copy_entry(metadata, &requested, "managedFields");
         // Validation reports that it is immutable.
-        copy_field(metadata, &requested, "deletionGracePeriodSeconds");
+        copy_entry(metadata, &requested, "deletionGracePeriodSeconds");
     }
 }
 

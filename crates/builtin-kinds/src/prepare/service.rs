@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
+use crate::tree::{Object, at, copy_entry, is_zero, list, objects_in, set_if_zero, text};
 
 /// Synchronizes `clusterIP` with the first of `clusterIPs`. Removes the internal traffic policy of an ExternalName;
 /// validation rejects an unknown policy.
@@ -89,7 +89,7 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
             let belongs = !matches!(*field, "clusterIPs" | "ipFamilies")
                 || spec.get("clusterIP").unwrap_or(&Value::Null) == at(before, &["clusterIP"]);
             if belongs && is_missing(spec, field) {
-                copy_field(spec, before, field);
+                copy_entry(spec, before, field);
             }
         }
         let single = spec.get("clusterIP").filter(|ip| !is_zero(ip)).cloned();
@@ -101,7 +101,7 @@ fn keep_allocated(spec: &mut Object, before: &Value) {
         keep_node_ports(spec, before);
     }
     if had.health_check_port && after.health_check_port && is_missing(spec, "healthCheckNodePort") {
-        copy_field(spec, before, "healthCheckNodePort");
+        copy_entry(spec, before, "healthCheckNodePort");
     }
 }
 

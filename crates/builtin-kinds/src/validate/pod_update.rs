@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::{container, pod, pod_annotation};
-use crate::tree::{at, by_name, copy_field, entries, is_zero, list, objects_in, text};
+use crate::tree::{at, by_name, copy_entry, entries, is_zero, list, objects_in, text};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
@@ -104,7 +104,7 @@ fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path)
         );
     }
     if let Some(root) = spec.as_object_mut() {
-        copy_field(root, old, "nodeSelector");
+        copy_entry(root, old, "nodeSelector");
     }
 }
 
@@ -138,13 +138,13 @@ fn gated_affinity(check: &mut Check, spec: &mut Value, old: &Value, path: &Path)
         others.iter().any(|field| !at(affinity, &[field]).is_null())
     };
     match root.get_mut("affinity").filter(|affinity| affinity.is_object()) {
-        None => copy_field(root, old, "affinity"),
+        None => copy_entry(root, old, "affinity"),
         Some(affinity) if at(old, &["affinity"]).is_null() && !is_other(affinity) => {
             root.remove("affinity");
         }
         Some(affinity) => {
             if let Some(fields) = affinity.as_object_mut() {
-                copy_field(fields, at(old, &["affinity"]), "nodeAffinity");
+                copy_entry(fields, at(old, &["affinity"]), "nodeAffinity");
             }
         }
     }
@@ -180,13 +180,13 @@ fn without_updatable(spec: &Value, old: &Value) -> Value {
         return spec;
     };
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        copy_field(root, old, field);
+        copy_entry(root, old, field);
     }
     let grace = at(old, &["terminationGracePeriodSeconds"]).as_i64();
     if grace.is_some_and(|seconds| seconds < 0)
         && root.get("terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(1)
     {
-        copy_field(root, old, "terminationGracePeriodSeconds");
+        copy_entry(root, old, "terminationGracePeriodSeconds");
     }
     for field in ["containers", "initContainers"] {
         let images = list(old, &[field]).iter().map(|c| at(c, &["image"]).clone());

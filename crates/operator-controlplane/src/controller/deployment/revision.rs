@@ -64,7 +64,7 @@ fn new_revision(rollout: &Rollout<'_>) -> i64 {
 pub(super) fn new_set(rollout: &Rollout<'_>, target: i64) -> Value {
     let deployment = rollout.deployment;
     let collisions = deployment.int("/status/collisionCount");
-    let mut template = deployment.pointer("/spec/template").cloned().unwrap_or_default();
+    let mut template = template(deployment).clone();
     let hash = template_hash(&template, collisions);
     set(&mut template, &["metadata", "labels", HASH], json!(hash));
     let mut selector = deployment.pointer("/spec/selector").cloned().unwrap_or_default();
