@@ -26,13 +26,19 @@ pub mod scenario;
 pub mod suite;
 
 use scenario::Scenario;
-pub use session::ApiService;
 use session::Session;
+pub use session::{ApiService, Pauses};
 
 /// Replays a scenario; returns the differences, one line for each. An empty result means that the server behaves as
 /// recorded.
 pub async fn replay<S: ApiService>(server: S, scenario: &Scenario) -> Vec<String> {
-    let mut session = Session::start(server, &scenario.name).await;
+    replay_counting(server, scenario, Pauses::default()).await
+}
+
+/// Like [`replay`], and adds the pauses of the scenario to a sum, from which a server can take its time.
+pub async fn replay_counting<S: ApiService>(server: S, scenario: &Scenario, pauses: Pauses) -> Vec<String> {
+    let session = Session::start(server, &scenario.name).await;
+    let mut session = session.count_pauses(pauses);
     let answers = session.run(&scenario.steps).await;
     let answers = normalise::answers(&scenario.steps, answers, session.variables());
     scenario

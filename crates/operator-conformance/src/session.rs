@@ -1,7 +1,8 @@
 //! Runs one scenario on one server: sends requests, reads watches, captures variables, and collects the responses.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -49,8 +50,26 @@ where
     type Body = B;
 }
 
+/// The time that a scenario has paused. A server whose clock only advances by it returns the same times in every run,
+/// however slow the machine is.
+#[derive(Clone, Debug, Default)]
+pub struct Pauses(Arc<AtomicU64>);
+
+impl Pauses {
+    /// Returns the sum of the pauses so far.
+    pub fn total(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn add(&self, pause: Duration) {
+        let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
 pub(crate) struct Session<S> {
     server: S,
+    pauses: Pauses,
     variables: Variables,
     watches: BTreeMap<String, mpsc::UnboundedReceiver<Value>>,
     /// The tasks that read watches; they end with the session.
@@ -83,10 +102,17 @@ impl<S: ApiService> Session<S> {
     pub(crate) fn with_variables(server: S, variables: Variables) -> Self {
         Self {
             server,
+            pauses: Pauses::default(),
             variables,
             watches: BTreeMap::new(),
             readers: JoinSet::new(),
         }
+    }
+
+    /// Adds the pauses of the scenario to a sum.
+    pub(crate) fn count_pauses(mut self, pauses: Pauses) -> Self {
+        self.pauses = pauses;
+        self
     }
 
     pub(crate) fn variables(&self) -> &Variables {
@@ -108,10 +134,16 @@ impl<S: ApiService> Session<S> {
             (None, None, Some(method)) => self.request(method, step).await,
             (None, None, None) => {
                 // The pause is a part of the scenario: it advances the clock to another second.
-                sleep(Duration::from_secs_f64(step.seconds.unwrap_or_default())).await;
+                self.pause(Duration::from_secs_f64(step.seconds.unwrap_or_default()))
+                    .await;
                 json!({})
             }
         }
+    }
+
+    async fn pause(&self, pause: Duration) {
+        self.pauses.add(pause);
+        sleep(pause).await;
     }
 
     async fn request(&mut self, method: &str, step: &Step) -> Value {
@@ -125,7 +157,7 @@ impl<S: ApiService> Session<S> {
                     if normalise::dig(&answer["body"], &retry.until) == wanted || Instant::now() > end {
                         break answer;
                     }
-                    sleep(Duration::from_millis(20)).await;
+                    self.pause(Duration::from_millis(20)).await;
                 }
             }
         };

@@ -10,7 +10,7 @@ use std::path::Path;
 use futures::StreamExt;
 
 use crate::scenario::{self, Scenario};
-use crate::{ApiService, replay};
+use crate::{ApiService, Pauses, replay_counting};
 
 /// The number of scenarios that run in parallel, because they mostly wait for the clock.
 const PARALLEL: usize = 16;
@@ -25,7 +25,7 @@ pub struct Outcome {
 }
 
 /// Replays every scenario of `FOLDER/CATEGORY`, each on its own server, and compares the result with the list of known
-/// differences. Scenarios that need `controllers` are skipped unless `with_controllers` is true.
+/// differences. A server can take its time from the pauses of its scenario. Scenarios that need `controllers` are skipped unless `with_controllers` is true.
 ///
 /// If the environment variable `CONFORMANCE_SHOW` is set to a part of a scenario's name or to `all`, the differences of
 /// listed scenarios are printed, too.
@@ -37,7 +37,7 @@ pub async fn check<S, F>(
     category: &str,
     known_differences: &str,
     with_controllers: bool,
-    server: impl Fn() -> F,
+    server: impl Fn(Pauses) -> F,
 ) -> Result<Outcome, String>
 where
     S: ApiService,
@@ -52,8 +52,12 @@ where
         return Err(format!("no scenarios in {}", folder.join(category).display()));
     }
     let runs = scenarios.iter().map(|scenario| {
-        let server = server();
-        async move { (scenario.name.clone(), replay(server.await, scenario).await) }
+        let pauses = Pauses::default();
+        let server = server(pauses.clone());
+        async move {
+            let differences = replay_counting(server.await, scenario, pauses).await;
+            (scenario.name.clone(), differences)
+        }
     });
     let results: Vec<(String, Vec<String>)> = futures::stream::iter(runs)
         .buffer_unordered(PARALLEL)

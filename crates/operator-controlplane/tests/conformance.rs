@@ -57,7 +57,10 @@ where
 async fn check(category: &str) {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let known = std::fs::read_to_string(tests.join("known_differences.txt")).unwrap();
-    let outcome = suite::check(&tests.join("recorded"), category, &known, true, Cluster::start).await;
+    let outcome = suite::check(&tests.join("recorded"), category, &known, true, |_| {
+        Cluster::start()
+    })
+    .await;
     outcome.unwrap_or_else(|complaints| panic!("{complaints}"));
 }
 
