@@ -2,9 +2,12 @@
 
 pub mod ip;
 pub mod netip;
+mod strconv;
 pub mod url;
 
 use serde_json::{Number, Value};
+
+pub use self::strconv::{atoi, parse_int, parse_uint};
 
 /// Quotes a string as `strconv.Quote` does: in double quotes, with unprintable characters escaped.
 pub fn quote(text: &str) -> String {

@@ -25,6 +25,7 @@
 mod app_armor;
 pub mod certificate_request;
 pub mod cluster_objects;
+pub mod cron;
 pub mod expression;
 pub mod horizontal_pod_autoscaler;
 pub mod pod_resources;

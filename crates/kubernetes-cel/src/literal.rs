@@ -181,17 +181,9 @@ fn clause(text: &str) -> Result<Clause<'_>, String> {
                 "error while parsing precision: could not find end of precision specifier".to_owned(),
             );
         }
-        if digits.parse::<i64>().is_err() {
-            let why = if digits.is_empty() {
-                "invalid syntax"
-            } else {
-                "value out of range"
-            };
-            return Err(format!(
-                "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing {}: {why}",
-                go::quote(digits)
-            ));
-        }
+        go::atoi(digits).map_err(|why| {
+            format!("error while parsing precision: error while converting precision to integer: {why}")
+        })?;
     }
     let mut chars = rest.chars();
     let letter = chars.next().unwrap_or_default();

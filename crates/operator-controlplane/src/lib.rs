@@ -23,7 +23,6 @@
 mod claim;
 mod clock;
 mod controller;
-mod cron;
 mod engine;
 mod hash;
 mod history;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::check::{Check, render_selector, selector_is_valid, selects};
 use super::workload::NO_MATCH;
 use super::{job_policy, pod};
+use crate::cron::Schedule;
 use crate::tree::{at, text};
 
 pub(super) fn job(check: &mut Check, object: &Value) {
@@ -200,9 +201,7 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
     if schedule.is_empty() {
         check.required(path.child("schedule"), "");
     } else {
-        let (zone, rest) = schedule.split_once(' ').unwrap_or((schedule, ""));
-        let has_zone = zone.starts_with("TZ=") || zone.starts_with("CRON_TZ=");
-        if let Some(fault) = schedule_fault(if has_zone { rest.trim() } else { schedule }) {
+        if let Err(fault) = Schedule::parse(schedule) {
             check.invalid(path.child("schedule"), &schedule.into(), fault);
         }
         if schedule.contains("TZ") {
@@ -269,99 +268,4 @@ fn time_zone(check: &mut Check, zone: &Value, path: &Path) {
 fn is_zone_part(part: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     !matches!(part, "" | "." | "..") && !part.starts_with('-') && part.chars().all(fits)
-}
-
-/// The ranges of the five fields of a schedule, and the names of two of them.
-const FIELDS: [(u32, u32, &[&str]); 5] = [
-    (0, 59, &[]),
-    (0, 23, &[]),
-    (1, 31, &[]),
-    (
-        1,
-        12,
-        &[
-            "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-        ],
-    ),
-    (0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
-];
-
-/// Returns the error of a cron schedule.
-fn schedule_fault(schedule: &str) -> Option<String> {
-    if let Some(descriptor) = schedule.strip_prefix('@') {
-        let known = [
-            "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly",
-        ];
-        let every = descriptor.strip_prefix("every ");
-        let fine = known.contains(&descriptor) || every.is_some_and(|text| !text.is_empty());
-        return (!fine).then(|| format!("unrecognized descriptor: {schedule}"));
-    }
-    let fields: Vec<&str> = schedule.split_whitespace().collect();
-    if fields.len() != 5 {
-        return Some(format!(
-            "expected exactly 5 fields, found {}: [{}]",
-            fields.len(),
-            fields.join(" ")
-        ));
-    }
-    fields
-        .iter()
-        .zip(FIELDS)
-        .flat_map(|(field, bounds)| field.split(',').map(move |part| range_fault(part, bounds)))
-        .find_map(|fault| fault)
-}
-
-fn range_fault(part: &str, (min, max, names): (u32, u32, &[&str])) -> Option<String> {
-    let number = |text: &str| -> Result<u32, String> {
-        let lower = text.to_lowercase();
-        if let Some(position) = names.iter().position(|name| *name == lower) {
-            return Ok(u32::try_from(position).unwrap_or(0) + min);
-        }
-        text.parse().map_err(|_| {
-            format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")
-        })
-    };
-    let (range, step) = match part.split_once('/') {
-        Some((range, step)) => (range, Some(step)),
-        None => (part, None),
-    };
-    if step.is_some_and(|step| step.contains('/')) {
-        return Some(format!("too many slashes: {part}"));
-    }
-    let mut ends = range.split('-');
-    let low = ends.next().unwrap_or_default();
-    let high = ends.next();
-    if ends.next().is_some() {
-        return Some(format!("too many hyphens: {part}"));
-    }
-    let parse = || -> Result<(u32, u32), String> {
-        if matches!(low, "*" | "?") {
-            return Ok((min, max));
-        }
-        let start = number(low)?;
-        let end = match (high, step) {
-            (Some(high), _) => number(high)?,
-            (None, Some(_)) => max,
-            (None, None) => start,
-        };
-        Ok((start, end))
-    };
-    let (start, end) = match parse() {
-        Ok(range) => range,
-        Err(fault) => return Some(fault),
-    };
-    match step.map(number) {
-        Some(Err(fault)) => return Some(fault),
-        Some(Ok(0)) => return Some(format!("step of range should be a positive number: {part}")),
-        _ => {}
-    }
-    if start < min {
-        return Some(format!(
-            "beginning of range ({start}) below minimum ({min}): {part}"
-        ));
-    }
-    if end > max {
-        return Some(format!("end of range ({end}) above maximum ({max}): {part}"));
-    }
-    (start > end).then(|| format!("beginning of range ({start}) beyond end of range ({end}): {part}"))
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use apimachinery::time::zone;
+use builtin_kinds::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use operator_apiserver::client::Event;
 use serde_json::{Map, Value, json};
 
 use crate::controller::{key_of, keys_of_controller};
-use crate::cron::Schedule;
 use crate::engine::Controller;
 use crate::kind::{CRON_JOB, JOB};
 use crate::object::{Object, time};
@@ -52,7 +52,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     let mut status = status(cron, &jobs, &active);
     let mut plan = Plan::done();
     if !cron.flag("/spec/suspend")
-        && let Some(schedule) = Schedule::parse(cron.text("/spec/schedule"))
+        && let Ok(schedule) = Schedule::parse(cron.text("/spec/schedule"))
     {
         let zone = zone::named(cron.text("/spec/timeZone")).unwrap_or(TimeZone::UTC);
         let due = due(world, cron, &schedule, &zone);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use apimachinery::go::quote;
+use apimachinery::go::{parse_uint, quote};
 
 /// The maximum length of a version or range, in bytes.
 const TEXT_MAX: usize = 4096;
@@ -214,18 +214,7 @@ fn number(text: &str, name: &str, title: &str) -> Result<u64, String> {
             quote(text)
         ));
     }
-    unsigned(text)
-}
-
-fn unsigned(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| {
-        let reason = if text.is_empty() {
-            "invalid syntax"
-        } else {
-            "value out of range"
-        };
-        format!("strconv.ParseUint: parsing {}: {reason}", quote(text))
-    })
+    parse_uint(text)
 }
 
 fn has_leading_zeroes(text: &str) -> bool {
@@ -248,7 +237,7 @@ fn identifier(text: &str) -> Result<Identifier, String> {
                 "Numeric PreRelease version must not contain leading zeroes {text}"
             ));
         }
-        return unsigned(text).map(Identifier::Number);
+        return parse_uint(text).map(Identifier::Number);
     }
     if is_alphanumeric(text) {
         Ok(Identifier::Text(text.to_owned()))
