@@ -35,4 +35,5 @@ pub mod object;
 pub mod quantity;
 pub mod selector;
 pub mod time;
+pub mod webhook;
 pub mod yaml;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
-use apimachinery::names;
+use apimachinery::{names, webhook};
 use serde_json::Value;
 
 use super::check::Check;
@@ -74,89 +74,13 @@ fn rules_of_webhook(check: &mut Check, webhook: &Value, mutating: bool, path: &P
 fn client_config(check: &mut Check, config: &Value, path: &Path) {
     let (url, service) = (at(config, &["url"]), at(config, &["service"]));
     match (url.as_str(), service.is_object()) {
-        (Some(url), false) => webhook_url(check, url, &path.child("url")),
-        (None, true) => {
-            let path = path.child("service");
-            // The API server swaps the two (kubernetes/kubernetes#141353).
-            for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
-                if text(service, &[field]).is_empty() {
-                    check.required(path.child(shown), "");
-                }
-            }
-            let port = at(service, &["port"]);
-            if !port.is_null() && !port.as_i64().is_some_and(|port| (1..=65535).contains(&port)) {
-                check.invalid(
-                    path.child("port"),
-                    port,
-                    "port is not valid: must be between 1 and 65535, inclusive",
-                );
-            }
-            service_path(check, text(service, &["path"]), &path.child("path"));
-        }
+        (Some(url), false) => check
+            .errors
+            .extend(webhook::validate_url(url, &path.child("url"))),
+        (None, true) => check
+            .errors
+            .extend(webhook::validate_service(service, &path.child("service"))),
         _ => check.required(path.clone(), "exactly one of url or service is required"),
-    }
-}
-
-fn service_path(check: &mut Check, value: &str, path: &Path) {
-    if value.is_empty() {
-        return;
-    }
-    if matches!(value, "/" | "//") {
-        if value == "//" {
-            check.invalid(path.clone(), &value.into(), "segment[0] may not be empty");
-        }
-        return;
-    }
-    if !value.starts_with('/') {
-        check.invalid(path.clone(), &value.into(), "must start with a '/'");
-    }
-    // The first character is assumed to be a slash.
-    let mut rest = value.chars();
-    rest.next();
-    let rest = rest.as_str();
-    for (index, step) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
-        if step.is_empty() {
-            let detail = format!("segment[{index}] may not be empty");
-            check.invalid(path.clone(), &value.into(), detail);
-            continue;
-        }
-        for fault in names::dns1123_subdomain(step) {
-            check.invalid(path.clone(), &value.into(), format!("segment[{index}]: {fault}"));
-        }
-    }
-}
-
-const URL_FORM: &str = "; desired format: https://host[/path]";
-
-fn webhook_url(check: &mut Check, url: &str, path: &Path) {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-        let detail = format!("'https' is the only allowed URL scheme{URL_FORM}");
-        check.invalid(path.clone(), &scheme.into(), detail);
-        let detail = format!("host must be specified{URL_FORM}");
-        check.invalid(path.clone(), &"".into(), detail);
-        return;
-    };
-    if scheme != "https" {
-        let detail = format!("'https' is the only allowed URL scheme{URL_FORM}");
-        check.invalid(path.clone(), &scheme.into(), detail);
-    }
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if host.is_empty() {
-        let detail = format!("host must be specified{URL_FORM}");
-        check.invalid(path.clone(), &host.into(), detail);
-    }
-    for (part, what) in [
-        (user, "user information is not permitted in the URL"),
-        (fragment, "fragments are not permitted in the URL"),
-        (query, "query parameters are not permitted in the URL"),
-    ] {
-        if !part.is_empty() {
-            check.invalid(path.clone(), &part.into(), what);
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Validates the field `conversion`.
 
 use apimachinery::field::{Error, Path};
-use apimachinery::go::url;
-use apimachinery::names;
+use apimachinery::{names, webhook};
 use serde_json::Value;
 
 use super::{enumeration, text_at};
@@ -52,8 +51,10 @@ fn validate_client(client: &Value, path: &Path, errors: &mut Vec<Error>) {
     let url = client.get("url").and_then(Value::as_str);
     let service = client.get("service").filter(|service| service.is_object());
     match (url, service) {
-        (Some(url), None) => validate_url(url, &path.child("url"), errors),
-        (None, Some(service)) => validate_service(service, &path.child("service"), errors),
+        (Some(url), None) => errors.extend(webhook::validate_url(url, &path.child("url"))),
+        (None, Some(service)) => {
+            errors.extend(webhook::validate_service(service, &path.child("service")));
+        }
         _ => errors.push(Error::required(
             path.clone(),
             "exactly one of url or service is required",
@@ -72,87 +73,6 @@ fn validate_bundle(client: &Value, path: &Path, errors: &mut Vec<Error>) {
     if is_bad_bundle(bundle) {
         let detail = "unable to load root certificates: unable to parse bytes as PEM block";
         errors.push(Error::invalid(path.child("caBundle"), bundle.into(), detail));
-    }
-}
-
-fn validate_url(text: &str, path: &Path, errors: &mut Vec<Error>) {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let url = match url::parse_reference(text) {
-        Ok(url) => url,
-        Err(problem) => {
-            let detail = format!("url must be a valid URL: {problem}{FORM}");
-            return errors.push(Error::required(path.clone(), detail));
-        }
-    };
-    let mut report =
-        |value: &str, detail: String| errors.push(Error::invalid(path.clone(), value.into(), detail));
-    if url.scheme != "https" {
-        report(
-            &url.scheme,
-            format!("'https' is the only allowed URL scheme{FORM}"),
-        );
-    }
-    if url.host.is_empty() {
-        report(&url.host, format!("host must be specified{FORM}"));
-    }
-    if let Some(user) = &url.user {
-        report(user, "user information is not permitted in the URL".to_owned());
-    }
-    if !url.fragment.is_empty() {
-        report(&url.fragment, "fragments are not permitted in the URL".to_owned());
-    }
-    if !url.raw_query.is_empty() {
-        report(
-            &url.raw_query,
-            "query parameters are not permitted in the URL".to_owned(),
-        );
-    }
-}
-
-fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
-    // The API server swaps the two arguments, and reports each of them at the path of the other.
-    for (name, reported) in [("namespace", "name"), ("name", "namespace")] {
-        if text_at(service, &format!("/{name}")).is_empty() {
-            errors.push(Error::required(path.child(reported), ""));
-        }
-    }
-    if let Some(port) = service.get("port").and_then(Value::as_i64)
-        && !(1..=65535).contains(&port)
-    {
-        let detail = "port is not valid: must be between 1 and 65535, inclusive";
-        errors.push(Error::invalid(path.child("port"), port.into(), detail));
-    }
-    let Some(url_path) = service
-        .get("path")
-        .and_then(Value::as_str)
-        .filter(|path| *path != "/" && !path.is_empty())
-    else {
-        return;
-    };
-    let field = path.child("path");
-    if url_path == "//" {
-        let detail = "segment[0] may not be empty";
-        return errors.push(Error::invalid(field, url_path.into(), detail));
-    }
-    if !url_path.starts_with('/') {
-        errors.push(Error::invalid(
-            field.clone(),
-            url_path.into(),
-            "must start with a '/'",
-        ));
-    }
-    let inner = url_path.get(1..).unwrap_or("");
-    let inner = inner.strip_suffix('/').unwrap_or(inner);
-    for (index, step) in inner.split('/').enumerate() {
-        if step.is_empty() {
-            let detail = format!("segment[{index}] may not be empty");
-            errors.push(Error::invalid(field.clone(), url_path.into(), detail));
-            continue;
-        }
-        for problem in names::dns1123_subdomain(step) {
-            let detail = format!("segment[{index}]: {problem}");
-            errors.push(Error::invalid(field.clone(), url_path.into(), detail));
-        }
     }
 }
 
