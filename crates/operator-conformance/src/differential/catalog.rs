@@ -24,9 +24,14 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
+    /// Returns the path of the group and the version.
+    pub(crate) fn root(&self) -> String {
+        group_path(&self.api_version)
+    }
+
     /// Returns the path of the collection.
     pub(crate) fn collection(&self, namespace: &str) -> String {
-        let root = group_path(&self.api_version);
+        let root = self.root();
         if self.namespaced {
             format!("{root}/namespaces/{namespace}/{}", self.resource)
         } else {

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-/// The maximum length of a cause.
-const CAUSE_LENGTH_MAX: usize = 400;
+/// The maximum length of a cause. Most errors of an object with several mistakes fit into it.
+const CAUSE_LENGTH_MAX: usize = 4000;
 
 /// Returns the reason why the responses of two servers to the same request differ; `None` if they are equal.
 pub(crate) fn cause(real: &Value, other: &Value) -> Option<String> {

@@ -3,6 +3,7 @@
 mod definition;
 mod delete;
 mod expression;
+mod path;
 mod policy;
 mod read;
 mod write;
@@ -47,11 +48,13 @@ pub enum Family {
     Rbac,
     /// Admission policies with CEL expressions.
     Policies,
+    /// Paths and methods, most of which do not exist.
+    Paths,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Create,
         Self::Update,
         Self::Patch,
@@ -65,6 +68,7 @@ impl Family {
         Self::Admission,
         Self::Rbac,
         Self::Policies,
+        Self::Paths,
     ];
 
     /// Returns the name on the command line.
@@ -84,6 +88,7 @@ impl Family {
             Self::Admission => "admission",
             Self::Rbac => "rbac",
             Self::Policies => "policies",
+            Self::Paths => "paths",
         }
     }
 
@@ -117,6 +122,7 @@ impl Family {
             Self::Admission => policy::admission(making),
             Self::Rbac => policy::rbac(making),
             Self::Policies => expression::policies(making),
+            Self::Paths => path::paths(making),
         }
     }
 }
