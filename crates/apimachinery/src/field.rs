@@ -45,6 +45,10 @@ impl Path {
     /// Returns the field `name` below this path.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
+        if name.is_empty() {
+            // Go prints a path without a name as an empty key.
+            return self.key("");
+        }
         let dot = if self.0.is_empty() { "" } else { "." };
         self.with(&[dot, name])
     }

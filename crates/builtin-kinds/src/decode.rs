@@ -528,6 +528,7 @@ fn is_kept(gvk: &Gvk, path: &str) -> bool {
     path.ends_with("spec.resources.claims")
         || match (gvk.group, gvk.kind) {
             ("", "Pod") => path == "spec.overhead",
+            ("resource.k8s.io", "ResourceSlice") => matches!(path, "spec.devices" | "spec.sharedCounters"),
             (
                 "admissionregistration.k8s.io",
                 "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",

@@ -2,19 +2,56 @@
 //! not store them.
 
 use apimachinery::gvk::Gvk;
+use apimachinery::object::get;
 use serde_json::Value;
 
 use crate::decode::decode;
-use crate::tree::{Object, at, existing_object_in};
+use crate::tree::at;
 
-/// Removes the empty lists and maps that a valid object of the kind can have, before it is stored. Returns true if the
-/// object had some.
-pub fn drop_empty(gvk: &Gvk, object: &mut Value) -> bool {
-    if (gvk.group, gvk.kind) == ("", "Pod") {
-        return object.as_object_mut().is_some_and(drop_overhead);
+/// Fields whose empty list or map is not valid with every object.
+const CHECKED: [(&str, &str, [&str; 2]); 3] = [
+    ("", "Pod", ["spec", "overhead"]),
+    ("resource.k8s.io", "ResourceSlice", ["spec", "devices"]),
+    ("resource.k8s.io", "ResourceSlice", ["spec", "sharedCounters"]),
+];
+
+/// The empty lists and maps that were removed from an object.
+#[derive(Clone, Debug, Default)]
+pub struct Dropped {
+    has_counted: bool,
+    fields: Vec<([&'static str; 2], Value)>,
+}
+
+impl Dropped {
+    /// Returns true if there were any.
+    pub fn any(&self) -> bool {
+        self.has_counted || !self.fields.is_empty()
+    }
+
+    /// Adds those again that validation or admission checks.
+    pub fn restore(&self, object: &mut Value) {
+        for ([parent, field], empty) in &self.fields {
+            if let Some(parent) = object.get_mut(parent).and_then(Value::as_object_mut) {
+                parent.entry(*field).or_insert_with(|| empty.clone());
+            }
+        }
+    }
+}
+
+/// Removes the empty lists and maps that a valid object of the kind can have, before it is stored.
+pub fn drop_empty(gvk: &Gvk, object: &mut Value) -> Dropped {
+    let mut dropped = Dropped::default();
+    for (group, kind, path) in CHECKED {
+        let [parent, field] = path;
+        if (gvk.group, gvk.kind) != (group, kind) || !get(object, &path).is_some_and(is_empty) {
+            continue;
+        }
+        let parent = object.get_mut(parent).and_then(Value::as_object_mut);
+        let empty = parent.and_then(|parent| parent.remove(field));
+        dropped.fields.extend(empty.map(|empty| (path, empty)));
     }
     let Some(part) = counted_part(gvk) else {
-        return false;
+        return dropped;
     };
     let before = at(object, &[part]).clone();
     let metadata = object.get_mut("metadata").map(Value::take);
@@ -24,7 +61,16 @@ pub fn drop_empty(gvk: &Gvk, object: &mut Value) -> bool {
     if let (Some(object), Some(metadata)) = (object.as_object_mut(), metadata) {
         object.insert("metadata".to_owned(), metadata);
     }
-    *at(object, &[part]) != before
+    dropped.has_counted = *at(object, &[part]) != before;
+    dropped
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
 }
 
 /// Returns true if an empty list or map in an update increments the generation of the object. The API server compares
@@ -42,18 +88,4 @@ fn counted_part(gvk: &Gvk) -> Option<&'static str> {
         ("networking.k8s.io", "NetworkPolicy") => Some("spec"),
         _ => None,
     }
-}
-
-fn drop_overhead(pod: &mut Object) -> bool {
-    let Some(spec) = existing_object_in(pod, "spec") else {
-        return false;
-    };
-    let is_empty = spec
-        .get("overhead")
-        .and_then(Value::as_object)
-        .is_some_and(serde_json::Map::is_empty);
-    if is_empty {
-        spec.remove("overhead");
-    }
-    is_empty
 }

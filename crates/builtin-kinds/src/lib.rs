@@ -52,7 +52,7 @@ mod warnings;
 
 pub use decode::{DecodeError, decode, decode_body, decode_type};
 pub use default::default;
-pub use empty::{counts_empty, drop_empty};
+pub use empty::{Dropped, counts_empty, drop_empty};
 pub use labels::field_label;
 pub use metadata_checks::{
     MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, Step, metadata_checks, update_steps,

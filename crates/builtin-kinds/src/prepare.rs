@@ -206,7 +206,7 @@ fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
         ("", "Service") => service::prepare_for_update(root, old),
         ("", "ServiceAccount") => secret_references(root),
         ("", "PersistentVolumeClaim") => {
-            normalize_data_sources(root, !at(old, &["spec", "dataSource"]).is_null());
+            normalize_data_sources(root, old);
         }
         ("apps", "DaemonSet") => bump_template_generation(root, old),
         ("certificates.k8s.io", _) => copy_entry(root, old, "spec"),
@@ -338,23 +338,24 @@ fn claim(root: &mut Object) {
     if let Some(status) = object_in(root, "status") {
         status.insert("phase".to_owned(), "Pending".into());
     }
-    normalize_data_sources(root, false);
+    normalize_data_sources(root, &Value::Null);
 }
 
 /// Synchronizes `dataSource` and `dataSourceRef`, unless the reference is to another namespace.
-fn normalize_data_sources(root: &mut Object, had_source: bool) {
+fn normalize_data_sources(root: &mut Object, old: &Value) {
+    let had = |field: &str| !at(old, &["spec", field]).is_null();
     let Some(spec) = existing_object_in(root, "spec") else {
         return;
     };
     // References to other namespaces are a feature that is off by default.
-    if spec
+    let is_elsewhere = spec
         .get("dataSourceRef")
-        .is_some_and(|source| !text(source, &["namespace"]).is_empty())
-    {
+        .is_some_and(|source| !text(source, &["namespace"]).is_empty());
+    if is_elsewhere && !had("dataSourceRef") {
         spec.remove("dataSourceRef");
     }
     // The older field accepts only claims and snapshots; any other reference is dropped.
-    let is_alone = !had_source && !spec.get("dataSourceRef").is_some_and(Value::is_object);
+    let is_alone = !had("dataSource") && !spec.get("dataSourceRef").is_some_and(Value::is_object);
     if is_alone
         && spec
             .get("dataSource")
@@ -368,7 +369,7 @@ fn normalize_data_sources(root: &mut Object, had_source: bool) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".to_owned(), source);
         }
-        (None, Some(mut reference)) => {
+        (None, Some(mut reference)) if !is_elsewhere => {
             if let Some(fields) = reference.as_object_mut() {
                 fields.remove("namespace");
             }

@@ -16,6 +16,7 @@ pub(crate) mod pipeline;
 pub(crate) mod proxy;
 pub(crate) mod request_info;
 pub(crate) mod request_metrics;
+pub(crate) mod router;
 pub(crate) mod subresource;
 pub(crate) mod table;
 pub(crate) mod upgrade;

@@ -56,6 +56,10 @@ impl<T> Default for Family<T> {
 }
 
 impl<T> Family<T> {
+    fn reset(&self) {
+        self.0.lock().clear();
+    }
+
     fn change(&self, labels: Labels, new: impl FnOnce() -> T, change: impl FnOnce(&mut T)) {
         let mut series = self.0.lock();
         if series.len() >= SERIES_MAX && !series.contains_key(&labels) {
@@ -138,6 +142,16 @@ pub(crate) struct Step<'a> {
 }
 
 impl Metrics {
+    /// Removes the counted requests and calls. The numbers of requests in progress stay.
+    pub(crate) fn reset(&self) {
+        self.requests.lock().clear();
+        self.steps.reset();
+        self.webhooks.reset();
+        self.webhook_requests.reset();
+        self.webhook_rejections.reset();
+        self.authorizations.reset();
+    }
+
     /// Counts a running request until the guard is dropped.
     pub(crate) fn begin(&self, mutates: bool) -> InFlight<'_> {
         let count = if mutates { &self.mutating } else { &self.read_only };

@@ -236,7 +236,9 @@ fn cause(error: &field::Error) -> Value {
 }
 
 pub(crate) fn forbidden(subject: &NamedResource, name: &str, why: &str) -> Status {
-    let message = if name.is_empty() {
+    let message = if subject.resource.is_empty() && subject.group.is_empty() {
+        format!("forbidden: {why}")
+    } else if name.is_empty() {
         format!("{} is forbidden: {why}", subject.resource_name())
     } else {
         format!("{} {} is forbidden: {why}", subject.resource_name(), quote(name))

@@ -5,6 +5,7 @@ mod warnings;
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 pub(crate) use self::warnings::Warnings;
@@ -59,6 +60,16 @@ impl Write {
 
     pub(crate) fn key(&self) -> String {
         self.definition.key(&self.namespace, &self.name)
+    }
+
+    /// Returns a rejection with the text of admission. `object` is the requested object, which may have no name yet.
+    pub(crate) fn forbidden(&self, object: Option<&Value>, why: &str) -> Status {
+        let of_object = |field| object.map(|object| object::text(object, &["metadata", field]));
+        // The objects of a collection are deleted without their names.
+        let own = Some(self.name.as_str()).filter(|_| !self.in_collection);
+        let names = [own, of_object("name"), of_object("generateName")];
+        let name = names.into_iter().flatten().find(|name| !name.is_empty());
+        status::forbidden(&self.definition.subject, name.unwrap_or("Unknown"), why)
     }
 
     /// Returns the storage's conflict for an object whose `UID` or `ResourceVersion` (`what`) is not the wanted one.

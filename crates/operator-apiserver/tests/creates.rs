@@ -364,3 +364,82 @@ async fn an_autoscaler_has_no_negative_status() {
         "status.desiredReplicas: Invalid value: -1: must be greater than or equal to 0",
     );
 }
+
+#[tokio::test]
+async fn a_rejection_names_an_object_without_a_name() {
+    let server = ApiServer::builder().build().unwrap();
+    post(&server, "/api/v1/namespaces", json!({"metadata": {"name": "n"}}))
+        .await
+        .is_done();
+    for (metadata, name) in [
+        (json!({}), "Unknown"),
+        (json!({"generateName": "a-"}), "a-"),
+        (json!({"name": "b", "generateName": "a-"}), "b"),
+    ] {
+        let pod = json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let refused = post(&server, "/api/v1/namespaces/n/pods", pod).await;
+        let said = format!(
+            "pods {name:?} is forbidden: error looking up service account n/default: serviceaccount \"default\" not found"
+        );
+        assert_eq!((refused.code, refused.message()), (403, said.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn the_address_of_a_webhook_is_parsed_as_go_does() {
+    let server = server().await;
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let form = "desired format: https://host[/path]";
+    let required = "webhooks[0].clientConfig.url: Required value: url must be a valid URL: parse";
+    let invalid = "webhooks[0].clientConfig.url: Invalid value:";
+    for (url, said) in [
+        (
+            "https://a:b",
+            format!("{required} \"https://a:b\": invalid port \":b\" after host; {form}"),
+        ),
+        (
+            "https://[::1",
+            format!("{required} \"https://[::1\": missing ']' in host; {form}"),
+        ),
+        (
+            "https://a/%zz",
+            format!("{required} \"https://a/%zz\": invalid URL escape \"%zz\"; {form}"),
+        ),
+        (
+            "https:a",
+            format!("{invalid} \"\": host must be specified; {form}"),
+        ),
+        (
+            "//a",
+            format!("{invalid} \"\": 'https' is the only allowed URL scheme; {form}"),
+        ),
+    ] {
+        let webhook = json!({"name": "a.b.c", "clientConfig": {"url": url}, "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+        let refused = post(
+            &server,
+            webhooks,
+            json!({"metadata": {"name": "w"}, "webhooks": [webhook]}),
+        )
+        .await;
+        assert!(
+            refused.message().ends_with(&format!("\"w\" is invalid: {said}")),
+            "{}",
+            refused.message()
+        );
+    }
+    let service = json!({"namespace": "n", "name": "s", "path": "é"});
+    let webhook = json!({"name": "a.b.c", "clientConfig": {"service": service}, "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+    let refused = post(
+        &server,
+        webhooks,
+        json!({"metadata": {"name": "w"}, "webhooks": [webhook]}),
+    )
+    .await;
+    assert!(
+        refused
+            .message()
+            .contains("\"é\": segment[0]: a lowercase RFC 1123"),
+        "{}",
+        refused.message()
+    );
+}

@@ -511,3 +511,114 @@ async fn no_update_begins_a_deletion_and_no_deletion_guesses() {
     assert!(deleted.warnings.is_empty());
     get(&server, &map).await.is_refused(404, "\"c\" not found");
 }
+
+#[tokio::test]
+async fn an_empty_list_of_shared_counters_counts() {
+    let server = server();
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    let slice = json!({"metadata": {"name": "s"}, "spec": {
+        "driver": "d.example.com", "nodeName": "n", "devices": [{"name": "a"}],
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+    }});
+    let said = "spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed";
+    let mut both = slice.clone();
+    both["spec"]["sharedCounters"] = json!([]);
+    let refused = post(&server, slices, both).await;
+    assert!(refused.message().ends_with(said), "{}", refused.message());
+    let counters = json!([{"name": "c", "counters": {"x": {"value": "1"}}}]);
+    let table = [
+        (json!({"spec": {"sharedCounters": []}}), said),
+        (json!({"spec": {"sharedCounters": [], "devices": []}}), said),
+        (json!({"spec": {"sharedCounters": counters, "devices": []}}), said),
+        (json!({"spec": {"sharedCounters": counters, "devices": null}}), ""),
+        (json!({"spec": {"sharedCounters": null}}), ""),
+    ];
+    changes(&server, slices, slice, &table).await;
+    let path = format!("{slices}/s");
+    merge(&server, &path, json!({"spec": {"devices": []}}))
+        .await
+        .is_done();
+    let stored = get(&server, &path).await;
+    assert_eq!(stored.body["spec"].get("devices"), None, "{}", stored.body);
+}
+
+#[tokio::test]
+async fn a_claim_keeps_its_data_source() {
+    let server = server();
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let source = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "x"});
+    let claim = |spec: Value| {
+        let mut claim = json!({"metadata": {"name": "p"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        }});
+        claim["spec"]
+            .as_object_mut()
+            .unwrap()
+            .extend(spec.as_object().unwrap().clone());
+        claim
+    };
+    let core = json!({"dataSource": {"apiGroup": "", "kind": "PersistentVolumeClaim", "name": "x"},
+        "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x"}});
+    let refused = post(&server, claims, claim(core)).await;
+    assert!(
+        refused
+            .message()
+            .ends_with("spec: Invalid value: {}: must match dataSourceRef"),
+        "{}",
+        refused.body
+    );
+    let mut elsewhere = source.clone();
+    elsewhere["namespace"] = "zz".into();
+    let said = "[spec: Invalid value: {}: may not be specified when dataSourceRef.namespace is specified, spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims]";
+    let table = [(json!({"spec": {"dataSourceRef": elsewhere}}), said)];
+    changes(&server, claims, claim(json!({"dataSourceRef": source})), &table).await;
+}
+
+#[tokio::test]
+async fn subresources_of_pods_keep_the_prefix_of_a_generated_name() {
+    let server = server();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&server, PODS, pod).await.is_done();
+    for (subresource, prefix) in [
+        ("resize", json!("a-")),
+        ("ephemeralcontainers", json!("a-")),
+        ("status", json!("a-")),
+    ] {
+        let path = format!("{PODS}/p/{subresource}?dryRun=All");
+        let answer = merge(&server, &path, json!({"metadata": {"generateName": "a-"}})).await;
+        let given = answer.body["metadata"]
+            .get("generateName")
+            .cloned()
+            .unwrap_or_default();
+        assert_eq!((answer.code, given), (200, prefix), "{subresource}");
+    }
+}
+
+#[tokio::test]
+async fn resource_versions_are_parsed_as_go_does() {
+    let server = server();
+    let path = "/api/v1/namespaces/default/configmaps/c";
+    post(
+        &server,
+        "/api/v1/namespaces/default/configmaps",
+        json!({"metadata": {"name": "c"}}),
+    )
+    .await
+    .is_done();
+    for (version, why) in [
+        ("+1", "invalid syntax"),
+        ("x", "invalid syntax"),
+        ("99999999999999999999", "value out of range"),
+    ] {
+        let answer = merge(&server, path, json!({"metadata": {"resourceVersion": version}})).await;
+        let said = format!("strconv.ParseUint: parsing {version:?}: {why}");
+        assert_eq!((answer.code, answer.message()), (500, said.as_str()));
+    }
+    let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let revision = json!({"metadata": {"name": "r"}, "revision": 1, "data": {"a": 1}});
+    let table = [(
+        json!({"data": null}),
+        "is invalid: data: Invalid value: null: field is immutable",
+    )];
+    changes(&server, revisions, revision, &table).await;
+}

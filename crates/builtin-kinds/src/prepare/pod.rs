@@ -98,7 +98,7 @@ pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
     }
 }
 
-/// Keeps everything except the resourceVersion and the managedFields of the request.
+/// Keeps everything except the resourceVersion, the managedFields and the generateName of the request.
 fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     let Some(old) = old.as_object() else {
         return;
@@ -108,6 +108,7 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
     if let Some(metadata) = object_in(pod, "metadata") {
         copy_entry(metadata, &requested, "resourceVersion");
         copy_entry(metadata, &requested, "managedFields");
+        copy_entry(metadata, &requested, "generateName");
         // Validation reports that it is immutable.
         copy_entry(metadata, &requested, "deletionGracePeriodSeconds");
     }

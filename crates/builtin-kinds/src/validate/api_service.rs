@@ -14,8 +14,7 @@ pub(super) fn api_service(check: &mut Check, object: &Value) {
     for field in ["generateName", "name"] {
         let name = text(object, &["metadata", field]);
         // The name and the prefix of a generated one have the same rule.
-        let is_unset = field == "generateName" && name.is_empty();
-        if name != needed && !is_unset {
+        if name != needed && !name.is_empty() {
             check.invalid(
                 Path::new("metadata").child(field),
                 &name.into(),

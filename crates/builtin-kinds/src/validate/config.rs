@@ -164,17 +164,16 @@ pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Valu
     );
 }
 
-/// Checks that a new revision has data.
 pub(super) fn revision(check: &mut Check, object: &Value) {
+    check.non_negative(object, &Path::default(), "revision");
     match at(object, &["data"]) {
         Value::Null => check.required(Path::new("data"), "data is mandatory"),
         Value::Object(_) => {}
         _ => check.required(Path::new("data"), "data must be a valid JSON object"),
     }
-    check.non_negative(object, &Path::default(), "revision");
 }
 
 pub(super) fn revision_update(check: &mut Check, object: &Value, old: &Value) {
-    revision(check, object);
+    check.non_negative(object, &Path::default(), "revision");
     check.immutable(at(object, &["data"]), at(old, &["data"]), Path::new("data"));
 }

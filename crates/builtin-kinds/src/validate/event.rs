@@ -140,9 +140,20 @@ const EVENTS_FIELDS: Fields = Fields {
 fn common(check: &mut Check, event: &Value, fields: &Fields) {
     if at(event, &["eventTime"]).is_null() {
         subject(check, event, fields, &["", "default"]);
-        return;
+    } else {
+        subject(check, event, fields, &["default", "kube-system"]);
+        reporter(check, event, fields);
     }
-    subject(check, event, fields, &["default", "kube-system"]);
+    let namespace = text(event, &["metadata", "namespace"]);
+    check.faults(
+        &Path::new("namespace"),
+        namespace,
+        names::dns1123_subdomain(namespace),
+    );
+}
+
+/// Checks the fields that an event with `eventTime` needs.
+fn reporter(check: &mut Check, event: &Value, fields: &Fields) {
     // An event of the core group has its reporter in the same field, although errors use another name.
     let reporter = ["reportingController", "reportingComponent"]
         .map(|field| text(event, &[field]))

@@ -50,7 +50,10 @@ fn claim_rules(check: &mut Check, spec: &Value, path: &Path, checks_group: bool)
     let (reference, of_reference) = (at(spec, &["dataSourceRef"]), path.child("dataSourceRef"));
     data_source(check, reference, &of_reference, checks_group);
     check.optional_form(reference, &of_reference, "namespace", names::dns1123_label);
-    let source = |field: &str| ["apiGroup", "kind", "name"].map(|part| text(spec, &[field, part]));
+    let source = |field: &str| {
+        let group = at(spec, &[field, "apiGroup"]);
+        (group, text(spec, &[field, "kind"]), text(spec, &[field, "name"]))
+    };
     let both = ["dataSource", "dataSourceRef"]
         .iter()
         .all(|field| !at(spec, &[field]).is_null());

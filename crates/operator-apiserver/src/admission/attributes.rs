@@ -10,7 +10,7 @@ use super::{Operation, mutation};
 use crate::admission::Admission;
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
-use crate::status::{self, Status};
+use crate::status::Status;
 use crate::write::Write;
 
 /// One request in admission.
@@ -136,15 +136,7 @@ impl<'a> Attributes<'a> {
 
     /// Returns a rejection with the text of admission.
     pub(crate) fn forbidden(&self, why: &str) -> Status {
-        let generated = || {
-            self.object
-                .map(|object| object::text(object, &["metadata", "generateName"]))
-        };
-        let name = match self.name() {
-            "" => generated().filter(|name| !name.is_empty()).unwrap_or("Unknown"),
-            name => name,
-        };
-        status::forbidden(&self.write.definition.subject, name, why)
+        self.write.forbidden(self.object, why)
     }
 }
 

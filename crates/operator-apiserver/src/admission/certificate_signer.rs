@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::admission::Admission;
 use crate::identity::authz::Attributes;
-use crate::status::{self, Status};
+use crate::status::Status;
 use crate::write::Write;
 
 const GROUP: &str = "certificates.k8s.io";
@@ -45,5 +45,5 @@ pub(super) async fn check(
         "user not permitted to {verb} requests with signerName {}",
         quote(signer)
     );
-    Err(status::forbidden(&write.definition.subject, &write.name, &why))
+    Err(write.forbidden(None, &why))
 }

@@ -28,7 +28,7 @@ pub(super) fn check(
         }
         return Ok(());
     }
-    if operation != Operation::Create || !definition.namespaced {
+    if operation != Operation::Create || !definition.namespaced || write.namespace.is_empty() {
         return Ok(());
     }
     // Access reviews may refer to namespaces that do not exist.

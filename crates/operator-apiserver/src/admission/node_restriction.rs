@@ -247,7 +247,7 @@ pub(super) async fn check_body(admission: &Admission, write: &Write, body: &Valu
     let is = |resource: &str, subresource: &str| {
         write.definition.is("", resource) && write.subresource == subresource
     };
-    let forbid = |why: &str| Err(status::forbidden(&write.definition.subject, &write.name, why));
+    let forbid = |why: &str| Err(write.forbidden(None, why));
     let pod_of = |name: &str| {
         admission
             .store

@@ -4,7 +4,7 @@ use apimachinery::object;
 use serde_json::{Value, json};
 
 use crate::admission::Admission;
-use crate::status::{self, Status};
+use crate::status::Status;
 use crate::write::Write;
 
 const TABLE: &str = "priorityclasses.scheduling.k8s.io";
@@ -16,11 +16,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
     } else {
         let Some(class) = admission.store.get(TABLE, &wanted) else {
             let why = format!("no PriorityClass with name {wanted} was found");
-            return Err(status::forbidden(
-                &write.definition.subject,
-                object::name(pod),
-                &why,
-            ));
+            return Err(write.forbidden(Some(pod), &why));
         };
         Some(class.value.clone())
     };
@@ -43,11 +39,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
             "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",
             given.unwrap_or_default()
         );
-        return Err(status::forbidden(
-            &write.definition.subject,
-            object::name(pod),
-            &why,
-        ));
+        return Err(write.forbidden(Some(pod), &why));
     }
     spec.insert("priority".to_owned(), value.into());
     let given = spec.get("preemptionPolicy").and_then(Value::as_str);
@@ -55,11 +47,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
         let why = format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
         );
-        return Err(status::forbidden(
-            &write.definition.subject,
-            object::name(pod),
-            &why,
-        ));
+        return Err(write.forbidden(Some(pod), &why));
     }
     spec.insert("preemptionPolicy".to_owned(), json!(policy));
     Ok(())

@@ -15,13 +15,6 @@ const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match Runtime
 
 /// Sets the fields of a new pod from its class.
 pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
-    let refused = |pod: &Value, why: &str| {
-        let name = match object::name(pod) {
-            "" => text(pod, &["metadata", "generateName"]),
-            name => name,
-        };
-        status::forbidden(&write.definition.subject, name, why)
-    };
     let Some(name) = at(pod, &["spec", "runtimeClassName"]).as_str().map(str::to_owned) else {
         return Ok(());
     };
@@ -35,13 +28,10 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
             let faults = faults.join(" ");
             return Err(status::plain(format!("invalid resource name {name}: [{faults}]")));
         }
-        return Err(refused(
-            pod,
-            &format!("pod rejected: RuntimeClass {name} not found"),
-        ));
+        return Err(write.forbidden(Some(pod), &format!("pod rejected: RuntimeClass {name} not found")));
     };
-    set_overhead(&class.value, pod).map_err(|why| refused(pod, why))?;
-    set_scheduling(&class.value, pod).map_err(|why| refused(pod, &why))
+    set_overhead(&class.value, pod).map_err(|why| write.forbidden(Some(pod), why))?;
+    set_scheduling(&class.value, pod).map_err(|why| write.forbidden(Some(pod), &why))
 }
 
 fn set_overhead(class: &Value, pod: &mut Value) -> Result<(), &'static str> {

@@ -4,7 +4,7 @@ use apimachinery::object;
 use serde_json::{Value, json};
 
 use crate::admission::Admission;
-use crate::status::{self, Status};
+use crate::status::Status;
 use crate::write::Write;
 
 const TABLE: &str = "serviceaccounts";
@@ -35,11 +35,7 @@ pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Re
             format!("invalid resource name {quoted}: [{}]", faults.join(" "))
         };
         let why = format!("error looking up service account {key}: {why}");
-        return Err(status::forbidden(
-            &write.definition.subject,
-            object::name(pod),
-            &why,
-        ));
+        return Err(write.forbidden(Some(pod), &why));
     };
     if mounts_token(pod, &account.value) {
         mount_token(admission, pod);

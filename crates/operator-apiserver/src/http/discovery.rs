@@ -28,26 +28,52 @@ use crate::status::{self, Status};
 
 /// Answers a path that is not a resource.
 pub(crate) fn serve(handler: &Handler, method: &Method, call: &Call) -> Result<Answer, Status> {
-    let path = call.info.path.trim_end_matches('/');
-    let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let path = call.info.path.as_str();
+    let is_get = method == Method::GET;
+    let gates = &handler.gates;
+    match path {
+        "/" | "/index.html" => return legacy::index(handler, call),
+        "/metrics" if method == Method::DELETE => {
+            handler.metrics.reset();
+            return Ok(Answer::text(StatusCode::OK, "metrics reset\n"));
+        }
+        "/metrics" => return Ok(metrics(handler)),
+        "/flagz" if gates.is_enabled("ComponentFlagz") => return Ok(health::flags(handler)),
+        "/statusz" if gates.is_enabled("ComponentStatusz") => return Ok(health::status(handler)),
+        "/apis" | "/apis/" => return aggregated_or(handler, call, false, legacy::group_list),
+        "/openapi/v2" => return openapi::v2(handler, call),
+        _ => {}
+    }
+    let builtin = handler.registry.resources.builtin();
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
-        [] | ["index.html"] => legacy::index(handler, call),
-        ["metrics"] if method == Method::GET || method == Method::HEAD => Ok(metrics(handler)),
-        ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
-        ["version"] => Ok(Answer::json(&version::info())),
-        ["flagz"] if handler.gates.is_enabled("ComponentFlagz") => Ok(health::flags(handler)),
-        ["statusz"] if handler.gates.is_enabled("ComponentStatusz") => Ok(health::status(handler)),
-        [check @ ("healthz" | "livez" | "readyz"), rest @ ..] if !call.info.path.ends_with('/') => {
+        ["version"] if is_get => Ok(Answer::json(&version::info())),
+        ["version", rest @ ..] if !rest.is_empty() => Err(status::unknown_resource()),
+        [check @ ("healthz" | "livez" | "readyz"), rest @ ..] if !path.ends_with('/') => {
             Ok(health::serve(handler, call, check, &rest.join("/")))
         }
-        ["api"] if method == Method::GET => aggregated_or(handler, call, true, legacy::versions),
-        ["apis"] => aggregated_or(handler, call, false, legacy::group_list),
-        ["api" | "apis", ..] if method != Method::GET => Err(status::method_not_allowed()),
-        ["api", version] => legacy::resources(handler, call, "", version),
+        ["api"] if is_get => aggregated_or(handler, call, true, legacy::versions),
+        ["api", version @ "v1"] if is_get => legacy::resources(handler, call, "", version),
+        ["api" | "version"] | ["api", "v1"] => Err(status::method_not_allowed()),
+        ["api", ..] => Err(status::unknown_resource()),
+        // The aggregator serves the documents of groups, also for other methods; that of its own group and paths with two
+        // slashes at the end have a router.
+        ["apis", group]
+            if !is_get
+                && builtin.has_group(group)
+                && (path.ends_with("//") || *group == "apiregistration.k8s.io") =>
+        {
+            Err(status::method_not_allowed())
+        }
         ["apis", group] => legacy::group(handler, call, group),
+        ["apis", group, version] if !is_get && builtin.has_version(group, version) => {
+            Err(status::method_not_allowed())
+        }
         ["apis", group, version] => legacy::resources(handler, call, group, version),
-        ["openapi", "v2"] => openapi::v2(handler, call),
-        ["openapi", "v3", rest @ ..] => openapi::v3(handler, call, rest),
+        ["openapi", "v3", rest @ ..] => {
+            let rest: Vec<&str> = rest.iter().copied().filter(|part| !part.is_empty()).collect();
+            openapi::v3(handler, call, &rest)
+        }
         _ => Ok(Answer::not_found()),
     }
 }

@@ -17,21 +17,16 @@ use crate::codec::{Form, Representations, negotiate, negotiate_error};
 use crate::http::audit::{self, Origin, Waits};
 use crate::http::call::{Answer, Body, Call, Content};
 use crate::http::deadline::Deadline;
-use crate::http::discovery;
 use crate::http::encoding;
 use crate::http::handler::Handler;
 use crate::http::in_flight::Received;
-use crate::http::proxy;
 use crate::http::request_info::RequestInfo;
 use crate::http::request_metrics;
-use crate::http::subresource;
+use crate::http::router;
 use crate::http::upgrade::Upgrade;
-use crate::http::verb;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::Attributes;
 use crate::query::{self, Query};
-use crate::registry::aggregation::check::Entry;
-use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
@@ -107,6 +102,21 @@ async fn answer(
         "" => handler.registry.random.uuid(),
         given => given.to_owned(),
     };
+    if call.info.is_incomplete() {
+        let escaped = call
+            .origin
+            .uri
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        let uri = &escaped;
+        let why = format!(
+            "Internal Server Error: {}: failed to create RequestInfo: unable to determine kind and namespace from url, {uri}\n",
+            apimachinery::go::quote(uri)
+        );
+        let answer = Answer::text(StatusCode::INTERNAL_SERVER_ERROR, &why);
+        return respond(handler, &call, Ok(answer));
+    }
     let _in_flight = request_metrics::begin(&handler.metrics, &call);
     let is_expired = incoming.expiry.is_some_and(|expiry| expiry < Timestamp::now());
     let is_refused = is_expired || incoming.is_untrusted;
@@ -154,7 +164,7 @@ async fn answer(
     };
     if !is_long(handler, &call) {
         // Boxed because the future is large, and would be moved from frame to frame of a small stack.
-        let mut answer = Box::pin(route(handler, &parts.method, &call));
+        let mut answer = Box::pin(router::serve(handler, &parts.method, &call));
         let answer = deadline.answer(answer.as_mut()).await;
         return respond(handler, &call, answer);
     }
@@ -162,7 +172,7 @@ async fn answer(
     let work = {
         let (handler, call) = (handler.clone(), call.clone());
         async move {
-            let answer = Box::pin(route(&handler, &parts.method, &call)).await;
+            let answer = Box::pin(router::serve(&handler, &parts.method, &call)).await;
             respond(&handler, &call, answer)
         }
     };
@@ -360,99 +370,6 @@ async fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     Ok(())
 }
 
-async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<Answer, Status> {
-    let info = &call.info;
-    if let Some(entry) = handler.registry.aggregation.find(&info.path) {
-        return Box::pin(proxy::serve(handler, method, call, &call.user, &entry)).await;
-    }
-    // The core group is not below `/apis`.
-    if info.path.starts_with("//") || info.path.starts_with("/apis//") {
-        return Ok(Answer::not_found());
-    }
-    let is_api = info.path.starts_with("/api/") || info.path.starts_with("/apis/");
-    if is_api && info.path.trim_end_matches('/').contains("//") {
-        return Err(status::unknown_resource());
-    }
-    if !info.is_resource {
-        return match discovery::openid::serve(handler, method, call).await {
-            Some(answer) => answer,
-            None => match openapi_of_extension(handler, call) {
-                Some(entry) => {
-                    Box::pin(proxy::serve(handler, method, call, &User::aggregator(), &entry)).await
-                }
-                None => discovery::serve(handler, method, call),
-            },
-        };
-    }
-    let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
-        return unknown(handler, info);
-    };
-    if !scope_fits(&definition, info) {
-        return if definition.is_custom() {
-            Ok(Answer::not_found())
-        } else {
-            Err(status::unknown_resource())
-        };
-    }
-    let offered = if definition.is_custom() {
-        Representations::Custom
-    } else if subresource::is_review(&definition) || subresource::has_no_table(&info.subresource) {
-        Representations::Untabled
-    } else {
-        let collection = matches!(info.verb, "list" | "watch");
-        Representations::Builtin {
-            watchable: collection && definition.allows("watch"),
-        }
-    };
-    let form = negotiated(call, offered);
-    // A media type that no resource has is rejected before the resource is known.
-    if form.is_ok() || accepts_known_media(call.header(ACCEPT)) {
-        warn_about_deprecation(call, &definition);
-    }
-    let form = form?;
-    verb::serve(handler, method, call, &definition, form).await
-}
-
-/// Returns true if a client accepts a media type of resources, in any form.
-fn accepts_known_media(accepted: &str) -> bool {
-    let mut names = accepted
-        .split(',')
-        .map(|clause| clause.split(';').next().unwrap_or_default().trim());
-    names.any(|name| {
-        matches!(
-            name,
-            "application/json"
-                | "application/yaml"
-                | "application/vnd.kubernetes.protobuf"
-                | "application/*"
-                | "*/*"
-        )
-    })
-}
-
-/// Warns of a deprecated version or kind.
-fn warn_about_deprecation(call: &Call, definition: &Definition) {
-    match &definition.source {
-        Source::Custom(version) => {
-            if let Some(warning) = &version.deprecation {
-                call.warnings.add(warning.as_str());
-            }
-        }
-        Source::Builtin { .. } => {
-            if let Some(warning) = builtin_kinds::deprecation(&call.info.group, &call.info.resource) {
-                call.warnings.add(warning);
-            }
-        }
-    }
-}
-
-/// Returns the extension API server that has the OpenAPI document at a path.
-fn openapi_of_extension(handler: &Handler, call: &Call) -> Option<Arc<Entry>> {
-    let rest = call.info.path.strip_prefix("/openapi/v3/apis/")?;
-    let (group, version) = rest.split_once('/')?;
-    handler.registry.aggregation.of(group, version)
-}
-
 /// Returns the format of the response that the client requested.
 pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
@@ -461,26 +378,4 @@ pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, 
 /// Returns the format of an error.
 fn error_form(call: &Call) -> Form {
     negotiate_error(call.header(ACCEPT), call.header(USER_AGENT), &call.query)
-}
-
-/// Returns true if the path fits the scope of the resource. A cluster-scoped resource has no namespaced path, and a
-/// single object is not available for all namespaces.
-fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
-    if definition.is("", "namespaces") {
-        return true;
-    }
-    if definition.namespaced {
-        let all_namespaces =
-            info.name.is_empty() && (!definition.is_custom() || matches!(info.verb, "list" | "watch"));
-        !info.namespace.is_empty() || all_namespaces
-    } else {
-        info.namespace.is_empty()
-    }
-}
-
-fn unknown(handler: &Handler, info: &RequestInfo) -> Result<Answer, Status> {
-    if handler.registry.resources.builtin().has_group(&info.group) {
-        return Err(status::unknown_resource());
-    }
-    Ok(Answer::not_found())
 }

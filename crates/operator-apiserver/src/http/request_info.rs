@@ -23,7 +23,8 @@ pub struct RequestInfo {
     pub is_resource: bool,
     /// The path of the URL, without the query.
     pub path: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the method in
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, and `proxy` for the
+    /// removed paths below `proxy`; for other paths the method in
     /// lower case. Empty for other methods.
     pub verb: &'static str,
     /// The API group; empty for the core group.
@@ -38,8 +39,12 @@ pub struct RequestInfo {
     pub name: String,
     /// The subresource, such as `status`.
     pub subresource: String,
-    /// The path segments after the subresource.
-    pub(crate) rest: String,
+    /// The number of path segments from the resource on: 1 for a collection, 2 for an object, 3 for a subresource.
+    pub(crate) segments: usize,
+    /// True if the path has `namespaces/NAMESPACE` before the resource.
+    pub(crate) in_namespace: bool,
+    /// The deprecated `watch` or `proxy` before the resource; otherwise empty.
+    pub(crate) prefix: &'static str,
     /// The name in the field selector of a list or a watch.
     selected_name: String,
     /// The value of `spec.nodeName` in the field selector.
@@ -58,7 +63,8 @@ impl RequestInfo {
     }
 
     pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        // Empty segments inside of the path count.
+        let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let other = Self {
             path: path.to_owned(),
             verb: plain_verb(method),
@@ -75,13 +81,22 @@ impl RequestInfo {
             version: version.to_owned(),
             ..other
         };
-        let (rest, watch) = match rest {
-            ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
-            rest => (rest, false),
+        let (prefix, rest) = match rest {
+            ["watch", rest @ ..] => ("watch", rest),
+            ["proxy", rest @ ..] => ("proxy", rest),
+            rest => ("", rest),
         };
+        info.prefix = prefix;
         info.read_resource(rest);
-        info.verb = info.resource_verb(method, query, watch);
-        if info.name.is_empty() && matches!(info.verb, "list" | "watch") {
+        info.verb = match prefix {
+            "" => info.resource_verb(method, query),
+            // The prefixes are verbs, whatever the method is.
+            prefix => prefix,
+        };
+        if prefix == "proxy" {
+            info.subresource.clear();
+        }
+        if info.name.is_empty() && prefix.is_empty() && matches!(info.verb, "list" | "watch") {
             info.selected_name = selected(query, "metadata.name");
         }
         if matches!(info.verb, "list" | "watch" | "deletecollection") {
@@ -106,29 +121,33 @@ impl RequestInfo {
         &self.selected_node
     }
 
+    /// Returns true if the path ends after `watch` or `proxy`, so that it has no resource.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_resource && self.segments == 0
+    }
+
     fn read_resource(&mut self, segments: &[&str]) {
         let segments = match segments {
-            ["namespaces", namespace, third, rest @ ..] if !NAMESPACE_SUBRESOURCES.contains(third) => {
+            ["namespaces", namespace, third, ..] if !NAMESPACE_SUBRESOURCES.contains(third) => {
                 self.namespace = (*namespace).to_owned();
-                let mut inner = vec![*third];
-                inner.extend_from_slice(rest);
-                inner
+                self.in_namespace = true;
+                segments.get(2..).unwrap_or_default()
             }
             ["namespaces", namespace, ..] => {
                 self.namespace = (*namespace).to_owned();
-                segments.to_vec()
+                segments
             }
-            other => other.to_vec(),
+            other => other,
         };
-        let mut segments = segments.into_iter();
-        let mut next = || segments.next().unwrap_or_default().to_owned();
+        self.segments = segments.len();
+        let mut segments = segments.iter();
+        let mut next = || segments.next().copied().unwrap_or_default().to_owned();
         self.resource = next();
         self.name = next();
         self.subresource = next();
-        self.rest = next();
     }
 
-    fn resource_verb(&mut self, method: &Method, query: &Query, watch: bool) -> &'static str {
+    fn resource_verb(&self, method: &Method, query: &Query) -> &'static str {
         let collection = self.name.is_empty();
         match *method {
             Method::POST => "create",
@@ -136,7 +155,6 @@ impl RequestInfo {
             Method::PATCH => "patch",
             Method::DELETE if collection => "deletecollection",
             Method::DELETE => "delete",
-            Method::GET | Method::HEAD if watch => "watch",
             Method::GET | Method::HEAD if !collection => "get",
             Method::GET | Method::HEAD if query.flag("watch") => "watch",
             Method::GET | Method::HEAD => "list",

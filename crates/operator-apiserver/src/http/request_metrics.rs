@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::http::call::{Body, Call, hold};
 use crate::http::handler::Handler;
+use crate::http::subresource;
 use crate::metrics::{InFlight, Metrics, RequestLabels};
 use crate::resource::Resources;
 
@@ -70,10 +71,7 @@ const PATHS: [&str; 10] = [
 /// Returns the verb of a request in metrics.
 fn verb(call: &Call) -> &'static str {
     let info = &call.info;
-    let connects = matches!(
-        info.subresource.as_str(),
-        "attach" | "exec" | "portforward" | "proxy"
-    );
+    let connects = subresource::connects(&info.subresource);
     match info.verb {
         _ if info.is_resource && connects => "CONNECT",
         "get" | "head" => "GET",

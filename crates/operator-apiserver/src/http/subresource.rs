@@ -90,6 +90,11 @@ pub(crate) fn has_no_table(subresource: &str) -> bool {
     matches!(subresource, "binding" | "eviction" | "token")
 }
 
+/// Returns true if a subresource connects the client to something else.
+pub(crate) fn connects(subresource: &str) -> bool {
+    matches!(subresource, "attach" | "exec" | "portforward" | "proxy")
+}
+
 /// Returns true if a subresource needs more than the generic verbs.
 pub(crate) fn is_special(subresource: &str) -> bool {
     SPECIAL.contains(&subresource)

@@ -15,8 +15,6 @@ pub(crate) use self::render::partial;
 
 use std::sync::Arc;
 
-use http::Method;
-
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
@@ -29,13 +27,11 @@ use crate::write::Write;
 /// Executes a request to a resource.
 pub(crate) async fn serve(
     handler: &Handler,
-    method: &Method,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
     let registry = &*handler.registry;
-    check_method(method, call, definition)?;
     if expiry::is_expiring(definition) {
         expiry::expire(registry);
     }
@@ -59,50 +55,6 @@ pub(crate) async fn serve(
     }
 }
 
-/// Checks that the resource supports the verb at the path.
-fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result<(), Status> {
-    let info = &call.info;
-    if !info.rest.is_empty() && info.subresource != "proxy" {
-        return Err(status::unknown_resource());
-    }
-    if !info.name.is_empty() && !has_items(definition) {
-        return Err(status::unknown_resource());
-    }
-    let fits = match info.verb {
-        "create" => info.name.is_empty() || !info.subresource.is_empty(),
-        "update" | "patch" => !info.name.is_empty(),
-        _ => true,
-    };
-    let everywhere = definition.namespaced && info.namespace.is_empty();
-    let allowed = if info.subresource.is_empty() {
-        definition.allows(info.verb) && (!everywhere || matches!(info.verb, "list" | "watch"))
-    } else {
-        let Some(subresource) = definition.subresource(&info.subresource) else {
-            return Err(if definition.is_custom() {
-                status::not_found(&definition.subject, &info.name)
-            } else {
-                status::unknown_resource()
-            });
-        };
-        subresource.verbs.iter().any(|verb| verb == info.verb)
-    };
-    // Custom resources treat a HEAD as a GET.
-    if fits && allowed && (definition.is_custom() || *method != Method::HEAD) {
-        return Ok(());
-    }
-    if definition.is_custom() {
-        return Err(status::method_not_supported(&definition.subject, info.verb));
-    }
-    Err(status::method_not_allowed())
-}
-
-/// Returns true if the path of a single object can exist; reviews have no such paths.
-fn has_items(definition: &Definition) -> bool {
-    ["get", "update", "patch", "delete"]
-        .iter()
-        .any(|verb| definition.allows(verb))
-}
-
 /// Returns the write that a request describes.
 pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
     // The options of a delete may be in its body.
@@ -117,7 +69,11 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         } else {
             String::new()
         },
-        name: call.info.name.clone(),
+        // A path with a name also creates custom resources; the name is that of the object.
+        name: match call.info.verb {
+            "create" if call.info.subresource.is_empty() => String::new(),
+            _ => call.info.name.clone(),
+        },
         subresource: call.info.subresource.clone(),
         user: call.user.clone(),
         manager: options::field_manager(call),

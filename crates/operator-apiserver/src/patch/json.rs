@@ -3,6 +3,7 @@
 //! `replace` of a missing key adds it. `copy` from a missing path writes null. Negative and zero-padded indexes are
 //! accepted. A path without a leading `/` loses its first segment.
 
+use apimachinery::go;
 use apimachinery::json::DEPTH_MAX;
 use serde_json::Value;
 
@@ -147,7 +148,8 @@ fn missing(text: &str) -> PatchError {
 enum Fault {
     /// A container on the way does not exist.
     NoContainer,
-    NoIndex(String),
+    /// The text and the reason why it is no number.
+    NoIndex(String, String),
     OutOfBounds(String),
     NoKey(String),
 }
@@ -156,9 +158,7 @@ impl Fault {
     fn text(&self) -> String {
         match self {
             Self::NoContainer => "missing value".to_owned(),
-            Self::NoIndex(text) => format!(
-                "value was not a proper array index: '{text}': strconv.Atoi: parsing {text:?}: invalid syntax"
-            ),
+            Self::NoIndex(text, why) => format!("value was not a proper array index: '{text}': {why}"),
             Self::OutOfBounds(text) => {
                 format!("Unable to access invalid index: {text}: invalid index referenced")
             }
@@ -253,8 +253,7 @@ fn parent<'v, 'p>(document: &'v mut Value, path: &'p [String]) -> Followed<(&'v 
 
 /// Returns an index of a list of `length` items; negative ones count from the end.
 fn index(segment: &str, length: usize) -> Followed<usize> {
-    let number = segment.parse::<i64>();
-    let number = number.map_err(|_| Fault::NoIndex(segment.to_owned()))?;
+    let number = go::atoi(segment).map_err(|why| Fault::NoIndex(segment.to_owned(), why))?;
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let position = if number < 0 { number + length } else { number };
     usize::try_from(position).map_err(|_| Fault::OutOfBounds(segment.to_owned()))

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::go;
 use apimachinery::object;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Registry, escalation, metadata, request_signature, service_address, storable};
 use crate::admission::{self, Operation};
@@ -53,14 +54,11 @@ impl Registry {
     async fn try_create(&self, write: &Write, mut object: Value, draws: bool) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         self.fill_metadata(write, &mut object)?;
-        let had_empty = definition.drop_empty(&mut object);
+        let dropped = definition.drop_empty(&mut object);
         if !write.tracked {
             self.track(write, None, &mut object).await;
         }
-        if had_empty && definition.is("", "pods") {
-            // RuntimeClass distinguishes an empty overhead from a missing one.
-            object::child_mut(&mut object, "spec").insert("overhead".to_owned(), json!({}));
-        }
+        dropped.restore(&mut object);
         admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed the namespace.
         fill_namespace(write, &mut object)?;
@@ -90,11 +88,7 @@ impl Registry {
         let outcome = definition.validate_create(&object);
         if errors.is_empty() {
             errors.extend(self.forbidden_admin_access(write, &object));
-            // The metadata of a budget is checked after its spec.
-            if !definition.is("policy", "poddisruptionbudgets") || outcome.errors.is_empty() {
-                errors.extend(metadata::validate_create(definition, &object));
-            }
-            errors.extend(outcome.errors);
+            errors.extend(metadata::among(definition, &object, outcome.errors));
             errors.extend(request_signature::fault(definition, &object));
         }
         let name = object::name(&object).to_owned();
@@ -245,7 +239,7 @@ pub(super) fn warn_about_finalizers(write: &Write, object: &Value, old: Option<&
         if !finalizer.contains('/') && !known.contains(&finalizer) {
             write.warnings.add(format!(
                 "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers",
-                apimachinery::go::quote(finalizer)
+                go::quote(finalizer)
             ));
         }
     }
@@ -283,16 +277,16 @@ pub(crate) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), St
         }
         return Ok(());
     }
-    if given.is_empty() {
+    // With an empty namespace in the path, validation rejects the object.
+    if given.is_empty() || write.namespace.is_empty() {
         object::set_meta(object, "namespace", Some(write.namespace.clone().into()));
     }
-    check_namespace(write, object)?;
-    Ok(())
+    check_namespace(write, object)
 }
 
 /// Checks that a new object has no resourceVersion. One that is not a number is ignored, as in kube-apiserver.
 fn check_revision(object: &Value) -> Result<(), Status> {
-    match object::resource_version(object).parse::<u64>() {
+    match go::parse_uint(object::resource_version(object)) {
         Ok(1..) => Err(status::plain(
             "resourceVersion should not be set on objects to be created",
         )),

@@ -13,9 +13,46 @@ use crate::resource::{crd, labels};
 
 type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 
+/// The fields of an event that are checked before its metadata.
+const EVENT_FIELDS: [&str; 7] = [
+    "involvedObject.namespace",
+    "reportingController",
+    "reportingInstance",
+    "action",
+    "reason",
+    "message",
+    "namespace",
+];
+
+/// Returns the errors of a new object, of which `errors` are those of its kind: those of its metadata come first, except
+/// for a few kinds.
+pub(crate) fn among(definition: &Definition, object: &Value, mut errors: Vec<Error>) -> Vec<Error> {
+    let is_core_event = definition.is("", "events");
+    if is_core_event || definition.is("policy", "poddisruptionbudgets") {
+        // The metadata is only checked if the rest is valid, that of an event by the rules of all kinds.
+        return match errors.is_empty() {
+            true if is_core_event => {
+                let needs_namespace = object::namespace(object).is_empty();
+                validate_whole(object, needs_namespace, &|name, _| names::path_segment(name))
+            }
+            true => validate_create(definition, object),
+            false => errors,
+        };
+    }
+    let place = if definition.is("events.k8s.io", "events") {
+        let is_later = |error: &Error| !EVENT_FIELDS.contains(&error.field.as_str());
+        errors.iter().position(is_later).unwrap_or(errors.len())
+    } else {
+        0
+    };
+    errors.splice(place..place, validate_create(definition, object));
+    errors
+}
+
 /// Checks the metadata of a new object.
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
-    let mut errors = validate_whole(object, &|name, is_prefix| {
+    let needs_namespace = definition.namespaced && object::namespace(object).is_empty();
+    let mut errors = validate_whole(object, needs_namespace, &|name, is_prefix| {
         if crd::is_definition_table(definition) {
             return structural_schema::crd::name_problems(object, name, is_prefix);
         }
@@ -34,7 +71,7 @@ pub(crate) fn validate_update(
     object: &Value,
     old: &Value,
 ) -> Vec<Error> {
-    let mut errors = validate_whole(object, &|name, _| names::path_segment(name));
+    let mut errors = validate_whole(object, false, &|name, _| names::path_segment(name));
     if definition.metadata_checks(subresource).changes > 0 {
         errors.extend(validate_change(object, old));
     }
@@ -50,9 +87,12 @@ pub(crate) fn validate_change_again(definition: &Definition, object: &Value, old
     errors
 }
 
-fn validate_whole(object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
+fn validate_whole(object: &Value, needs_namespace: bool, name_rule: NameRule<'_>) -> Vec<Error> {
     let path = Path::new("metadata");
     let mut errors = validate_names(object, &path, name_rule);
+    if needs_namespace {
+        errors.push(Error::required(path.child("namespace"), ""));
+    }
     if object::generation(object) < 0 {
         errors.push(Error::invalid(
             path.child("generation"),

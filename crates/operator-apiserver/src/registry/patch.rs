@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::go;
 use apimachinery::object;
 use serde_json::Value;
 use structured_merge::strategic::{self, StrategicError};
@@ -200,11 +201,8 @@ fn is_unconverted(status: &Status) -> bool {
 /// validation rejects a changed uid.
 fn check_identity(object: &Value) -> Result<(), Status> {
     let version = object::resource_version(object);
-    if version.parse::<u64>().is_err() && !version.is_empty() {
-        let version = apimachinery::go::quote(version);
-        return Err(status::plain(format!(
-            "strconv.ParseUint: parsing {version}: invalid syntax"
-        )));
+    if !version.is_empty() {
+        go::parse_uint(version).map_err(status::plain)?;
     }
     Ok(())
 }

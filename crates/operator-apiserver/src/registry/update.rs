@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::go;
 use apimachinery::object;
 use builtin_kinds::Step;
 use serde_json::Value;
@@ -76,7 +77,7 @@ impl Registry {
         conversion::prepare(&self.converter, definition, [&live.value]).await?;
         let old = definition.serve(&live.value);
         let mut object = self.changed(write, change, &old).await?;
-        let had_empty = definition.drop_empty(&mut object);
+        let dropped = definition.drop_empty(&mut object);
         create::fill_namespace(write, &mut object)?;
         self.check_preconditions(write, &object, &old)?;
         restore_server_fields(&mut object, &old, write.dry_run);
@@ -91,7 +92,7 @@ impl Registry {
         if let Source::Builtin { gvk, .. } = &definition.source {
             builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
-        definition.prepare_for_update(&write.subresource, &mut object, &old, had_empty);
+        definition.prepare_for_update(&write.subresource, &mut object, &old, dropped.any());
         restore_server_fields(&mut object, &old, write.dry_run);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         create::warn_about_finalizers(write, &object, Some(&old));
@@ -105,7 +106,14 @@ impl Registry {
                 return Err(status::invalid(definition.stored_subject(), &write.name, &errors));
             }
         }
+        if !definition.is("", "pods") {
+            // An empty overhead is only distinguished in new pods.
+            dropped.restore(&mut object);
+        }
         self.validate_update(write, &object, &old)?;
+        if dropped.any() {
+            definition.drop_empty(&mut object);
+        }
         admission::validate(&self.admission, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
         let removes = is_finished(&object);
@@ -212,13 +220,8 @@ impl Registry {
             }
             return Ok(());
         }
-        if version.parse::<u64>().is_err() {
-            return Err(status::plain(format!(
-                "strconv.ParseUint: parsing {}: invalid syntax",
-                apimachinery::go::quote(version)
-            )));
-        }
-        if version != object::resource_version(old) {
+        let wanted = go::parse_uint(version).map_err(status::plain)?;
+        if go::parse_uint(object::resource_version(old)) != Ok(wanted) {
             return Err(status::modified(subject, &write.name));
         }
         Ok(())

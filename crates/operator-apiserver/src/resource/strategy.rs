@@ -10,7 +10,7 @@ use super::shared_storage;
 use super::{Definition, Source};
 use crate::resource::crd;
 use crate::status::{self, Status};
-use builtin_kinds::{MetadataChecks, Step};
+use builtin_kinds::{Dropped, MetadataChecks, Step};
 
 impl Definition {
     /// Returns true if the CRD of the kind is terminating.
@@ -73,11 +73,11 @@ impl Definition {
         }
     }
 
-    /// Removes the empty lists and maps of a body that are not stored; returns true if there were some.
-    pub(crate) fn drop_empty(&self, object: &mut Value) -> bool {
+    /// Removes the empty lists and maps of a body that are not stored.
+    pub(crate) fn drop_empty(&self, object: &mut Value) -> Dropped {
         match &self.source {
             Source::Builtin { gvk, .. } => builtin_kinds::drop_empty(gvk, object),
-            Source::Custom(_) => false,
+            Source::Custom(_) => Dropped::default(),
         }
     }
 
@@ -129,7 +129,7 @@ impl Definition {
         warnings
     }
 
-    /// Prepares a changed object. `had_empty` is the result of [`Self::drop_empty`].
+    /// Prepares a changed object. `had_empty` is true if [`Self::drop_empty`] removed something.
     pub(crate) fn prepare_for_update(
         &self,
         subresource: &str,

@@ -219,33 +219,32 @@ fn service_location(
     let namespace = &call.info.namespace;
     let name = apimachinery::go::quote(target.name);
     let service = registry.get(definition, namespace, target.name)?.value.clone();
+    let mut port = target.port;
     if let Ok(number) = target.port.parse::<i64>() {
         let mut ports = list(&service, &["spec", "ports"]).iter();
-        if !ports.any(|port| at(port, &["port"]).as_i64() == Some(number)) {
+        let found = ports.find(|port| at(port, &["port"]).as_i64() == Some(number));
+        let Some(found) = found else {
             return Err(status::unavailable(format!(
                 "no service port {number} found for service {name}"
             )));
-        }
+        };
+        port = text(found, &["name"]);
     }
-    if !has_endpoints(registry, namespace, target.name) {
+    let endpoints = registry
+        .store
+        .get("endpoints", &format!("{namespace}/{}", target.name));
+    let Some(endpoints) = endpoints else {
+        return Err(status::not_found(&definition.subject, target.name));
+    };
+    let has_port = |subset: &Value| {
+        let mut ports = list(subset, &["ports"]).iter();
+        ports.any(|known| text(known, &["name"]) == port)
+    };
+    let mut subsets = list(&endpoints.value, &["subsets"]).iter();
+    if !subsets.any(|subset| !list(subset, &["addresses"]).is_empty() && has_port(subset)) {
         return Err(status::unavailable(format!(
             "no endpoints available for service {name}"
         )));
     }
     Ok("nothing listens in the pods of simulated nodes".to_owned())
-}
-
-fn has_endpoints(registry: &Registry, namespace: &str, service: &str) -> bool {
-    let slices = registry
-        .store
-        .list("endpointslices.discovery.k8s.io", &format!("{namespace}/"))
-        .objects;
-    let of_service = slices.iter().filter(|slice| {
-        text(
-            &slice.value,
-            &["metadata", "labels", "kubernetes.io/service-name"],
-        ) == service
-    });
-    let mut endpoints = of_service.flat_map(|slice| list(&slice.value, &["endpoints"]));
-    endpoints.any(|endpoint| at(endpoint, &["conditions", "ready"]) != &Value::Bool(false))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::go;
 use apimachinery::object;
 use bytes::Bytes;
 use futures::stream;
@@ -188,10 +189,7 @@ impl Options {
         let query = &call.query;
         let number = |name: &str| match query.get(name) {
             None | Some("") => Ok(None),
-            Some(given) => given.parse::<i64>().map(Some).map_err(|_| {
-                let given = apimachinery::go::quote(given);
-                status::bad_request(format!("strconv.ParseInt: parsing {given}: invalid syntax"))
-            }),
+            Some(given) => go::parse_int(given).map(Some).map_err(status::bad_request),
         };
         let options = Self {
             follow: query.flag("follow"),

@@ -11,12 +11,13 @@ use crate::codec::body::{self, Media};
 use crate::codec::protobuf::go_order;
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
+use crate::http::router;
 use crate::http::table::{self, IncludeObject};
 use crate::http::verb;
 use crate::http::verb::options;
 use crate::patch::managed_fields::{self, ScaleManagers};
 use crate::patch::{json as json_patch, merge};
-use crate::registry::Registry;
+use crate::registry::{Registry, check_namespace};
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
 use crate::resource::scale::{ScalePaths, get, set};
@@ -48,11 +49,15 @@ pub(super) async fn serve(
     verb::patch::check_media(call, definition)?;
     let mut write = verb::write(call, definition)?;
     write.tracked = true;
+    let given = match info.verb {
+        "update" => Some(given(call, &write)?),
+        _ => None,
+    };
     let managers = ScaleManagers::new(definition, &paths.spec_replicas);
     let change = |live: &Value| {
         let mut scale = paths.scale(live);
         managers.show(live, &mut scale);
-        let wanted = wanted(registry, call, &write, &scale)?;
+        let wanted = wanted(registry, call, &write, given.as_ref(), &scale)?;
         let mut object = live.clone();
         managers.take_over(live, &wanted, &mut object);
         let version = object::meta(&wanted, "resourceVersion").cloned();
@@ -85,23 +90,49 @@ fn answer(
     Ok(super::transient(StatusCode::OK, scale, form))
 }
 
-/// Returns the requested Scale, with its field managers, from the live one.
-fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
+/// Returns the Scale in the body of an update.
+fn given(call: &Call, write: &Write) -> Result<Value, Status> {
+    let given = if write.definition.is_custom() {
+        let media = Media::parse(call.header(CONTENT_TYPE), false)?;
+        let decoded = body::decode(&call.body, media, ("autoscaling/v1", "Scale"));
+        decoded.map_err(status::bad_request)?.value
+    } else {
+        verb::object_body::read_other(call, &SCALE, &write.warnings)?
+    };
+    check_fields(call, write, &given)?;
+    if write.definition.is_custom() {
+        check_type(&given)?;
+    }
+    object_body::check_name(&given, &write.name)?;
+    check_namespace(write, &given)?;
+    if write.definition.namespaced && write.namespace.is_empty() {
+        return Err(router::no_namespace());
+    }
+    Ok(given)
+}
+
+/// Returns the requested Scale, with its field managers, from the live one. `given` is the Scale of an update.
+fn wanted(
+    registry: &Registry,
+    call: &Call,
+    write: &Write,
+    given: Option<&Value>,
+    live: &Value,
+) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);
-    if call.info.verb != "update" && media.starts_with(crate::patch::APPLY_PATCH) {
+    if given.is_none() && media.starts_with(crate::patch::APPLY_PATCH) {
         return verb::patch::parse_configuration(call).and_then(|(config, force)| {
             managed_fields::apply_scale(&registry.timestamp(), write, live, &config, force)
         });
     }
-    let mut wanted = changed(call, write, live)?;
-    check_fields(call, write, &wanted)?;
-    if call.info.verb == "update" && write.definition.is_custom() {
-        check_type(&wanted)?;
-    }
-    if call.info.verb == "update" {
-        object_body::check_name(&wanted, &write.name)?;
-        check_uid(write, &wanted, live)?;
-    }
+    let mut wanted = if let Some(given) = given {
+        check_uid(write, given, live)?;
+        given.clone()
+    } else {
+        let patched = patched(call, write, live)?;
+        check_fields(call, write, &patched)?;
+        patched
+    };
     if let Some(spec) = wanted.get_mut("spec").and_then(Value::as_object_mut) {
         // A Go struct omits zero replicas.
         spec.retain(|field, value| field != "replicas" || !(value.is_null() || *value == 0));
@@ -163,7 +194,7 @@ fn check_type(wanted: &Value) -> Result<(), Status> {
     ))
 }
 
-fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
+fn patched(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let content_type = call.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let parse = || {
@@ -172,18 +203,8 @@ fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     };
     let mut scale = live.clone();
     // The objects on the path of a patch are shown with sorted fields.
-    let touched = match (call.info.verb, media) {
-        ("update", _) if write.definition.is_custom() => {
-            return body::decode(
-                &call.body,
-                Media::parse(content_type, false)?,
-                ("autoscaling/v1", "Scale"),
-            )
-            .map(|decoded| decoded.value)
-            .map_err(status::bad_request);
-        }
-        ("update", _) => return verb::object_body::read_other(call, &SCALE, &write.warnings),
-        (_, "application/json-patch+json") => {
+    let touched = match media {
+        "application/json-patch+json" => {
             let patch = parse()?;
             let operations = patch.value.as_array().map_or(&[][..], Vec::as_slice);
             verb::patch::check_count(operations)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::go;
 use apimachinery::object;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -11,6 +12,7 @@ use super::{options, render, write};
 use crate::codec::Form;
 use crate::codec::body::{self, Media};
 use crate::http::call::{Answer, Call};
+use crate::http::router;
 use crate::registry::{DeleteOptions, Page, Registry};
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
@@ -78,6 +80,9 @@ pub(super) async fn serve_collection(
     let options = options::list_options(call, definition)?;
     let delete_options = delete_options(call, &mut write)?;
     let mut page: Page = registry.list(definition, &call.info.namespace, &options)?;
+    if definition.namespaced && call.info.namespace.is_empty() && !page.items.is_empty() {
+        return Err(router::no_namespace());
+    }
     let stored = page.items.iter().map(|stored| &stored.value);
     conversion::prepare(&registry.converter, definition, stored).await?;
     for stored in &page.items {
@@ -136,8 +141,8 @@ fn check_type(body: &Value) -> Result<(), Status> {
     if !kind.is_empty() && kind != "DeleteOptions" {
         return Err(status::bad_request(format!(
             "no kind {} is registered for version {} in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
-            apimachinery::go::quote(kind),
-            apimachinery::go::quote(object::text(body, &["apiVersion"])),
+            go::quote(kind),
+            go::quote(object::text(body, &["apiVersion"])),
         )));
     }
     builtin_kinds::decode_type(OPTIONS, &mut body.clone())
@@ -153,12 +158,8 @@ fn query_options(call: &Call) -> Result<Value, Status> {
     let mut body = json!({});
     let seconds = call.query.text("gracePeriodSeconds");
     if !seconds.is_empty() {
-        let parsed: Result<i64, _> = seconds.parse();
-        let refuse = |_| {
-            let quoted = apimachinery::go::quote(seconds);
-            status::bad_request(format!("strconv.ParseInt: parsing {quoted}: invalid syntax"))
-        };
-        body["gracePeriodSeconds"] = parsed.map_err(refuse)?.into();
+        let parsed = go::parse_int(seconds).map_err(status::bad_request)?;
+        body["gracePeriodSeconds"] = parsed.into();
     }
     if let Some(policy) = call.query.get("propagationPolicy") {
         body["propagationPolicy"] = policy.into();

@@ -54,7 +54,7 @@ fn check_revision(registry: &Registry, call: &Call) -> Result<(), Status> {
     if text.is_empty() {
         return Ok(());
     }
-    let wanted: u64 = text.parse().map_err(|_| options::invalid_revision(call, text))?;
+    let wanted = options::parse_revision(call, text)?;
     let current = registry.store.revision();
     if wanted > current {
         return Err(status::too_large_revision(wanted, current));

@@ -1,6 +1,7 @@
 //! Query parameters as options.
 
 use apimachinery::field::{Error, Path};
+use apimachinery::go;
 use http::header::USER_AGENT;
 use serde_json::Value;
 
@@ -154,7 +155,7 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
     let revision = if text.is_empty() {
         None
     } else {
-        Some(text.parse().map_err(|_| invalid_revision(call, text))?)
+        Some(parse_revision(call, text)?)
     };
     Ok(ListOptions {
         labels,
@@ -168,19 +169,10 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
 
 /// Parses a number parameter, with the errors of Go's `strconv`.
 fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    let text = call.query.text(name);
-    if text.is_empty() {
-        return Ok(None);
+    match call.query.text(name) {
+        "" => Ok(None),
+        text => go::parse_int(text).map(Some).map_err(status::bad_request),
     }
-    text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
-        let why = match error.kind() {
-            PosOverflow | NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        let text = apimachinery::go::quote(text);
-        status::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
-    })
 }
 
 fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
@@ -232,17 +224,16 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     }
 }
 
-/// Returns the error of a resourceVersion that is not a number: 400 for lists, 500 otherwise.
-pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
-    let message = format!(
-        "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {0}: invalid syntax",
-        apimachinery::go::quote(text)
-    );
-    if matches!(call.info.verb, "list" | "deletecollection") {
-        status::bad_request(format!("invalid resource version: {message}"))
-    } else {
-        status::plain(message)
-    }
+/// Parses the parameter `resourceVersion`; the error is 400 for lists, 500 otherwise.
+pub(crate) fn parse_revision(call: &Call, text: &str) -> Result<u64, Status> {
+    go::parse_uint(text).map_err(|why| {
+        let message = format!("resourceVersion: Invalid value: {}: {why}", go::quote(text));
+        if matches!(call.info.verb, "list" | "deletecollection") {
+            status::bad_request(format!("invalid resource version: {message}"))
+        } else {
+            status::plain(message)
+        }
+    })
 }
 
 /// Parses the options of a watch. `is_listing` is false if the feature gate of initial events is off.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{object_body, render, write};
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
+use crate::http::router;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::Status;
@@ -21,6 +22,9 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let write = write(call, definition)?;
     let object = object_body::read(call, definition, &write.warnings, Some(&call.info.name))?;
+    if definition.namespaced && write.namespace.is_empty() {
+        return Err(router::no_namespace());
+    }
     let change = |_: &Value| Ok(object.clone());
     let result = registry.update(&write, &change).await;
     let (code, updated) = match result {
