@@ -230,11 +230,13 @@ pub fn canonical_ip_address(text: &str) -> Faults {
     }
 }
 
-/// Parses an IP address; the numbers of an IPv4 address may have leading zeros.
-fn sloppy_ip(text: &str) -> Option<IpAddr> {
+/// Parses an IP address as `ParseIPSloppy` of Kubernetes does: the numbers of an IPv4 address may have leading zeros.
+pub fn sloppy_ip(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| {
-        let parts: Vec<&str> = text.split('.').map(without_zeros).collect();
-        parts.join(".").parse().ok()
+        // An IPv6 address can end with an IPv4 address.
+        let (start, end) = text.split_at(text.rfind(':').map_or(0, |colon| colon + 1));
+        let parts: Vec<&str> = end.split('.').map(without_zeros).collect();
+        format!("{start}{}", parts.join(".")).parse().ok()
     })
 }
 
@@ -247,14 +249,14 @@ fn without_zeros(number: &str) -> &str {
     }
 }
 
-/// Returns true for an IPv4 address.
+/// Returns true for an IPv4 address, also in the form of an IPv6 address and with leading zeros.
 pub fn is_ipv4(text: &str) -> bool {
-    text.parse::<std::net::Ipv4Addr>().is_ok()
+    sloppy_ip(text).is_some_and(|address| address.to_canonical().is_ipv4())
 }
 
-/// Returns true for an IPv6 address.
+/// Returns true for an IPv6 address that is no IPv4 address.
 pub fn is_ipv6(text: &str) -> bool {
-    text.parse::<std::net::Ipv6Addr>().is_ok()
+    sloppy_ip(text).is_some_and(|address| address.to_canonical().is_ipv6())
 }
 
 /// Validates the address of an endpoint, or an external address of a Service.

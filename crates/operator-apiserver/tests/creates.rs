@@ -443,3 +443,67 @@ async fn the_address_of_a_webhook_is_parsed_as_go_does() {
         refused.message()
     );
 }
+
+#[tokio::test]
+async fn addresses_are_parsed_with_leading_zeros() {
+    let server = server().await;
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let two = "should be a domain with at least two segments separated by dots";
+    for (kind, address, said) in [
+        (
+            "IPv4",
+            "::ffff:01.2.3.4",
+            "[0]: Invalid value: \"::ffff:01.2.3.4\": must not have leading 0s",
+        ),
+        (
+            "IPv4",
+            "::FFFF",
+            ": Invalid value: \"::FFFF\": must be an IPv4 address",
+        ),
+        (
+            "IPv6",
+            "::FFFF",
+            "[0]: Invalid value: \"::FFFF\": must be in canonical form (\"::ffff\")",
+        ),
+        ("FQDN", "", "[0]: Required value"),
+        ("FQDN", "a.", &format!("[0]: Invalid value: \"a\": {two}")),
+        ("FQDN", "a.b.", ""),
+    ] {
+        let slice = json!({"metadata": {"name": "e"}, "addressType": kind, "ports": [],
+            "endpoints": [{"addresses": [address]}]});
+        let answer = post(&server, &format!("{slices}?dryRun=All"), slice).await;
+        match said {
+            "" => assert_eq!(answer.code, 201, "{}", answer.body),
+            said => answer.is_refused(
+                422,
+                &format!("EndpointSlice.discovery.k8s.io \"e\" is invalid: endpoints[0].addresses{said}"),
+            ),
+        }
+    }
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let backend = json!({"service": {"name": "s", "port": {"number": 1}}});
+    let ingress = json!({"metadata": {"name": "i"}, "spec": {"rules": [{"host": "01.2.3.4"}], "defaultBackend": backend}});
+    post(&server, ingresses, ingress).await.is_refused(
+        422,
+        "Ingress.networking.k8s.io \"i\" is invalid: spec.rules[0].host: Invalid value: \"01.2.3.4\": must be a DNS name, not an IP address",
+    );
+}
+
+#[tokio::test]
+async fn the_metadata_of_events_is_checked_last() {
+    let server = server().await;
+    let events = "/api/v1/namespaces/default/events";
+    let event =
+        |namespace: &str| json!({"metadata": {"name": "A B"}, "involvedObject": {"namespace": namespace}});
+    post(&server, events, event("other")).await.is_refused(
+        422,
+        "Event \"A B\" is invalid: involvedObject.namespace: Invalid value: \"other\": does not match event.namespace",
+    );
+    post(&server, events, event("default")).await.is_done();
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"metadata": {}, "regarding": {"namespace": "other"}, "type": "x"});
+    post(&server, events, event).await.is_refused(
+        422,
+        "Event \"\" is invalid: [involvedObject.namespace: Invalid value: \"other\": does not match event.namespace, metadata.name: Required value: name or generateName is required, eventTime: Required value, type: Invalid value: \"\": has invalid value: x]",
+    );
+}

@@ -622,3 +622,13 @@ async fn resource_versions_are_parsed_as_go_does() {
     )];
     changes(&server, revisions, revision, &table).await;
 }
+
+#[tokio::test]
+async fn the_families_of_pod_addresses_include_mapped_ones() {
+    let server = server();
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&server, PODS, pod).await.is_done();
+    let ips = json!({"status": {"podIPs": [{"ip": "::ffff:1.2.3.4"}, {"ip": "1.2.3.5"}]}});
+    let said = "[status.podIPs[0]: Invalid value: \"::ffff:1.2.3.4\": must not be an IPv4-mapped IPv6 address, status.podIPs: Invalid value: [{\"IP\":\"::ffff:1.2.3.4\"},{\"IP\":\"1.2.3.5\"}]: may specify no more than one IP for each IP family]";
+    changes_of(&server, &format!("{PODS}/p/status"), &[(ips, said)]).await;
+}

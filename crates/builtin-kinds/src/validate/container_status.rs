@@ -140,7 +140,7 @@ fn mapped(check: &mut Check, pod: &Value, [container, resource]: [&str; 2], path
 
 /// Reports addresses whose family is unknown, as the API server does while it compares the families.
 pub(super) fn unknown_family(check: &mut Check, all: &[&str], path: &Path) {
-    let invalid = all.iter().position(|ip| !names::ip_address(ip).is_empty());
+    let invalid = all.iter().position(|ip| names::sloppy_ip(ip).is_none());
     if all.len() > 1
         && let Some(index) = invalid
         && let Some(ip) = all.get(index)

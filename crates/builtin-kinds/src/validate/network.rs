@@ -65,7 +65,7 @@ fn ingress_rule(check: &mut Check, rule: &Value, path: &Path) {
     let host = text(rule, &["host"]);
     if !host.is_empty() {
         let path = path.child("host");
-        if names::ip_address(host).is_empty() {
+        if names::sloppy_ip(host).is_some() {
             check.invalid(
                 path.clone(),
                 &host.into(),
@@ -478,13 +478,16 @@ fn slice_ports(check: &mut Check, object: &Value) {
 
 fn slice_address(check: &mut Check, kind: &str, address: &str, path: &Path, index: usize) {
     let item = path.index(index);
-    let (is_kind, article) = match kind {
-        "IPv4" => (names::is_ipv4(address), "an IPv4"),
-        "IPv6" => (names::is_ipv6(address), "an IPv6"),
-        "FQDN" => return check.faults(&item, address, names::dns1123_subdomain(address)),
+    let (is_kind, article, faults) = match kind {
+        "IPv4" => (names::is_ipv4(address), "an IPv4", names::ip_address(address)),
+        "IPv6" => (
+            names::is_ipv6(address),
+            "an IPv6",
+            names::canonical_ip_address(address),
+        ),
+        "FQDN" => return domain(check, address, &item),
         _ => return,
     };
-    let faults = names::canonical_ip_address(address);
     if !faults.is_empty() {
         return check.faults(&item, address, faults);
     }
@@ -493,6 +496,25 @@ fn slice_address(check: &mut Check, kind: &str, address: &str, path: &Path, inde
         check.invalid(path.clone(), &address.into(), detail);
     }
     check.faults(&item, address, names::endpoint_address(address));
+}
+
+/// Checks a domain name with at least two labels. It may end with a dot.
+fn domain(check: &mut Check, name: &str, path: &Path) {
+    if name.is_empty() {
+        return check.required(path.clone(), "");
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let faults = names::dns1123_subdomain(name);
+    if !faults.is_empty() {
+        return check.faults(path, name, faults);
+    }
+    if !name.contains('.') {
+        let why = "should be a domain with at least two segments separated by dots";
+        return check.invalid(path.clone(), &name.into(), why);
+    }
+    for label in name.split('.') {
+        check.faults(path, label, names::dns1123_label(label));
+    }
 }
 
 /// Validates a changed slice. Unchanged endpoints are not validated, even if the address type changes.

@@ -169,7 +169,7 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
             }
             continue;
         }
-        let faults = names::canonical_ip_address(ip);
+        let faults = names::ip_address(ip);
         all_valid &= faults.is_empty();
         check.faults(&of_all.index(index), ip, faults);
     }
@@ -261,8 +261,8 @@ fn load_balancer(check: &mut Check, spec: &Value, path: &Path) {
         check.forbidden(range_path.clone(), LB_ONLY);
     }
     for (index, range) in ranges.iter().enumerate() {
-        let range = range.as_str().unwrap_or_default();
-        let faults = names::cidr(range.trim());
+        let range = range.as_str().unwrap_or_default().trim();
+        let faults = names::cidr(range);
         check.faults(&range_path.index(index), range, faults);
     }
     if is_balancer {
