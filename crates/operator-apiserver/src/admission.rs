@@ -130,6 +130,11 @@ async fn admit_step(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    if operation == Operation::Create {
+        write
+            .requested_name
+            .get_or_init(|| object::name(object).to_owned());
+    }
     if is_enabled(admission, "NamespaceLifecycle") {
         namespace_lifecycle::check(admission, write, operation, object)?;
     }

@@ -331,6 +331,7 @@ impl Client {
             in_collection: false,
             conversions: Arc::default(),
             decisions: Arc::default(),
+            requested_name: Default::default(),
             deadline: None,
         })
     }

@@ -3,7 +3,7 @@
 pub(crate) mod object_body;
 mod warnings;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use apimachinery::object;
 use serde_json::Value;
@@ -40,6 +40,8 @@ pub(crate) struct Write {
     pub(crate) conversions: Arc<ConversionMemo>,
     /// Decisions of authorization webhooks that policies ask for.
     pub(crate) decisions: Arc<DecisionMemo>,
+    /// The name of the object of a create before admission changed it; empty if there was none.
+    pub(crate) requested_name: OnceLock<String>,
     /// The deadline of the request.
     pub(crate) deadline: Option<tokio::time::Instant>,
 }
@@ -62,11 +64,19 @@ impl Write {
         self.definition.key(&self.namespace, &self.name)
     }
 
+    /// Returns the name in the path, or the name of the object of a create before admission changed it.
+    pub(crate) fn admitted_name(&self) -> &str {
+        match self.name.as_str() {
+            "" => self.requested_name.get().map_or("", String::as_str),
+            name => name,
+        }
+    }
+
     /// Returns a rejection with the text of admission. `object` is the requested object, which may have no name yet.
     pub(crate) fn forbidden(&self, object: Option<&Value>, why: &str) -> Status {
         let of_object = |field| object.map(|object| object::text(object, &["metadata", field]));
         // The objects of a collection are deleted without their names.
-        let own = Some(self.name.as_str()).filter(|_| !self.in_collection);
+        let own = Some(self.admitted_name()).filter(|_| !self.in_collection);
         let names = [own, of_object("name"), of_object("generateName")];
         let name = names.into_iter().flatten().find(|name| !name.is_empty());
         status::forbidden(&self.definition.subject, name.unwrap_or("Unknown"), why)

@@ -335,6 +335,22 @@ async fn match_conditions_are_evaluated_before_each_mutation() {
 }
 
 #[tokio::test]
+async fn a_rejection_has_the_name_before_mutations() {
+    let server = start().await;
+    let rename = "{op: 'replace', path: '/metadata/name', value: 'z'}";
+    let missing = "{op: 'remove', path: '/data/z'}";
+    mutate(&server, "request.name == 'a'", &[rename, missing]).await;
+    let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    let refused = post(&server, &format!("{NAMESPACE}/configmaps"), map).await;
+    assert_eq!(
+        (refused.code, &refused.body["details"]["name"]),
+        (403, &json!("a")),
+        "{}",
+        refused.body
+    );
+}
+
+#[tokio::test]
 async fn json_patches_of_policies_fail_with_the_texts_of_their_library() {
     for (patch, why) in [
         (

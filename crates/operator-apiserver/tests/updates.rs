@@ -614,6 +614,14 @@ async fn resource_versions_are_parsed_as_go_does() {
         let said = format!("strconv.ParseUint: parsing {version:?}: {why}");
         assert_eq!((answer.code, answer.message()), (500, said.as_str()));
     }
+    let said = "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax";
+    get(&server, &format!("{path}?resourceVersion=x"))
+        .await
+        .is_refused(500, said);
+    // Events have no cache, whose error this is.
+    let event = "/api/v1/namespaces/default/events/e?resourceVersion=x";
+    let said = format!("invalid resource version: {said}");
+    get(&server, event).await.is_refused(400, &said);
     let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
     let revision = json!({"metadata": {"name": "r"}, "revision": 1, "data": {"a": 1}});
     let table = [(

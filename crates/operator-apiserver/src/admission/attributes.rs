@@ -31,10 +31,10 @@ impl<'a> Attributes<'a> {
         if self.write.in_collection {
             return "";
         }
-        if !self.write.name.is_empty() {
-            return &self.write.name;
+        match self.write.admitted_name() {
+            "" => self.object.map(object::name).unwrap_or_default(),
+            name => name,
         }
-        self.object.map(object::name).unwrap_or_default()
     }
 
     /// Returns the namespace of the object; for a Namespace, its own name.

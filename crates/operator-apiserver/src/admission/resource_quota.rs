@@ -107,6 +107,7 @@ fn charged(
         in_collection: false,
         conversions: std::sync::Arc::default(),
         decisions: std::sync::Arc::default(),
+        requested_name: Default::default(),
         deadline: None,
         definition,
     };

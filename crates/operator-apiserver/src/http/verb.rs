@@ -85,6 +85,7 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         in_collection: false,
         conversions: Arc::default(),
         decisions: Arc::default(),
+        requested_name: Default::default(),
         deadline: call.deadline,
     })
 }

@@ -258,6 +258,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         in_collection: false,
         conversions: Arc::default(),
         decisions: Arc::default(),
+        requested_name: Default::default(),
         deadline: None,
     };
     let mut value = value;

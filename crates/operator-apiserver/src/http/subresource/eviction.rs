@@ -272,6 +272,7 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
         in_collection: false,
         conversions: Arc::default(),
         decisions: Arc::default(),
+        requested_name: Default::default(),
         deadline: write.deadline,
     };
     registry.update(&of_budget, &change).await.map(drop)

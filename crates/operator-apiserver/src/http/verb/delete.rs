@@ -101,6 +101,7 @@ pub(super) async fn serve_collection(
             in_collection: true,
             conversions: Arc::default(),
             decisions: Arc::default(),
+            requested_name: Default::default(),
             deadline: write.deadline,
         };
         match registry.delete(&one, &delete_options).await {

@@ -224,11 +224,13 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     }
 }
 
-/// Parses the parameter `resourceVersion`; the error is 400 for lists, 500 otherwise.
+/// Parses the parameter `resourceVersion`; the error is 400 for lists and for events, which a real server does not cache,
+/// and 500 otherwise.
 pub(crate) fn parse_revision(call: &Call, text: &str) -> Result<u64, Status> {
     go::parse_uint(text).map_err(|why| {
         let message = format!("resourceVersion: Invalid value: {}: {why}", go::quote(text));
-        if matches!(call.info.verb, "list" | "deletecollection") {
+        let is_event = call.info.verb == "get" && call.info.resource == "events";
+        if is_event || matches!(call.info.verb, "list" | "deletecollection") {
             status::bad_request(format!("invalid resource version: {message}"))
         } else {
             status::plain(message)
