@@ -351,6 +351,27 @@ async fn a_rejection_has_the_name_before_mutations() {
 }
 
 #[tokio::test]
+async fn a_policy_cannot_make_an_object_that_is_not_one_of_its_kind() {
+    for (patch, why) in [
+        (
+            "{op: 'add', path: '/nope', value: 1}",
+            "strict decoding error: unknown field \"nope\"",
+        ),
+        (
+            "{op: 'add', path: '/data', value: 5}",
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string",
+        ),
+    ] {
+        let server = start().await;
+        mutate(&server, "true", &[patch]).await;
+        let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+        post(&server, &format!("{NAMESPACE}/configmaps"), map)
+            .await
+            .is_refused(500, &format!("Internal error occurred: {why}"));
+    }
+}
+
+#[tokio::test]
 async fn json_patches_of_policies_fail_with_the_texts_of_their_library() {
     for (patch, why) in [
         (

@@ -8,9 +8,9 @@ use super::Operation;
 use super::attributes::Attributes;
 use crate::admission::Admission;
 use crate::identity::authz::Authorizer;
-use crate::resource::Definition;
 use crate::resource::scale;
-use crate::status::Status;
+use crate::resource::{Definition, Source};
+use crate::status::{self, Status};
 use crate::write::FieldValidation;
 use crate::write::Write;
 use crate::write::object_body::{self, StrictFaults};
@@ -64,11 +64,27 @@ impl<'a> MutatedObject<'a> {
         }
     }
 
-    /// Replaces the object by a changed one, which is in the version of `target`.
-    pub(super) fn replace(&mut self, changed: Value, target: &Definition) -> Result<(), Status> {
+    /// Replaces the object by a changed one, which is in the version of `target`. Unknown fields of built-in kinds are
+    /// removed, or are an error if `is_strict` is true.
+    pub(super) fn replace(
+        &mut self,
+        changed: Value,
+        target: &Definition,
+        is_strict: bool,
+    ) -> Result<(), Status> {
         if has_own_body(&self.write.subresource) {
             self.object = Some(changed);
             return Ok(());
+        }
+        if let Source::Builtin { gvk, .. } = &target.source {
+            let decoded = builtin_kinds::decode(gvk, &mut changed.clone());
+            let unknown = decoded.map_err(|error| status::internal(&error.to_string()))?;
+            if is_strict && !unknown.is_empty() {
+                let shown = unknown.iter().map(|field| object_body::unknown_field(field));
+                let shown: Vec<String> = shown.collect();
+                let why = format!("strict decoding error: {}", shown.join(", "));
+                return Err(status::internal(&why));
+            }
         }
         let own = &self.write.definition;
         let mut changed = if own.is_same_version(target) {

@@ -299,7 +299,7 @@ pub(super) async fn mutate(
                     let changed = Arc::new(changed.clone());
                     conversion::prepare(&attributes.admission.converter, own, [&changed]).await?;
                 }
-                mutated.replace(changed, &target)?;
+                mutated.replace(changed, &target, false)?;
             }
             if mutated.object() != before.as_ref() {
                 reinvocation.changed();

@@ -100,6 +100,11 @@ pub(crate) fn complete(
     Ok(())
 }
 
+/// Returns the error of an unknown field.
+pub(crate) fn unknown_field(path: &str) -> String {
+    format!("unknown field {}", quote(path))
+}
+
 impl StrictFaults<'_> {
     /// Returns all strict decoding errors, as many as the real server reports.
     pub(crate) fn combine(self, unknown: &[String], sorted: Option<&str>) -> Vec<String> {
@@ -107,11 +112,7 @@ impl StrictFaults<'_> {
         let unknown_paths: HashSet<&str> = unknown.iter().map(String::as_str).collect();
         let mut found = self.duplicates;
         found.retain(|fault| !is_unknown(&unknown_paths, fault));
-        found.extend(
-            unknown
-                .iter()
-                .map(|path| format!("unknown field {}", quote(path))),
-        );
+        found.extend(unknown.iter().map(|path| unknown_field(path)));
         let document = match self.order {
             FaultOrder::Document(body) => Some(body),
             _ => sorted.map(str::as_bytes),

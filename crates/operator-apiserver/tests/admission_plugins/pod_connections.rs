@@ -214,9 +214,20 @@ async fn proxies_report_missing_objects() {
     refused(&path("services/s:81/proxy"))
         .await
         .is_refused(503, "no service port 81 found for service \"s\"");
+    // The controller has not created the Endpoints yet.
+    refused(&path("services/s:80/proxy/"))
+        .await
+        .is_refused(404, "services \"s\" not found");
+    let endpoints = json!({"metadata": {"name": "s"}, "subsets": [{"addresses": [{"ip": "10.1.2.3"}],
+        "ports": [{"name": "other", "port": 80}]}]});
+    post(&server, &path("endpoints"), endpoints).await.is_done();
     refused(&path("services/s:80/proxy/"))
         .await
         .is_refused(503, "no endpoints available for service \"s\"");
+    refused(&path("services/s:other/proxy/")).await.is_refused(
+        503,
+        "error trying to reach service: nothing listens in the pods of simulated nodes",
+    );
     refused("/api/v1/nodes/none/proxy/metrics")
         .await
         .is_refused(404, "nodes \"none\" not found");

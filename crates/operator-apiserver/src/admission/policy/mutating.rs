@@ -200,7 +200,10 @@ impl Mutation {
             Self::JsonPatch(program) => patch(program, &scope, &shown),
         };
         match changed {
-            Ok(changed) => mutated.replace(changed, target).map(Ok),
+            Ok(changed) => {
+                let is_strict = matches!(self, Self::JsonPatch(_));
+                mutated.replace(changed, target, is_strict).map(Ok)
+            }
             Err(why) => Ok(Err(why)),
         }
     }

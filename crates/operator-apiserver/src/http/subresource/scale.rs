@@ -159,7 +159,7 @@ fn check_fields(call: &Call, write: &Write, wanted: &Value) -> Result<(), Status
     let unknown = builtin_kinds::decode(&SCALE, &mut wanted.clone()).unwrap_or_default();
     let faults: Vec<String> = unknown
         .iter()
-        .map(|field| format!("unknown field {}", apimachinery::go::quote(field)))
+        .map(|field| object_body::unknown_field(field))
         .collect();
     match options::field_validation(call) {
         _ if faults.is_empty() => {}
