@@ -69,7 +69,7 @@ fn is_printable(c: char) -> bool {
     !c.is_ascii() && !c.is_whitespace() && shown.chars().nth(2) == Some(c)
 }
 
-/// Formats a `float64` as `%v` does: the shortest digits, with an exponent below 1e-4 and from 1e21 on.
+/// Formats a `float64` as `%v` does: the shortest digits, with an exponent below 1e-4 and from 1e6 on.
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -78,7 +78,7 @@ pub fn float(value: f64) -> String {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let size = value.abs();
-    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+    if size != 0.0 && !(1e-4..1e6).contains(&size) {
         return exponent(value, 2);
     }
     format!("{value}")
@@ -103,6 +103,17 @@ fn exponent(value: f64, digits: usize) -> String {
         None => ('+', exponent),
     };
     format!("{mantissa}e{sign}{size:0>digits$}")
+}
+
+/// Converts a float to an integer as Go does on amd64: without the fraction, and the lowest integer for a value beyond 64
+/// bits.
+pub fn truncate(value: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "the fraction is removed")]
+    match value {
+        value if (-END..END).contains(&value) => value as i64,
+        _ => i64::MIN,
+    }
 }
 
 /// Formats a JSON number as `%v` does.
@@ -216,7 +227,11 @@ mod tests {
 
     #[test]
     fn floats_switch_to_exponents_where_go_does() {
-        assert_eq!(float(1e20), "100000000000000000000");
+        assert_eq!(float(1e20), "1e+20");
+        assert_eq!(float(1e6), "1e+06");
+        assert_eq!(float(-1_234_567.5), "-1.2345675e+06");
+        assert_eq!(float(999_999.5), "999999.5");
+        assert_eq!(json_float(1e20), "100000000000000000000");
         assert_eq!(float(1e21), "1e+21");
         assert_eq!(float(0.00001), "1e-05");
         assert_eq!(json_float(0.0000001), "1e-7");

@@ -166,9 +166,26 @@ impl Quantity {
         }
     }
 
-    /// Returns the ratio to another quantity; infinite or not a number if the other one is zero.
-    pub fn per(&self, other: &Self) -> f64 {
-        approximate(self.nanos) / approximate(other.nanos)
+    /// Returns the amount in units of `10^scale`, rounded away from zero, like Go's `ScaledValue`. As there, an amount
+    /// beyond 64 bits is zero if Go represents it as an integer with an exponent, and loses its upper bits otherwise.
+    pub fn scaled_value(&self, scale: i32) -> i64 {
+        let power = scale
+            .checked_add(9)
+            .and_then(|power| 10_i128.checked_pow(u32::try_from(power).ok()?));
+        let Some(power) = power else { return 0 };
+        let whole = round_up(self.nanos, power) / power;
+        match i64::try_from(whole) {
+            Ok(value) => value,
+            Err(_) if self.scale.is_some() => 0,
+            Err(_) => whole as i64,
+        }
+    }
+
+    /// Returns the scale in which the API server compares amounts: thousandths, or whole units if one is too large.
+    pub fn common_scale(amounts: &[&Self]) -> i32 {
+        const MILLI_MAX: i64 = i64::MAX / 1000;
+        let are_small = amounts.iter().all(|amount| amount.scaled_value(0) <= MILLI_MAX);
+        if are_small { -3 } else { 0 }
     }
 
     /// Rounds the quantity to whole units, away from zero.
@@ -454,6 +471,25 @@ fn keeps_text(whole: &str, fraction: &str, scale: Scale) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Quantity, QuantityError};
+
+    #[test]
+    fn scaled_values_are_those_of_go() {
+        for (text, scale, value) in [
+            ("1.5", 0, 2),
+            ("-1.5", 0, -2),
+            ("1.5", -3, 1500),
+            ("1n", -3, 1),
+            ("10E", 0, 0),
+            ("9223372036854775808", 0, i64::MIN),
+            ("9223372036854775808", -3, 0),
+        ] {
+            assert_eq!(
+                Quantity::parse(text).unwrap().scaled_value(scale),
+                value,
+                "{text}"
+            );
+        }
+    }
 
     #[track_caller]
     fn check(text: &str, canonical: &str) {

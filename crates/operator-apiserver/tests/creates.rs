@@ -507,3 +507,76 @@ async fn the_metadata_of_events_is_checked_last() {
         "Event \"\" is invalid: [involvedObject.namespace: Invalid value: \"other\": does not match event.namespace, metadata.name: Required value: name or generateName is required, eventTime: Required value, type: Invalid value: \"\": has invalid value: x]",
     );
 }
+
+#[tokio::test]
+async fn numbers_in_errors_are_those_of_go() {
+    let server = server().await;
+    let number = |rule: Value| {
+        let mut schema = json!({"type": "number"});
+        schema
+            .as_object_mut()
+            .unwrap()
+            .extend(rule.as_object().unwrap().clone());
+        schema
+    };
+    let version = json!({"name": "v1", "served": true, "storage": true,
+    "subresources": {"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+        "max": number(json!({"maximum": 10_000_000})),
+        "far": number(json!({"maximum": 1e20})),
+        "fine": number(json!({"multipleOf": 0.00001})),
+        "coarse": number(json!({"multipleOf": 1e20})),
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "status": {"x-kubernetes-preserve-unknown-fields": true},
+    }}}});
+    let crd = json!({"metadata": {"name": "meters.example.com"}, "spec": {"group": "example.com",
+        "scope": "Namespaced", "versions": [version], "names": {"plural": "meters", "kind": "Meter"}}});
+    post(
+        &server,
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        crd,
+    )
+    .await
+    .is_done();
+    let meters = "/apis/example.com/v1/namespaces/default/meters?dryRun=All";
+    for (field, value, said) in [
+        (
+            "max",
+            json!(12345678.5),
+            "max: Invalid value: 1.23456785e+07: max in body should be less than or equal to 1e+07",
+        ),
+        (
+            "far",
+            json!(5),
+            "far: Invalid value: 5: far in body should be less than or equal to -9223372036854775808",
+        ),
+        ("fine", json!(0.3), ""),
+        (
+            "coarse",
+            json!(0.3),
+            "coarse: Invalid value: 0.3: coarse in body should be a multiple of 1e+20",
+        ),
+        (
+            "status",
+            json!(100_000_000.5),
+            ".status.n: Invalid value: 0: .status.n accessor error: 1.000000005e+08 is of the type float64, expected map[string]interface{}",
+        ),
+    ] {
+        let mut meter = json!({"apiVersion": "example.com/v1", "kind": "Meter", "metadata": {"name": "a"}});
+        meter[field] = value;
+        let answer = post(&server, meters, meter).await;
+        match said {
+            "" => assert_eq!(answer.code, 201, "{}", answer.body),
+            said => answer.is_refused(422, &format!("Meter.example.com \"a\" is invalid: {said}")),
+        }
+    }
+    let ranges = "/api/v1/namespaces/default/limitranges?dryRun=All";
+    let range = |limit: Value| json!({"metadata": {"name": "l"}, "spec": {"limits": [limit]}});
+    let huge = json!({"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "10m"}, "maxLimitRequestRatio": {"cpu": "10E"}});
+    assert_eq!(post(&server, ranges, range(huge)).await.code, 201);
+    let huge = json!({"type": "Container", "max": {"cpu": "10E"}, "min": {"cpu": "10m"}, "maxLimitRequestRatio": {"cpu": "20"}});
+    post(&server, ranges, range(huge)).await.is_refused(
+        422,
+        "LimitRange \"l\" is invalid: spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"20\": ratio 20 is greater than max/min = 0.000000",
+    );
+}

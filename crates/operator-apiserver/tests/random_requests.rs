@@ -351,6 +351,28 @@ async fn a_rejection_has_the_name_before_mutations() {
 }
 
 #[tokio::test]
+async fn an_applied_configuration_fits_the_struct_of_its_kind() {
+    let server = start().await;
+    let mutation = json!({"patchType": "ApplyConfiguration",
+        "applyConfiguration": {"expression": "Object{data: {'k': '!'}}"}});
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]}, "mutations": [mutation], "reinvocationPolicy": "Never"}});
+    post(&server, POLICIES, policy).await.is_done();
+    let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p"}});
+    post(&server, &POLICIES.replace("policies", "policybindings"), binding)
+        .await
+        .is_done();
+    post(&server, &format!("{NAMESPACE}/secrets"), json!({"metadata": {"name": "a"}}))
+        .await
+        .is_refused(
+            403,
+            "denied request: unable to convert unstructured object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0",
+        );
+}
+
+#[tokio::test]
 async fn a_policy_cannot_make_an_object_that_is_not_one_of_its_kind() {
     for (patch, why) in [
         (

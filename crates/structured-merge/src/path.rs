@@ -77,12 +77,13 @@ impl PathElement {
                         text.push(',');
                     }
                     write_quoted(&mut text, name);
-                    text.push_str(&format!(":{value}"));
+                    text.push(':');
+                    text.push_str(&go_json(value));
                 }
                 text.push('}');
                 text
             }
-            Self::Value(value) => format!("v:{value}"),
+            Self::Value(value) => format!("v:{}", go_json(value)),
             Self::Index(index) => format!("i:{index}"),
         }
     }
@@ -153,6 +154,16 @@ impl fmt::Display for PathElement {
             Self::Value(value) => write!(f, "[={}]", readable(value)),
             Self::Index(index) => write!(f, "[{index}]"),
         }
+    }
+}
+
+/// Formats a value as JSON. Go writes large and small floats in other notations than Rust.
+fn go_json(value: &Value) -> String {
+    match value {
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .map_or_else(String::new, apimachinery::go::json_float),
+        value => value.to_string(),
     }
 }
 

@@ -86,7 +86,9 @@ fn limit_names(check: &mut Check, limit: &Value, kind: &str, path: &Path, fields
 fn limits_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) {
     let amount = |field: &str| Quantity::from_json(at(limit, &[field, key])).ok();
     let (min, max) = (amount("min"), amount("max"));
-    let (default, request) = (amount("default"), amount("defaultRequest"));
+    // The defaults of a pod are forbidden, and not compared.
+    let compared = |field: &str| amount(field).filter(|_| text(limit, &["type"]) != "Pod");
+    let (default, request) = (compared("default"), compared("defaultRequest"));
     // Each rule has the path, the displayed value, and two amounts. The first amount must not be greater than the
     // second.
     let rules = [
@@ -126,6 +128,27 @@ fn limits_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) 
     }
 }
 
+/// Returns the maximum ratio as a number, and the ratio of the maximum and the minimum. Small amounts are compared with
+/// three decimals, others as integers.
+fn ratios(ratio: &Quantity, min: &Quantity, max: &Quantity) -> (f64, f64) {
+    const MILLI_MAX: i64 = i64::MAX / 1000;
+    let are_small = [ratio, min, max]
+        .iter()
+        .all(|amount| amount.scaled_value(0) < MILLI_MAX);
+    let (scale, unit) = if are_small { (-3, 1000.0) } else { (0, 1.0) };
+    let value = |amount: &Quantity| amount.scaled_value(scale) as f64;
+    (value(ratio) / unit, value(max) / value(min))
+}
+
+/// Formats a number as Go does with `%f`.
+fn shown_ratio(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio == f64::INFINITY => "+Inf".to_owned(),
+        ratio if ratio == f64::NEG_INFINITY => "-Inf".to_owned(),
+        ratio => format!("{ratio:.6}"),
+    }
+}
+
 fn ratio_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) {
     let amount = |field: &str| Quantity::from_json(at(limit, &[field, key])).ok();
     let one = Quantity::from(1);
@@ -136,12 +159,12 @@ fn ratio_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) {
             check.invalid(path.clone(), &shown, format!("ratio {ratio} is less than 1"));
         }
         if let (Some(min), Some(max)) = (amount("min"), amount("max")) {
-            let most = max.per(&min);
-            if ratio.per(&one) > most {
+            let (wanted, most) = ratios(&ratio, &min, &max);
+            if wanted > most {
                 check.invalid(
                     path,
                     &shown,
-                    format!("ratio {ratio} is greater than max/min = {most:.6}"),
+                    format!("ratio {ratio} is greater than max/min = {}", shown_ratio(most)),
                 );
             }
         }

@@ -258,6 +258,11 @@ fn too_far_apart(
     let Some(limit) = limit else {
         return Some(format!("{says} no limit is specified or limit is 0"));
     };
-    let ratio = limit.per(&request);
-    (ratio > bound.per(&Quantity::from(1))).then(|| format!("{says} provided ratio is {ratio:.6}"))
+    let scale = Quantity::common_scale(&[&request, &limit, bound]);
+    let ratio = limit.scaled_value(scale) as f64 / request.scaled_value(scale) as f64;
+    let (factor, most) = match Quantity::common_scale(&[bound]) {
+        0 => (1.0, bound.scaled_value(0)),
+        scale => (1000.0, bound.scaled_value(scale)),
+    };
+    (ratio * factor > most as f64).then(|| format!("{says} provided ratio is {ratio:.6}"))
 }

@@ -76,13 +76,9 @@ fn multiple_of(number: &Number, factor: f64, path: &Place<'_>) -> Option<Problem
     let Some(integer) = number.as_i64() else {
         return multiple_of_float(number, factor, path);
     };
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "Go truncates the factor of an integer"
-    )]
-    let factor = factor as i64;
+    let factor = go::truncate(factor);
     if factor <= 0 {
-        return Some(not_positive(&factor.to_string(), number, path));
+        return Some(not_positive(&factor.into(), path));
     }
     (integer % factor != 0).then(|| not_multiple(&factor.to_string(), number, path))
 }
@@ -90,20 +86,28 @@ fn multiple_of(number: &Number, factor: f64, path: &Place<'_>) -> Option<Problem
 fn multiple_of_float(number: &Number, factor: f64, path: &Place<'_>) -> Option<Problem> {
     let value = number.as_f64()?;
     if factor <= 0.0 {
-        return Some(not_positive(&go::float(factor), number, path));
+        return Some(not_positive(&factor.into(), path));
     }
     let quotient = if factor < 1.0 {
         1.0 / factor * value
     } else {
         value / factor
     };
-    let is_whole = (quotient - quotient.round()).abs() < 1e-9 * quotient.abs().max(1.0);
-    (!is_whole).then(|| not_multiple(&go::float(factor), number, path))
+    (!is_json_integer(quotient)).then(|| not_multiple(&go::float(factor), number, path))
 }
 
-fn not_positive(factor: &str, number: &Number, path: &Place<'_>) -> Problem {
-    let detail = format!("factor MultipleOf declared for {path} must be positive: {factor}");
-    Problem::new(ErrorType::Invalid, path, &Value::Number(number.clone()), detail)
+/// Returns true for a float that is nearly an integer, like `IsFloat64AJSONInteger` of go-openapi.
+fn is_json_integer(value: f64) -> bool {
+    const EXACT: f64 = 9_007_199_254_740_991.0;
+    let rounded = value.round();
+    let is_exact = (-EXACT..=EXACT).contains(&value);
+    is_exact && (value == rounded || (value - rounded).abs() < 1e-9 * rounded.abs())
+}
+
+fn not_positive(factor: &Value, path: &Place<'_>) -> Problem {
+    let shown = apimachinery::field::render(factor);
+    let detail = format!("factor MultipleOf declared for {path} must be positive: {shown}");
+    Problem::new(ErrorType::Invalid, path, factor, detail)
 }
 
 fn not_multiple(factor: &str, number: &Number, path: &Place<'_>) -> Problem {
@@ -118,11 +122,7 @@ fn limit(number: &Number, bound: Bound, is_minimum: bool, native: bool, path: &P
     } = bound;
     let (outside, shown) = match number.as_i64() {
         Some(integer) if native => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "Go truncates the limit of an integer"
-            )]
-            let limit = limit as i64;
+            let limit = go::truncate(limit);
             let beyond = if is_minimum {
                 integer < limit
             } else {

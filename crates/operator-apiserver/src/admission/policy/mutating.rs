@@ -7,6 +7,7 @@ use structured_merge::typed::overlay;
 
 use super::{Binding, Body, Bound, Invocation, Policy, PolicyObjects, Unconverted, configuration_fault};
 use crate::admission::mutation::{MutatedObject, Reinvocation};
+use crate::codec::protobuf::go_order;
 use crate::patch::json as json_patch;
 use crate::resource::{Definition, Source};
 use crate::status::Status;
@@ -196,7 +197,8 @@ impl Mutation {
         let shown = attributes.versioned(&live, target);
         let kind = attributes.kind(target);
         let changed = match self {
-            Self::Apply(program) => apply(program, &scope, &shown, schema(target, kind)),
+            Self::Apply(program) => apply(program, &scope, &shown, schema(target, kind))
+                .and_then(|changed| converted(target, changed)),
             Self::JsonPatch(program) => patch(program, &scope, &shown),
         };
         match changed {
@@ -241,6 +243,28 @@ fn apply(program: &Program, scope: &Scope<'_>, live: &Json, schema: Option<Schem
         overlay(&schema, live, &config).map_err(|why| format!("error applying patch: {why}"))?;
     object::copy_meta(&mut changed, live, "managedFields");
     Ok(changed)
+}
+
+/// Converts an applied object to the form of the Go struct of its kind.
+fn converted(target: &Definition, mut applied: Json) -> Result<Json, String> {
+    // The body of a subresource can have another kind.
+    let is_own = object::text(&applied, &["kind"]) == target.subject.kind;
+    if let Source::Builtin { gvk, .. } = &target.source
+        && let Some(kind) = target.builtin_type().filter(|_| is_own)
+    {
+        builtin_kinds::unstructured::convert(kind, &mut applied, &go_order::position)
+            // Quantities are only parsed by the decoder.
+            .and_then(|()| {
+                let decoded = builtin_kinds::decode(gvk, &mut applied.clone());
+                decoded.map(drop).map_err(|error| error.to_string())
+            })
+            .map_err(|why| {
+                let (subject, version) = (&target.subject, &target.version);
+                let gvk = format!("{}/{version}, Kind={}", subject.group, subject.kind);
+                format!("unable to convert unstructured object to {gvk}: {why}")
+            })?;
+    }
+    Ok(applied)
 }
 
 fn patch(program: &Program, scope: &Scope<'_>, live: &Json) -> Result<Json, String> {

@@ -1,6 +1,7 @@
 //! The scale subresource of custom resources: the paths of the replicas, and their limits.
 
 use apimachinery::field::{Error, Path};
+use apimachinery::go;
 use serde_json::Value;
 
 /// The fields of the scale subresource, as JSON paths.
@@ -64,6 +65,7 @@ fn lookup<'o>(object: &'o Value, json_path: &str) -> Result<Option<&'o Value>, S
     let mut found = object;
     let mut walked = String::new();
     for name in json_path.trim_start_matches('.').split('.') {
+        walked = format!("{walked}.{name}");
         found = match found {
             Value::Null => return Ok(None),
             Value::Object(map) => match map.get(name) {
@@ -72,7 +74,6 @@ fn lookup<'o>(object: &'o Value, json_path: &str) -> Result<Option<&'o Value>, S
             },
             other => return Err(mismatch(&walked, other, "map[string]interface{}")),
         };
-        walked = format!("{walked}.{name}");
     }
     Ok(Some(found))
 }
@@ -98,6 +99,7 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
+        Value::Number(number) => go::number(number),
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(shown).collect();
             format!("[{}]", items.join(" "))
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!(
             told(json!({"spec": 3})),
             [
-                ".spec.n: Invalid value: 0: .spec accessor error: 3 is of the type int64, expected map[string]interface{}"
+                ".spec.n: Invalid value: 0: .spec.n accessor error: 3 is of the type int64, expected map[string]interface{}"
             ]
         );
     }

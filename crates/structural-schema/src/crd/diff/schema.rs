@@ -193,7 +193,7 @@ impl Differ {
             self.limit(path, what, looser);
         }
         if old.multiple_of != new.multiple_of {
-            let shown = |factor: Option<f64>| factor.map_or(String::new(), go::float);
+            let shown = |factor: Option<f64>| factor.map_or(String::new(), go::json_float);
             let what = changed("multipleOf", &shown(old.multiple_of), &shown(new.multiple_of));
             let looser = match (old.multiple_of, new.multiple_of) {
                 (_, None) => true,
@@ -519,7 +519,7 @@ fn bound_change(name: &str, before: Option<Bound>, after: Option<Bound>) -> Stri
     match (before, after) {
         (Some(before), Some(after)) if before.value == after.value => {
             let now = if after.exclusive { "excluded" } else { "included" };
-            format!("{name} {} is now {now}", go::float(after.value))
+            format!("{name} {} is now {now}", go::json_float(after.value))
         }
         _ => {
             let value = |bound: Option<Bound>| bound.map(|bound| bound.value);
@@ -531,11 +531,11 @@ fn bound_change(name: &str, before: Option<Bound>, after: Option<Bound>) -> Stri
 fn limit_change(name: &str, before: Option<f64>, after: Option<f64>) -> String {
     match (before, after) {
         (None, None) => format!("{name} unchanged"),
-        (None, Some(after)) => format!("{name} added: {}", go::float(after)),
-        (Some(before), None) => format!("{name} removed, it was {}", go::float(before)),
+        (None, Some(after)) => format!("{name} added: {}", go::json_float(after)),
+        (Some(before), None) => format!("{name} removed, it was {}", go::json_float(before)),
         (Some(before), Some(after)) => {
             let direction = if after < before { "lowered" } else { "raised" };
-            let (before, after) = (go::float(before), go::float(after));
+            let (before, after) = (go::json_float(before), go::json_float(after));
             format!("{name} {direction} from {before} to {after}")
         }
     }
