@@ -254,7 +254,7 @@ pub fn is_ipv4(text: &str) -> bool {
     sloppy_ip(text).is_some_and(|address| address.to_canonical().is_ipv4())
 }
 
-/// Returns true for an IPv6 address that is no IPv4 address.
+/// Returns true for an IPv6 address that is not an IPv4 address.
 pub fn is_ipv6(text: &str) -> bool {
     sloppy_ip(text).is_some_and(|address| address.to_canonical().is_ipv6())
 }

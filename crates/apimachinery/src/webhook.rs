@@ -84,7 +84,7 @@ fn validate_path(text: &str, path: &Path) -> Vec<Error> {
     if !text.starts_with('/') {
         report("must start with a '/'".to_owned());
     }
-    // The first byte is skipped, even if it is no slash.
+    // The first byte is skipped, even if it is not a slash.
     let rest = String::from_utf8_lossy(text.as_bytes().get(1..).unwrap_or_default());
     for (index, step) in rest.strip_suffix('/').unwrap_or(&rest).split('/').enumerate() {
         if step.is_empty() {

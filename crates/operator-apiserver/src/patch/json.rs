@@ -148,7 +148,7 @@ fn missing(text: &str) -> PatchError {
 enum Fault {
     /// A container on the way does not exist.
     NoContainer,
-    /// The text and the reason why it is no number.
+    /// The text and the reason why it is not a number.
     NoIndex(String, String),
     OutOfBounds(String),
     NoKey(String),
