@@ -45,10 +45,7 @@ pub(crate) fn request(bytes: &[u8]) {
     if let Some((name, value)) = colon.and_then(|colon| header.split_at_checked(colon)) {
         builder = builder.header(name, value.get(1..).unwrap_or_default());
     }
-    // An invalid request is rejected before it reaches the server.
-    if let Ok(request) = builder.body(Full::new(Bytes::copy_from_slice(body))) {
-        answer(request);
-    }
+    send(builder, body);
 }
 
 /// Sends a patch; the first bytes select its type and the kind of object.
@@ -60,7 +57,7 @@ pub(crate) fn patch(bytes: &[u8]) {
     let object = [CONFIG_MAPS, DEPLOYMENTS, WIDGETS][choice / PATCHES.len() % 3];
     let request = Request::patch(format!("{object}/a?fieldManager=fuzz"))
         .header("content-type", PATCHES[choice % PATCHES.len()]);
-    answer(with_body(request, patch));
+    send(request, patch);
 }
 
 /// Sends a label selector and a field selector.
@@ -69,7 +66,7 @@ pub(crate) fn selector(bytes: &[u8]) {
     let mut part = || escaped(parts.next().unwrap_or_default());
     let query = format!("labelSelector={}&fieldSelector={}", part(), part());
     for collection in [CONFIG_MAPS, WIDGETS] {
-        answer(with_body(Request::get(format!("{collection}?{query}")), b""));
+        send(Request::get(format!("{collection}?{query}")), b"");
     }
 }
 
@@ -78,7 +75,7 @@ pub(crate) fn continue_token(bytes: &[u8]) {
     for token in [escaped(bytes), BASE64_URL_SAFE_NO_PAD.encode(bytes)] {
         for limit in [0, 1] {
             let path = format!("{CONFIG_MAPS}?limit={limit}&continue={token}");
-            answer(with_body(Request::get(path), b""));
+            send(Request::get(path), b"");
         }
     }
 }
@@ -91,7 +88,7 @@ pub(crate) fn protobuf(bytes: &[u8]) {
     let path = COLLECTIONS[usize::from(*choice) % COLLECTIONS.len()];
     for body in [[b"k8s\0", message].concat(), enveloped(message)] {
         let request = Request::post(path).header("content-type", "application/vnd.kubernetes.protobuf");
-        answer(with_body(request, &body));
+        send(request, &body);
     }
 }
 
@@ -102,10 +99,10 @@ pub(crate) fn yaml(bytes: &[u8]) {
     };
     let path = COLLECTIONS[usize::from(*choice) % COLLECTIONS.len()];
     let create = Request::post(path).header("content-type", "application/yaml");
-    answer(with_body(create, text));
+    send(create, text);
     let apply = Request::patch(format!("{path}/a?fieldManager=fuzz"))
         .header("content-type", "application/apply-patch+yaml");
-    answer(with_body(apply, text));
+    send(apply, text);
 }
 
 /// Returns `runtime.Unknown` with a message in field 2 and its length.
@@ -125,10 +122,11 @@ fn escaped(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-fn with_body(request: http::request::Builder, body: &[u8]) -> Request<Full<Bytes>> {
-    request
-        .body(Full::new(Bytes::copy_from_slice(body)))
-        .expect("a request of our own is one")
+/// Sends a request. One that is invalid, such as one with too long a URL, is rejected before it reaches the server.
+fn send(request: http::request::Builder, body: &[u8]) {
+    if let Ok(request) = request.body(Full::new(Bytes::copy_from_slice(body))) {
+        answer(request);
+    }
 }
 
 /// A server with a few objects.
@@ -273,10 +271,7 @@ pub(crate) fn json(bytes: &[u8]) {
         Request::post(format!("{path}?fieldValidation=Strict")),
         Request::put(format!("{path}/a?fieldValidation=Warn")),
     ] {
-        answer(with_body(
-            request.header("content-type", "application/json"),
-            text,
-        ));
+        send(request.header("content-type", "application/json"), text);
     }
 }
 
@@ -331,7 +326,7 @@ pub(crate) fn quantity(bytes: &[u8]) {
     ];
     for (path, object) in objects {
         let request = Request::post(format!("{path}?dryRun=All")).header("content-type", "application/json");
-        answer(with_body(request, object.to_string().as_bytes()));
+        send(request, object.to_string().as_bytes());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Query parameters.
 
-/// The decoded parameters of a URL, in order.
+/// The decoded parameters of a URL, in order. As in Go, those with a semicolon or an invalid escape are dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -8,10 +8,10 @@ impl Query {
     pub(crate) fn parse(text: &str) -> Self {
         let pairs = text
             .split('&')
-            .filter(|pair| !pair.is_empty())
-            .map(|pair| match pair.split_once('=') {
-                Some((key, value)) => (decode(key), decode(value)),
-                None => (decode(pair), String::new()),
+            .filter(|pair| !pair.is_empty() && !pair.contains(';'))
+            .filter_map(|pair| {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                decode(key).zip(decode(value))
             })
             .collect();
         Self(pairs)
@@ -45,32 +45,23 @@ impl Query {
     }
 }
 
-/// Percent-decodes; `+` is a space. Invalid UTF-8 is replaced.
-pub(crate) fn decode(text: &str) -> String {
+/// Percent-decodes; `+` is a space. Invalid UTF-8 is replaced. Returns `None` for an invalid escape.
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut input = text.bytes();
     while let Some(byte) = input.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let mut ahead = input.clone();
-                let decoded = ahead
-                    .next()
-                    .and_then(hex)
-                    .zip(ahead.next().and_then(hex))
-                    .map(|(high, low)| high * 16 + low);
-                match decoded {
-                    Some(decoded) => {
-                        bytes.push(decoded);
-                        input = ahead;
-                    }
-                    None => bytes.push(b'%'),
-                }
-            }
-            other => bytes.push(other),
-        }
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => hex(input.next()?)? * 16 + hex(input.next()?)?,
+            other => other,
+        });
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Percent-decodes a path or a part of one, in which `+` is a plus.
+pub(crate) fn decode_path(text: &str) -> Option<String> {
+    decode(&text.replace('+', "%2B"))
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -131,3 +131,10 @@ claims! {
     quantity: QUANTITIES,
     journal: DAMAGES,
 }
+
+#[test]
+fn inputs_longer_than_a_url_are_skipped() {
+    let long = vec![b'a'; 30_000];
+    claims::continue_token(&long);
+    claims::selector(&long);
+}

@@ -288,3 +288,53 @@ async fn a_delete_resets_the_metrics() {
     let (_, after) = ask(&server, "GET", "/metrics").await;
     assert!(!after.contains("resource=\"nodes\",scope=\"cluster\""), "{after}");
 }
+
+#[tokio::test]
+async fn escapes_and_names_are_checked() {
+    let server = server().await;
+    let bad = (400, "400 Bad Request");
+    answers(&server, &EVERY, "/api/v1/nodes/%zz", bad).await;
+    let reads = ["GET", "PATCH", "DELETE"];
+    let gadgets = "/apis/example.com/v1/namespaces/default/gadgets";
+    for path in ["/api/v1/nodes", "/api/v1/namespaces/default/pods", gadgets] {
+        let why = (400, "Name parameter invalid: \"..\": may not be '..'");
+        answers(&server, &reads, &format!("{path}/%2e."), why).await;
+        let why = (400, "Name parameter invalid: \"a%b\": may not contain '%'");
+        answers(&server, &reads, &format!("{path}/a%25b"), why).await;
+    }
+    // Parameters with an invalid escape or a semicolon are dropped, and an empty number is not one.
+    for query in ["limit=%zz", "limit=1;b", "labelSelector=%zz&a"] {
+        answers(
+            &server,
+            &["GET"],
+            &format!("/api/v1/nodes?{query}"),
+            (200, "NodeList"),
+        )
+        .await;
+    }
+    let why = (400, "strconv.ParseInt: parsing \"\": invalid syntax");
+    for query in ["limit=", "limit", "limit=&limit=1", "timeoutSeconds="] {
+        answers(&server, &["GET"], &format!("/api/v1/nodes?{query}"), why).await;
+    }
+    answers(&server, &["DELETE"], "/api/v1/nodes/x?gracePeriodSeconds=", why).await;
+}
+
+#[tokio::test]
+async fn media_types_ignore_case() {
+    let server = server().await;
+    for (media, code) in [
+        ("APPLICATION/JSON", 201),
+        ("application/json;", 201),
+        (";", 415),
+        ("", 201),
+    ] {
+        let request = Request::post("/api/v1/namespaces/default/configmaps?dryRun=All")
+            .header("content-type", media)
+            .body(Full::new(Bytes::from_static(
+                b"{\"metadata\": {\"name\": \"x\"}}",
+            )))
+            .unwrap();
+        let response = server.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), code, "{media:?}");
+    }
+}

@@ -23,9 +23,12 @@ const TYPES: &str = "application/json, application/yaml, application/vnd.kuberne
 impl Media {
     /// Parses a `Content-Type`; the default is JSON.
     pub(crate) fn parse(content_type: &str, custom: bool) -> Result<Self, Status> {
-        let media = content_type.split(';').next().unwrap_or_default().trim();
-        match media {
-            "" | "application/json" => Ok(Self::Json),
+        if content_type.trim().is_empty() {
+            return Ok(Self::Json);
+        }
+        let media = content_type.split(';').next().unwrap_or_default();
+        match media.trim().to_ascii_lowercase().as_str() {
+            "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             protobuf::MEDIA_TYPE if !custom => Ok(Self::Protobuf),
             _ => Err(status::unsupported_media_type(TYPES)),

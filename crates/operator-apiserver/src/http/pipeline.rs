@@ -71,7 +71,9 @@ async fn answer(
 ) -> Response<Body> {
     let parts = incoming.parts;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let path = query::decode(&parts.uri.path().replace('+', "%2B"));
+    let Some(path) = query::decode_path(parts.uri.path()) else {
+        return Answer::text(StatusCode::BAD_REQUEST, "400 Bad Request").into_response();
+    };
     let info = RequestInfo::parse(&parts.method, &path, &query);
     let mut call = Call {
         info,

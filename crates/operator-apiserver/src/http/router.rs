@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::{go, names};
 use http::Method;
 use http::header::ACCEPT;
 
@@ -118,7 +119,27 @@ fn check_names(definition: &Definition, info: &RequestInfo) -> Result<(), Status
     if definition.namespaced && info.namespace.is_empty() && is_early {
         return Err(no_namespace());
     }
-    Ok(())
+    check_name(info)
+}
+
+/// Checks the name in the path of a read, a patch or a delete. An update checks it after its body.
+fn check_name(info: &RequestInfo) -> Result<(), Status> {
+    match info.verb {
+        "get" | "patch" | "delete" if !info.name.is_empty() => check_segment(&info.name),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a name can be a part of a key of the storage.
+pub(crate) fn check_segment(name: &str) -> Result<(), Status> {
+    let faults = names::path_segment(name);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let (name, faults) = (go::quote(name), faults.join(";"));
+    Err(status::bad_request(format!(
+        "Name parameter invalid: {name}: {faults}"
+    )))
 }
 
 /// Returns the verbs for which a built-in resource has a route at a path.
@@ -171,7 +192,7 @@ fn check_custom(definition: &Definition, info: &RequestInfo) -> Result<(), Statu
     if info.name.is_empty() && matches!(info.verb, "update" | "patch") {
         return Err(status::bad_request("name must be provided"));
     }
-    Ok(())
+    check_name(info)
 }
 
 /// Returns true if a client accepts a media type of resources, in any form.

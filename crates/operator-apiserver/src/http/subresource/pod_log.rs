@@ -188,7 +188,7 @@ impl Options {
     fn read(call: &Call) -> Result<Self, Status> {
         let query = &call.query;
         let number = |name: &str| match query.get(name) {
-            None | Some("") => Ok(None),
+            None => Ok(None),
             Some(given) => go::parse_int(given).map(Some).map_err(status::bad_request),
         };
         let options = Self {

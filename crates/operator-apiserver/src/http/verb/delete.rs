@@ -157,8 +157,7 @@ const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 /// Returns the query parameters as a DeleteOptions object.
 fn query_options(call: &Call) -> Result<Value, Status> {
     let mut body = json!({});
-    let seconds = call.query.text("gracePeriodSeconds");
-    if !seconds.is_empty() {
+    if let Some(seconds) = call.query.get("gracePeriodSeconds") {
         let parsed = go::parse_int(seconds).map_err(status::bad_request)?;
         body["gracePeriodSeconds"] = parsed.into();
     }

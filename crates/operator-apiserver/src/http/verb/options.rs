@@ -169,10 +169,8 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
 
 /// Parses a number parameter, with the errors of Go's `strconv`.
 fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
-    match call.query.text(name) {
-        "" => Ok(None),
-        text => go::parse_int(text).map(Some).map_err(status::bad_request),
-    }
+    let text = call.query.get(name);
+    text.map(go::parse_int).transpose().map_err(status::bad_request)
 }
 
 fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {

@@ -25,6 +25,7 @@ pub(super) async fn serve(
     if definition.namespaced && write.namespace.is_empty() {
         return Err(router::no_namespace());
     }
+    router::check_segment(&write.name)?;
     let change = |_: &Value| Ok(object.clone());
     let result = registry.update(&write, &change).await;
     let (code, updated) = match result {

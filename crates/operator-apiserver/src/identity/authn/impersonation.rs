@@ -59,7 +59,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
-            let key = query::decode(&key.replace('+', "%2B"));
+            let key = query::decode_path(key).unwrap_or_else(|| key.to_owned());
             extra.entry(key).or_default().push(text(value));
         }
     }

@@ -93,7 +93,8 @@ impl FrontProxy {
             .iter()
             .map(|prefix| prefix.to_ascii_lowercase());
         let key = prefixes.find_map(|prefix| name.strip_prefix(&prefix).map(str::to_owned))?;
-        Some(query::decode(&key.replace('+', "%2B")))
+        // A key with an invalid escape is kept as it is.
+        Some(query::decode_path(&key).unwrap_or(key))
     }
 
     /// Returns the data of the ConfigMap `extension-apiserver-authentication` about these proxies.
