@@ -85,8 +85,12 @@ pub(crate) async fn serve(handler: &Arc<Handler>, method: &Method, call: &Call) 
 /// Checks that a built-in resource has a route for a path and a method.
 fn check_builtin(definition: &Definition, call: &Call, method: &Method) -> Result<(), Status> {
     let info = &call.info;
-    let verbs = routed_verbs(definition, info);
-    if verbs.is_empty() {
+    let (known, named) = routed_verbs(definition, info);
+    let mut verbs = known
+        .iter()
+        .map(String::as_str)
+        .filter(|verb| named.contains(verb));
+    if verbs.clone().next().is_none() {
         return Err(status::unknown_resource());
     }
     let routed: &[&str] = match *method {
@@ -97,7 +101,7 @@ fn check_builtin(definition: &Definition, call: &Call, method: &Method) -> Resul
         Method::DELETE => &["delete", "deletecollection"],
         _ => &[],
     };
-    if info.subresource != "proxy" && !routed.iter().any(|verb| verbs.contains(verb)) {
+    if info.subresource != "proxy" && !verbs.any(|verb| routed.contains(&verb)) {
         return Err(status::method_not_allowed());
     }
     if subresource::connects(&info.subresource) && call.query.all("dryRun").next().is_some() {
@@ -142,8 +146,12 @@ pub(crate) fn check_segment(name: &str) -> Result<(), Status> {
     )))
 }
 
-/// Returns the verbs for which a built-in resource has a route at a path.
-fn routed_verbs<'a>(definition: &'a Definition, info: &RequestInfo) -> Vec<&'a str> {
+/// Returns the verbs of a built-in resource or of its subresource, and those of them that have a route at a path.
+fn routed_verbs<'a>(
+    definition: &'a Definition,
+    info: &RequestInfo,
+) -> (&'a [String], &'static [&'static str]) {
+    const SUBRESOURCE: [&str; 5] = ["get", "create", "update", "patch", "delete"];
     let is_scoped = definition.namespaced == info.in_namespace;
     let named: &[&str] = match (info.prefix, info.segments) {
         ("", 1) if is_scoped => &["list", "create", "deletecollection"],
@@ -154,12 +162,11 @@ fn routed_verbs<'a>(definition: &'a Definition, info: &RequestInfo) -> Vec<&'a s
         ("", 3..) if is_scoped && (info.segments == 3 || info.subresource == "proxy") => {
             let subresource = definition.subresource(&info.subresource);
             let verbs = subresource.map(|subresource| &*subresource.verbs);
-            return verbs.unwrap_or_default().iter().map(String::as_str).collect();
+            return (verbs.unwrap_or_default(), &SUBRESOURCE);
         }
         _ => &[],
     };
-    let allowed = definition.verbs.iter().map(String::as_str);
-    allowed.filter(|verb| named.contains(verb)).collect()
+    (&definition.verbs, named)
 }
 
 /// Returns the error of a path with an empty namespace.
