@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apimachinery::field::{Error, Path};
-use apimachinery::go;
 use apimachinery::object;
 use bytes::Bytes;
 use futures::stream;
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kubelet::{container_of, container_status, reachable_node};
 use crate::http::call::{Answer, Call, Content};
+use crate::http::verb::options;
 use crate::registry::Registry;
 use crate::registry::pod_logs::{Line, PodLog};
 use crate::resource::Definition;
@@ -187,10 +187,7 @@ struct Options {
 impl Options {
     fn read(call: &Call) -> Result<Self, Status> {
         let query = &call.query;
-        let number = |name: &str| match query.get(name) {
-            None => Ok(None),
-            Some(given) => go::parse_int(given).map(Some).map_err(status::bad_request),
-        };
+        let number = |name: &str| options::integer(call, name);
         let options = Self {
             follow: query.flag("follow"),
             previous: query.flag("previous"),

@@ -157,9 +157,8 @@ const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 /// Returns the query parameters as a DeleteOptions object.
 fn query_options(call: &Call) -> Result<Value, Status> {
     let mut body = json!({});
-    if let Some(seconds) = call.query.get("gracePeriodSeconds") {
-        let parsed = go::parse_int(seconds).map_err(status::bad_request)?;
-        body["gracePeriodSeconds"] = parsed.into();
+    if let Some(seconds) = options::integer(call, "gracePeriodSeconds")? {
+        body["gracePeriodSeconds"] = seconds.into();
     }
     if let Some(policy) = call.query.get("propagationPolicy") {
         body["propagationPolicy"] = policy.into();

@@ -168,7 +168,7 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
 }
 
 /// Parses a number parameter, with the errors of Go's `strconv`.
-fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
+pub(crate) fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
     let text = call.query.get(name);
     text.map(go::parse_int).transpose().map_err(status::bad_request)
 }
