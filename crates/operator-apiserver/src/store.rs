@@ -25,6 +25,7 @@ use self::changes::Signal;
 use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
 pub(crate) use self::objects::Objects;
+use self::persistence::Compactor;
 pub(crate) use self::snapshot::Frozen;
 pub(crate) use self::stored::Stored;
 use apimachinery::gvk::Gvr;
@@ -82,9 +83,11 @@ pub(crate) struct Compacted {
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    state: RwLock<State>,
+    state: Arc<RwLock<State>>,
     horizon: Horizon,
     changes: Signal,
+    /// Exists if there is a journal.
+    compactor: Option<Compactor>,
 }
 
 /// The limits of the history.
@@ -145,9 +148,10 @@ impl Store {
     /// Returns an empty store.
     pub(crate) fn new(horizon: Horizon) -> Self {
         Self {
-            state: RwLock::new(State::default()),
+            state: Arc::default(),
             horizon,
             changes: Signal::default(),
+            compactor: None,
         }
     }
 
@@ -267,7 +271,11 @@ impl Store {
             state.take(table, event);
         }
         state.forget(self.horizon);
-        state.compact_journal();
+        if let Some(compactor) = &self.compactor
+            && let Some(job) = state.start_compaction()
+        {
+            compactor.send(job);
+        }
         self.changes.send(state.revision);
         Ok(committed)
     }

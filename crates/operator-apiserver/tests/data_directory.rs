@@ -156,15 +156,20 @@ async fn secret_files_are_readable_by_their_owner_only() {
 /// The environment variable of the writer process, which prints each name and value after the server acknowledged it.
 const WRITER: &str = "DATA_DIRECTORY_TEST_WRITER";
 
+/// The environment variable with the size of the objects of the writer process, in bytes.
+const WRITER_SIZE: &str = "DATA_DIRECTORY_TEST_WRITER_SIZE";
+
 #[tokio::test]
 async fn writer() {
     let Ok(directory) = std::env::var(WRITER) else {
         return;
     };
+    let size = std::env::var(WRITER_SIZE).map_or(0, |size| size.parse().unwrap());
     let client = open(Path::new(&directory)).client();
     for round in 0_u64.. {
         let (name, value) = (format!("n{}", round % 50), round.to_string());
-        let config_map = config_map(&name, &value);
+        let mut config_map = config_map(&name, &value);
+        config_map["data"]["padding"] = "x".repeat(size).into();
         let written = match client.create(&config_maps(), "default", config_map.clone()).await {
             Err(status) if status.code == 409 => {
                 client.update(&config_maps(), None, in_default(config_map)).await
@@ -181,11 +186,13 @@ fn in_default(mut object: Value) -> Value {
     object
 }
 
-/// Starts the writer with a directory, kills it after `lines` acknowledgements, and returns all acknowledged values.
-fn write_until_killed(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
+/// Starts the writer with a directory and objects of `size` bytes, kills it after `lines` acknowledgements, and returns
+/// all acknowledged values.
+fn write_until_killed(directory: &Path, size: usize, lines: usize) -> BTreeMap<String, u64> {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer", "--nocapture"])
         .env(WRITER, directory)
+        .env(WRITER_SIZE, size.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -212,23 +219,42 @@ fn write_until_killed(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
     acknowledged
 }
 
+async fn check_acknowledged(directory: &Path, acknowledged: BTreeMap<String, u64>) {
+    let client = open(directory).client();
+    for (name, value) in acknowledged {
+        let stored = client.get(&config_maps(), "default", &name).await.unwrap();
+        let stored: u64 = stored["data"]["value"].as_str().unwrap().parse().unwrap();
+        // The killed writer may have committed one value more than it printed.
+        assert!(
+            stored >= value,
+            "{name}: {value} was acknowledged, {stored} is stored"
+        );
+    }
+}
+
 #[tokio::test]
 async fn acknowledged_writes_survive_sigkill_at_any_moment() {
     let directory = tempfile::tempdir().unwrap();
     for lines in [1, 7, 60, 200, 333, 1000] {
-        let acknowledged = write_until_killed(directory.path(), lines);
+        let acknowledged = write_until_killed(directory.path(), 0, lines);
         assert!(acknowledged.len() >= lines.min(50));
-        let client = open(directory.path()).client();
-        for (name, value) in acknowledged {
-            let stored = client.get(&config_maps(), "default", &name).await.unwrap();
-            let stored: u64 = stored["data"]["value"].as_str().unwrap().parse().unwrap();
-            // The killed writer may have committed one value more than it printed.
-            assert!(
-                stored >= value,
-                "{name}: {value} was acknowledged, {stored} is stored"
-            );
-        }
+        check_acknowledged(directory.path(), acknowledged).await;
     }
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_sigkill_while_the_journal_is_compacted() {
+    let directory = tempfile::tempdir().unwrap();
+    // The journal is compacted when its log has 16 MiB, which is after 82 writes of this size.
+    for lines in [83, 88, 100, 170, 400] {
+        let acknowledged = write_until_killed(directory.path(), 200 << 10, lines);
+        check_acknowledged(directory.path(), acknowledged).await;
+    }
+    let generation = std::fs::read_dir(directory.path()).unwrap().find_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.strip_prefix("snapshot-")?.parse::<u64>().ok()
+    });
+    assert!(generation > Some(1), "{generation:?}");
 }
 
 /// The environment variable of a writer process that continues after errors and prints the result of each write.

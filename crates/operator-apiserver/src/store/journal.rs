@@ -12,11 +12,16 @@
 //! contain another record, and must not itself be a record of its actual length.
 //!
 //! A failed write is undone: the log is truncated to its previous end, and the next commit is attempted normally.
+//!
+//! A [`Compaction`] writes the next generation without the journal, so that commits continue meanwhile: first the
+//! snapshot, then the records that were appended to the old log since the snapshot was taken. The generation takes
+//! effect when its snapshot gets its final name.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const LOG_MAGIC: &[u8; 8] = b"opsdklg1";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"opsdksn1";
@@ -91,7 +96,38 @@ pub(crate) struct Journal {
     torn: bool,
     /// True if the disk may have lost a record that is in the log. No more commits are accepted.
     unsynced: bool,
+    /// True from the start of a compaction to its end.
+    is_compacting: bool,
     _lock: File,
+}
+
+/// A compaction that was started: the next generation must be written.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    directory: PathBuf,
+    generation: u64,
+    /// The length of the old log when the compaction started. The snapshot contains the records up to there.
+    log_length: u64,
+}
+
+/// The files of the next generation, which is not in effect yet.
+#[derive(Debug)]
+pub(crate) struct NextGeneration {
+    generation: u64,
+    snapshot_length: u64,
+    log: File,
+    log_path: PathBuf,
+    log_length: u64,
+    old_log: File,
+    /// The position in the old log up to which its records are in this generation.
+    copied: u64,
+}
+
+/// The files of a generation that is not in effect any more.
+#[derive(Debug)]
+pub(crate) struct OldGeneration {
+    directory: PathBuf,
+    generation: u64,
 }
 
 /// The content of a data directory when it was opened: the records, oldest first.
@@ -140,6 +176,7 @@ impl Journal {
             failing: false,
             torn: false,
             unsynced: false,
+            is_compacting: false,
             _lock: lock,
         };
         Ok((journal, recovered))
@@ -210,63 +247,145 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns true if the log is long enough for a new snapshot.
-    pub(crate) fn wants_compaction(&self) -> bool {
-        let least = COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2));
-        self.log_length > least.max(self.next_compaction)
+    /// Returns the length of the log: the position after the last record.
+    pub(crate) fn log_length(&self) -> u64 {
+        self.log_length
     }
 
-    /// Starts a new generation with the snapshot `records`, the whole current state.
+    /// Starts a compaction if the log is long and no other one was started. It must be finished by
+    /// [`Self::finish_compaction`].
+    pub(crate) fn start_compaction(&mut self) -> Option<Compaction> {
+        let least = COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2));
+        let is_due = self.log_length > least.max(self.next_compaction);
+        (is_due && !self.is_compacting).then(|| self.compaction())
+    }
+
+    fn compaction(&mut self) -> Compaction {
+        self.is_compacting = true;
+        Compaction {
+            directory: self.directory.clone(),
+            generation: self.generation + 1,
+            log_length: self.log_length,
+        }
+    }
+
+    /// Puts the next generation into effect, with the records that were appended meanwhile. Returns the old one, which
+    /// can be removed.
     ///
-    /// The old generation stays in effect until the new snapshot is complete on disk. It also stays in effect after an
-    /// error, except for errors of removing it.
-    pub(crate) fn compact<R: AsRef<[u8]>>(
+    /// After an error, the old generation stays in effect, and the compaction is retried when the log is longer.
+    pub(crate) fn finish_compaction(
         &mut self,
-        records: impl IntoIterator<Item = R>,
-    ) -> Result<(), Error> {
-        let generation = self.generation + 1;
-        let (log, length) = match self.begin_generation(generation, records) {
-            Ok(begun) => begun,
-            Err(error) => {
-                self.next_compaction = self.log_length + COMPACTION_LENGTH_MIN;
-                // On a full disk, these files would take the last space.
-                for path in [self.partial_snapshot(), log_path(&self.directory, generation)] {
-                    let _ = fs::remove_file(path);
-                }
-                return Err(error);
+        next: Result<NextGeneration, Error>,
+    ) -> Result<OldGeneration, Error> {
+        self.is_compacting = false;
+        let old = self.generation;
+        if let Err(error) = next.and_then(|next| self.switch_to(next)) {
+            self.next_compaction = self.log_length + COMPACTION_LENGTH_MIN;
+            // On a full disk, these files would take the last space.
+            let log = log_path(&self.directory, self.generation + 1);
+            for path in [partial_snapshot(&self.directory), log] {
+                let _ = fs::remove_file(path);
             }
-        };
-        // The snapshot now has its final name: the next start reads the new generation, even if a later step fails.
-        self.log = log;
-        self.log_length = LOG_MAGIC.len() as u64;
-        self.snapshot_length = length;
-        self.generation = generation;
+            return Err(error);
+        }
+        Ok(OldGeneration {
+            directory: self.directory.clone(),
+            generation: old,
+        })
+    }
+
+    fn switch_to(&mut self, mut next: NextGeneration) -> Result<(), Error> {
+        next.copy_log(self.log_length)?;
+        if self.options.sync {
+            next.log.sync_data().map_err(io_error("sync", &next.log_path))?;
+        }
+        let temporary = partial_snapshot(&self.directory);
+        let snapshot = snapshot_path(&self.directory, next.generation);
+        fs::rename(&temporary, &snapshot).map_err(io_error("rename", &temporary))?;
+        // From here on, the next start reads the new generation.
+        self.log = next.log;
+        self.log_length = next.log_length;
+        self.snapshot_length = next.snapshot_length;
+        self.generation = next.generation;
         self.next_compaction = 0;
         self.torn = false;
-        self.unsynced = false;
-        sync_directory(&self.directory)?;
-        remove_other_generations(&self.directory, generation)
+        // Without the new name on the disk, a power failure would return to the old log.
+        self.unsynced = self.options.sync && sync_directory(&self.directory).is_err();
+        Ok(())
     }
+}
 
-    /// Writes the snapshot and the empty log of a generation; returns the log, and the length of the snapshot.
-    fn begin_generation<R: AsRef<[u8]>>(
-        &self,
-        generation: u64,
+// === impl Compaction ===
+
+impl Compaction {
+    /// Writes the snapshot `records`, which is the whole state when the compaction started, and an empty log.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written, or after `is_cancelled` was set.
+    pub(crate) fn write<R: AsRef<[u8]>>(
+        self,
         records: impl IntoIterator<Item = R>,
-    ) -> Result<(File, u64), Error> {
-        let temporary = self.partial_snapshot();
-        let length = write_snapshot(&temporary, records)?;
-        // The log is created first: the generation takes effect when the snapshot gets its final name.
-        let path = log_path(&self.directory, generation);
-        let log = begin_log(&path)?;
-        let snapshot = snapshot_path(&self.directory, generation);
-        fs::rename(&temporary, &snapshot).map_err(io_error("rename", &temporary))?;
-        Ok((log, length))
+        is_cancelled: &AtomicBool,
+    ) -> Result<NextGeneration, Error> {
+        let snapshot_length = write_snapshot(&partial_snapshot(&self.directory), records, is_cancelled)?;
+        let old = log_path(&self.directory, self.generation - 1);
+        let mut old_log = File::open(&old).map_err(io_error("open", &old))?;
+        old_log
+            .seek(SeekFrom::Start(self.log_length))
+            .map_err(io_error("read", &old))?;
+        let log_path = log_path(&self.directory, self.generation);
+        Ok(NextGeneration {
+            generation: self.generation,
+            snapshot_length,
+            log: begin_log(&log_path)?,
+            log_path,
+            log_length: LOG_MAGIC.len() as u64,
+            old_log,
+            copied: self.log_length,
+        })
     }
+}
 
-    fn partial_snapshot(&self) -> PathBuf {
-        self.directory.join(PARTIAL_SNAPSHOT)
+// === impl NextGeneration ===
+
+impl NextGeneration {
+    /// Copies the records up to a position of the old log.
+    pub(crate) fn copy_log(&mut self, end: u64) -> Result<(), Error> {
+        let missing = end.saturating_sub(self.copied);
+        let copied = io::copy(&mut (&self.old_log).take(missing), &mut self.log);
+        let copied = copied.map_err(io_error("copy the log to", &self.log_path))?;
+        if copied < missing {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            return Err(io_error("copy the log to", &self.log_path)(source));
+        }
+        self.copied += copied;
+        self.log_length += copied;
+        Ok(())
     }
+}
+
+// === impl OldGeneration ===
+
+impl OldGeneration {
+    /// Removes the files, after the disk has the name of the new snapshot.
+    pub(crate) fn remove(self) -> Result<(), Error> {
+        sync_directory(&self.directory)?;
+        for path in [
+            log_path(&self.directory, self.generation),
+            snapshot_path(&self.directory, self.generation),
+        ] {
+            match fs::remove_file(&path) {
+                // The first generation has no snapshot.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(io_error("remove", &path))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn partial_snapshot(directory: &Path) -> PathBuf {
+    directory.join(PARTIAL_SNAPSHOT)
 }
 
 fn log_path(directory: &Path, generation: u64) -> PathBuf {
@@ -501,7 +620,11 @@ fn is_unwritten(record: &[u8]) -> bool {
 }
 
 /// Writes a snapshot: its records, and an empty record that marks the end. Returns the length of the file.
-fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item = R>) -> Result<u64, Error> {
+fn write_snapshot<R: AsRef<[u8]>>(
+    path: &Path,
+    records: impl IntoIterator<Item = R>,
+    is_cancelled: &AtomicBool,
+) -> Result<u64, Error> {
     let write = || -> io::Result<u64> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -511,6 +634,9 @@ fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item =
         let end: &[u8] = &[];
         let mut frame = Vec::new();
         for record in records {
+            if is_cancelled.load(Ordering::Relaxed) {
+                return Err(io::Error::other("the server ends"));
+            }
             frame.clear();
             add_frame(&mut frame, record.as_ref()).map_err(io::Error::other)?;
             writer.write_all(&frame)?;

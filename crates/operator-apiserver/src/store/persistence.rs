@@ -5,13 +5,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
 
 use apimachinery::json;
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Horizon, State, Store, Stored, Table, TableId};
+use super::{Event, Frozen, Horizon, State, Store, Stored, Table, TableId};
 use crate::store::EventType;
-use crate::store::journal::{Error, Journal, Options, Recovered};
+use crate::store::journal::{Compaction, Error, Journal, Options, Recovered};
 use apimachinery::gvk::Gvr;
 
 #[derive(Serialize, Deserialize)]
@@ -73,13 +77,19 @@ impl Store {
                 "the journal ended with an incomplete record, which was moved to a file named log-*.unfinished"
             );
         }
-        let store = Self::new(horizon);
+        let mut store = Self::new(horizon);
         {
             let mut state = store.state.write();
             state.recover(directory, &recovered)?;
             state.journal = Some(journal);
             store.changes.send(state.revision);
         }
+        let compactor = Compactor::start(store.state.clone());
+        store.compactor = Some(compactor.map_err(|source| Error::Io {
+            action: "start the thread that compacts",
+            path: directory.to_owned(),
+            source,
+        })?);
         Ok(store)
     }
 }
@@ -126,21 +136,90 @@ impl State {
         Ok(())
     }
 
-    /// Starts a new generation of the journal if the log is long. If this fails, the old generation stays in effect.
-    pub(super) fn compact_journal(&mut self) {
-        let Some(journal) = self.journal.as_mut().filter(|journal| journal.wants_compaction()) else {
-            return;
+    /// Starts a compaction of the journal if its log is long.
+    pub(super) fn start_compaction(&mut self) -> Option<Job> {
+        let compaction = self.journal.as_mut()?.start_compaction()?;
+        Some(Job {
+            compaction,
+            objects: self.freeze(),
+        })
+    }
+}
+
+/// A compaction, and the objects when it started.
+#[derive(Debug)]
+pub(super) struct Job {
+    compaction: Compaction,
+    objects: Frozen,
+}
+
+/// The thread that compacts the journal, so that no request waits for the snapshot. When this is dropped, a compaction
+/// that has not finished is cancelled.
+#[derive(Debug)]
+pub(super) struct Compactor {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+impl Compactor {
+    fn start(state: Arc<RwLock<State>>) -> std::io::Result<Self> {
+        let (jobs, received) = mpsc::channel();
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let cancelled = is_cancelled.clone();
+        let run = move || {
+            for job in received {
+                if let Err(error) = compact(&state, job, &cancelled)
+                    && !cancelled.load(Ordering::Relaxed)
+                {
+                    tracing::error!(%error, "cannot compact the journal");
+                }
+            }
         };
-        let revision = self.revision;
-        let nowhere = Gvr::new("", "", "");
-        let mark = Header::new("", &nowhere, "", revision).record(&[]);
-        let objects = self.tables.iter().flat_map(|(table, contents)| {
-            contents.objects.values().map(move |object| {
-                Header::new(table, &contents.gvr, &object.key, object.revision).record(object.bytes())
-            })
-        });
-        if let Err(error) = journal.compact(std::iter::once(mark).chain(objects)) {
-            tracing::error!(%error, "cannot compact the journal");
+        let thread = thread::Builder::new().name("journal".to_owned()).spawn(run)?;
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+            is_cancelled,
+        })
+    }
+
+    pub(super) fn send(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // The thread receives until the sender is dropped.
+            let _ = jobs.send(job);
         }
     }
+}
+
+impl Drop for Compactor {
+    fn drop(&mut self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Writes a new generation of the journal. The store is locked only to put it into effect. After an error, the old
+/// generation stays in effect.
+fn compact(state: &RwLock<State>, job: Job, is_cancelled: &AtomicBool) -> Result<(), Error> {
+    let Job { compaction, objects } = job;
+    let nowhere = Gvr::new("", "", "");
+    let mark = Header::new("", &nowhere, "", objects.revision()).record(&[]);
+    let records = objects.objects().map(|(table, gvr, object)| {
+        Header::new(table, gvr, &object.key, object.revision).record(object.bytes())
+    });
+    let mut next = compaction.write(std::iter::once(mark).chain(records), is_cancelled);
+    // Most of the later records are copied before the store is locked.
+    let length = state.read().journal.as_ref().map(Journal::log_length);
+    if let Some(length) = length {
+        next = next.and_then(|mut next| next.copy_log(length).map(|()| next));
+    }
+    let finished = match &mut state.write().journal {
+        Some(journal) => journal.finish_compaction(next),
+        None => return Ok(()),
+    };
+    finished?.remove()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Horizon, Objects, Store, Table, TableId};
+use super::{Horizon, Objects, State, Store, Stored, Table, TableId};
 use apimachinery::gvk::Gvr;
 
 /// The objects of a store at one revision. They are shared with the store, which copies a table before it changes it.
@@ -19,19 +19,38 @@ struct FrozenTable {
     objects: Arc<Objects>,
 }
 
-impl Store {
-    /// Returns the current objects. The time depends on the number of tables, and not on the number of objects.
-    pub(crate) fn freeze(&self) -> Frozen {
-        let state = self.state.read();
-        let tables = state.tables.iter().map(|(id, table)| FrozenTable {
+impl Frozen {
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns the objects of all tables, with the name and the resource of their table.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&TableId, &Arc<Gvr>, &Arc<Stored>)> {
+        self.tables.iter().flat_map(|table| {
+            let objects = table.objects.values();
+            objects.map(|object| (&table.id, &table.gvr, object))
+        })
+    }
+}
+
+impl State {
+    pub(super) fn freeze(&self) -> Frozen {
+        let tables = self.tables.iter().map(|(id, table)| FrozenTable {
             id: id.clone(),
             gvr: table.gvr.clone(),
             objects: table.objects.clone(),
         });
         Frozen {
-            revision: state.revision,
+            revision: self.revision,
             tables: tables.collect(),
         }
+    }
+}
+
+impl Store {
+    /// Returns the current objects. The time depends on the number of tables, and not on the number of objects.
+    pub(crate) fn freeze(&self) -> Frozen {
+        self.state.read().freeze()
     }
 
     /// Returns a store with the objects of another one. The history is empty: a watch from an earlier revision gets

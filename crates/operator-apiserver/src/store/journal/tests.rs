@@ -6,6 +6,25 @@ fn open(directory: &Path) -> (Journal, Recovered) {
     Journal::open(directory, Options::default()).unwrap()
 }
 
+/// Returns the next generation with a snapshot, without the records that are appended later.
+fn written<R: AsRef<[u8]>>(
+    journal: &mut Journal,
+    records: impl IntoIterator<Item = R>,
+) -> Result<NextGeneration, Error> {
+    journal.compaction().write(records, &AtomicBool::new(false))
+}
+
+fn compact<R: AsRef<[u8]>>(journal: &mut Journal, records: impl IntoIterator<Item = R>) -> Result<(), Error> {
+    let next = written(journal, records);
+    journal.finish_compaction(next)?.remove()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = files(directory).unwrap().collect();
+    names.sort();
+    names
+}
+
 fn texts(records: &[Vec<u8>]) -> Vec<&str> {
     records
         .iter()
@@ -34,7 +53,7 @@ fn a_compaction_starts_a_generation_and_removes_the_old_one() {
     let (mut journal, _) = open(directory.path());
     journal.append([b"one"]).unwrap();
     journal.append([b"two"]).unwrap();
-    journal.compact(["both"]).unwrap();
+    compact(&mut journal, ["both"]).unwrap();
     journal.append([b"three"]).unwrap();
     drop(journal);
     let (_, recovered) = open(directory.path());
@@ -42,9 +61,7 @@ fn a_compaction_starts_a_generation_and_removes_the_old_one() {
         (texts(&recovered.snapshot), texts(&recovered.log)),
         (vec!["both"], vec!["three"])
     );
-    let mut names: Vec<String> = files(directory.path()).unwrap().collect();
-    names.sort();
-    assert_eq!(names, ["lock", "log-1", "snapshot-1"]);
+    assert_eq!(names(directory.path()), ["lock", "log-1", "snapshot-1"]);
 }
 
 #[test]
@@ -61,9 +78,103 @@ fn a_server_that_died_while_it_compacted_has_lost_nothing() {
     fs::write(directory.path().join("log-1"), b"ops").unwrap();
     let (mut journal, recovered) = open(directory.path());
     assert_eq!(texts(&recovered.log), ["one"]);
-    journal.compact(["one"]).unwrap();
+    compact(&mut journal, ["one"]).unwrap();
     drop(journal);
     assert_eq!(texts(&open(directory.path()).1.snapshot), ["one"]);
+}
+
+#[test]
+fn commits_during_a_compaction_are_in_the_new_generation() {
+    let directory = tempfile::tempdir().unwrap();
+    for sync in [false, true] {
+        let (mut journal, _) = Journal::open(directory.path(), Options { sync }).unwrap();
+        journal.append(["before"]).unwrap();
+        let mut next = written(&mut journal, ["state"]).unwrap();
+        journal.append(["first"]).unwrap();
+        next.copy_log(journal.log_length()).unwrap();
+        journal.append(["second", "third"]).unwrap();
+        journal.finish_compaction(Ok(next)).unwrap().remove().unwrap();
+        journal.append(["after"]).unwrap();
+        drop(journal);
+        let (journal, recovered) = open(directory.path());
+        assert_eq!(texts(&recovered.snapshot), ["state"]);
+        assert_eq!(texts(&recovered.log), ["first", "second", "third", "after"]);
+        let generation = journal.generation;
+        assert_eq!(
+            names(directory.path()),
+            [
+                "lock".to_owned(),
+                format!("log-{generation}"),
+                format!("snapshot-{generation}")
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_server_that_dies_at_any_step_of_a_compaction_loses_nothing() {
+    for steps in 0..4 {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut journal, _) = open(directory.path());
+        journal.append(["one"]).unwrap();
+        let mut next = written(&mut journal, ["one"]).unwrap();
+        journal.append(["two"]).unwrap();
+        if steps > 0 {
+            next.copy_log(journal.log_length()).unwrap();
+        }
+        journal.append(["three"]).unwrap();
+        if steps > 1 {
+            let old = journal.finish_compaction(Ok(next)).unwrap();
+            if steps > 2 {
+                journal.append(["four"]).unwrap();
+                old.remove().unwrap();
+            }
+        }
+        drop(journal);
+        let (_, recovered) = open(directory.path());
+        let records = [&recovered.snapshot[..], &recovered.log[..]].concat();
+        let all = ["one", "two", "three", "four"];
+        assert_eq!(texts(&records), all[..if steps > 2 { 4 } else { 3 }], "{steps}");
+        assert_eq!(recovered.snapshot.is_empty(), steps < 2, "{steps}");
+    }
+}
+
+#[test]
+fn a_failed_write_during_a_compaction_is_not_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    journal.append(["one"]).unwrap();
+    let next = written(&mut journal, ["one"]);
+    journal.append(["two"]).unwrap();
+    // A part of a failed write that could not be undone.
+    journal.log.write_all(b"half of a record").unwrap();
+    journal.torn = true;
+    journal.finish_compaction(next).unwrap().remove().unwrap();
+    journal.append(["three"]).unwrap();
+    drop(journal);
+    assert_eq!(texts(&open(directory.path()).1.log), ["two", "three"]);
+}
+
+#[test]
+fn one_compaction_is_in_progress_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    let long = vec![b'x'; 1 << 20];
+    while journal.log_length() <= COMPACTION_LENGTH_MIN {
+        assert!(journal.start_compaction().is_none());
+        journal.append([&long]).unwrap();
+    }
+    let compaction = journal.start_compaction().unwrap();
+    assert!(journal.start_compaction().is_none());
+    let next = compaction.write(["all"], &AtomicBool::new(true));
+    journal.finish_compaction(next).unwrap_err();
+    assert_eq!(names(directory.path()), ["lock", "log-0"]);
+    // It is retried when the log is longer.
+    assert!(journal.start_compaction().is_none());
+    while journal.log_length() <= 2 * COMPACTION_LENGTH_MIN + (1 << 20) {
+        journal.append([&long]).unwrap();
+    }
+    assert!(journal.start_compaction().is_some());
 }
 
 #[test]
@@ -183,13 +294,11 @@ fn a_failed_compaction_leaves_nothing_behind_and_is_tried_again_later() {
     let (mut journal, _) = open(directory.path());
     journal.append([b"one"]).unwrap();
     let long = vec![b'x'; RECORD_LENGTH_MAX + 1];
-    journal.compact([long.as_slice()]).unwrap_err();
-    let mut names: Vec<String> = files(directory.path()).unwrap().collect();
-    names.sort();
-    assert_eq!(names, ["lock", "log-0"]);
+    compact(&mut journal, [long.as_slice()]).unwrap_err();
+    assert_eq!(names(directory.path()), ["lock", "log-0"]);
     assert!(journal.next_compaction > journal.log_length);
     journal.append([b"two"]).unwrap();
-    journal.compact(["both"]).unwrap();
+    compact(&mut journal, ["both"]).unwrap();
     journal.append([b"three"]).unwrap();
     drop(journal);
     let (_, recovered) = open(directory.path());
@@ -202,7 +311,7 @@ fn a_log_that_an_earlier_attempt_left_is_begun_anew() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(directory.path());
     fs::write(log_path(directory.path(), 1), b"opsdklg1 and more").unwrap();
-    journal.compact(["state"]).unwrap();
+    compact(&mut journal, ["state"]).unwrap();
     journal.append([b"next"]).unwrap();
     drop(journal);
     assert_eq!(texts(&open(directory.path()).1.log), ["next"]);
