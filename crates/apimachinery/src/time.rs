@@ -5,7 +5,7 @@
 mod canonical;
 pub mod zone;
 
-pub use canonical::{TimeForm, canonical};
+pub use canonical::{TimeForm, canonical, parse_rfc3339};
 
 use std::time::Duration;
 
@@ -105,56 +105,79 @@ impl Date {
     }
 }
 
-/// Parses an RFC 3339 time. If `lenient` is true, `t` and `z` may be in lower case, as in OpenAPI's format `date-time`.
-pub fn parse_rfc3339(text: &str, lenient: bool) -> Option<Timestamp> {
-    let text = if lenient {
-        text.to_ascii_uppercase()
-    } else {
-        text.to_owned()
-    };
-    let (date, time) = text.split_once('T')?;
-    let date = parse_date(date)?;
-    if time.as_bytes().get(2) != Some(&b':') || time.as_bytes().get(5) != Some(&b':') {
-        return None;
-    }
-    let (hour, minute, second) = (digits(time, 0, 2)?, digits(time, 3, 5)?, digits(time, 6, 8)?);
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let (nanos, zone) = fraction(time.get(8..)?)?;
-    let offset = zone_offset(zone)?;
-    let seconds = date.days() * DAY + i64::from(hour * 3600 + minute * 60 + second) - offset;
-    Some(Timestamp { seconds, nanos })
+/// A point in time, and the offset with which it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetTime {
+    /// The point in time.
+    pub time: Timestamp,
+    /// The offset from UTC in seconds; positive in the east.
+    pub offset: i64,
 }
 
-fn fraction(rest: &str) -> Option<(u32, &str)> {
-    let Some(after) = rest.strip_prefix('.') else {
-        return Some((0, rest));
-    };
-    let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-    if end == 0 {
-        return None;
+impl OffsetTime {
+    /// Formats the time as RFC 3339 with its offset, and with as many digits of the fraction as needed.
+    pub fn to_rfc3339(self) -> String {
+        let Timestamp { seconds, nanos } = self.time;
+        let local = Timestamp {
+            seconds: seconds + self.offset,
+            nanos,
+        }
+        .to_rfc3339();
+        if self.offset == 0 {
+            return local;
+        }
+        let sign = if self.offset < 0 { '-' } else { '+' };
+        let minutes = self.offset.abs() / 60;
+        let local = local.trim_end_matches('Z');
+        format!("{local}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
-    let (digits, zone) = after.split_at(end);
-    let padded: String = digits.chars().chain("000000000".chars()).take(9).collect();
-    Some((padded.parse().ok()?, zone))
 }
 
-/// Parses an offset such as `Z` or `+02:00`; returns the seconds east of UTC.
-pub fn zone_offset(zone: &str) -> Option<i64> {
-    if zone == "Z" {
-        return Some(0);
+impl From<Timestamp> for OffsetTime {
+    /// Returns the time in UTC.
+    fn from(time: Timestamp) -> Self {
+        Self { time, offset: 0 }
     }
-    let sign = match zone.as_bytes().first()? {
-        b'+' => 1,
-        b'-' => -1,
-        _ => return None,
+}
+
+/// Returns true if a text has OpenAPI's format `date-time`, as the API server checks it: the date is valid, `t` and `z`
+/// can be in lower case, any character can separate the fraction, and the offset can be any four digits.
+pub fn is_date_time(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut parts = text.split('t');
+    let date = parts.next().and_then(parse_date);
+    let (Some(_), Some(time)) = (date, parts.next()) else {
+        return false;
     };
-    if zone.len() != 6 || zone.as_bytes().get(3) != Some(&b':') {
-        return None;
+    let bytes = time.as_bytes();
+    let limits = [(0, 23), (3, 59), (6, 59)];
+    let is_clock = bytes.get(2) == Some(&b':') && bytes.get(5) == Some(&b':');
+    let in_range = |(at, max)| digits(time, at, at + 2).is_some_and(|number| number <= max);
+    is_clock && limits.into_iter().all(in_range) && time.get(8..).is_some_and(is_fraction_and_zone)
+}
+
+fn is_fraction_and_zone(rest: &str) -> bool {
+    if is_zone(rest) {
+        return true;
     }
-    let (hours, minutes) = (digits(zone, 1, 3)?, digits(zone, 4, 6)?);
-    (hours < 24 && minutes < 60).then(|| sign * i64::from(hours * 3600 + minutes * 60))
+    let mut rest = rest.chars();
+    let is_separated = rest.next().is_some_and(|separator| separator != '\n');
+    let fraction = rest.as_str();
+    let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+    is_separated && zone.len() < fraction.len() && is_zone(zone)
+}
+
+/// Returns true for `z` and for any offset such as `+99:99`.
+fn is_zone(zone: &str) -> bool {
+    let is_offset = || {
+        let bytes = zone.as_bytes();
+        bytes.len() == 6
+            && matches!(bytes.first(), Some(b'+' | b'-'))
+            && bytes.get(3) == Some(&b':')
+            && digits(zone, 1, 3).is_some()
+            && digits(zone, 4, 6).is_some()
+    };
+    zone == "z" || is_offset()
 }
 
 impl Timestamp {
@@ -165,7 +188,9 @@ impl Timestamp {
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         let fraction = fraction_text(self.nanos);
         let Date { year, month, day } = date;
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+        let sign = if year < 0 { "-" } else { "" };
+        let year = year.unsigned_abs();
+        format!("{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
     }
 
     /// Returns the date in UTC.
@@ -309,49 +334,64 @@ fn fraction_of(digits: &str, unit: u64) -> u64 {
 
 /// Returns the Unix seconds of an RFC 3339 time; `None` if it is malformed.
 pub fn unix_seconds(text: &str) -> Option<i64> {
-    parse_rfc3339(text, false).map(|time| time.seconds)
+    parse_rfc3339(text).ok().map(|parsed| parsed.time.seconds)
 }
 
-/// Parses a duration in OpenAPI's format: Go's format, or words such as `3 days`; returns nanoseconds.
+/// Parses a duration in OpenAPI's format: Go's format, or numbers with words such as `3 days`; returns nanoseconds.
+///
+/// Like the API server, it ignores everything else in a text with words, such as the sign and the decimals of
+/// `-1.5 days`, and wraps around if the sum is too large.
 pub fn parse_loose_duration(text: &str) -> Option<i64> {
     parse_duration(text).ok().or_else(|| worded_duration(text))
 }
 
 fn worded_duration(text: &str) -> Option<i64> {
-    let mut total: i128 = 0;
-    let mut rest = text.trim();
-    let mut found = false;
+    let mut total: Option<i64> = None;
+    let mut rest = text;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
         let tail = rest.get(start..)?;
-        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-        let (number, after) = tail.split_at(end);
-        let after = after.trim_start();
-        let unit_end = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
-        let (unit, tail) = after.split_at(unit_end);
-        let nanos: i128 = match unit.to_lowercase().trim_end_matches('s') {
-            "nano" | "n" | "nanosecond" => 1,
-            "micro" | "u" | "µ" | "microsecond" => 1_000,
-            "milli" | "m" | "millisecond" if unit.len() > 1 => 1_000_000,
-            "" | "sec" | "second" if !unit.is_empty() => 1_000_000_000,
-            "m" | "min" | "minute" => 60_000_000_000,
-            "h" | "hr" | "hour" => 3_600_000_000_000,
-            "d" | "day" => 86_400_000_000_000,
-            "w" | "wk" | "week" => 604_800_000_000_000,
-            _ => return None,
-        };
-        total = total.checked_add(number.parse::<i64>().ok().map(i128::from)?.checked_mul(nanos)?)?;
-        rest = tail;
-        found = true;
+        let (number, after) = split_while(tail, |c| c.is_ascii_digit());
+        let after = after.trim_start_matches([' ', '\t', '\n', '\x0c', '\r']);
+        let (word, after) = split_while(after, |c| c.is_ascii_alphabetic() || c == 'µ');
+        rest = after;
+        if word.is_empty() {
+            continue;
+        }
+        let number: i64 = number.parse().ok()?;
+        if let Some(unit) = word_nanos(&word.to_lowercase()) {
+            let part = number.wrapping_mul(unit);
+            total = Some(total.unwrap_or_default().wrapping_add(part));
+        }
     }
-    found.then(|| i64::try_from(total).ok()).flatten()
+    total
 }
 
-/// Formats nanoseconds as seconds, like CEL: `90s`, `1.5s`.
+fn split_while(text: &str, matches: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !matches(c)).unwrap_or(text.len()))
+}
+
+/// Returns the nanoseconds of a unit, which is an abbreviation, or a word such as `days`.
+fn word_nanos(word: &str) -> Option<i64> {
+    const UNITS: [(&[&str], &str, i64); 8] = [
+        (&["ns"], "nano", 1),
+        (&["us", "µs"], "micro", 1_000),
+        (&["ms"], "milli", 1_000_000),
+        (&["s"], "sec", 1_000_000_000),
+        (&["m"], "min", 60_000_000_000),
+        (&["h", "hr"], "hour", 3_600_000_000_000),
+        (&["d"], "day", 86_400_000_000_000),
+        (&["w", "wk"], "week", 604_800_000_000_000),
+    ];
+    let is_unit =
+        |(short, start, _): &&(&[&str], &str, i64)| short.contains(&word) || word.starts_with(start);
+    UNITS.iter().find(is_unit).map(|(_, _, nanos)| *nanos)
+}
+
+/// Formats nanoseconds as seconds, like CEL: `90s`, `1.5s`. Long durations lose digits, as CEL uses floats.
+#[expect(clippy::cast_precision_loss, reason = "as Go does")]
 pub fn duration_seconds(nanos: i64) -> String {
-    let size = nanos.unsigned_abs();
-    let sign = if nanos < 0 { "-" } else { "" };
-    let fraction = fraction_text(u32::try_from(size % 1_000_000_000).unwrap_or_default());
-    format!("{sign}{}{fraction}s", size / 1_000_000_000)
+    let seconds = (nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9;
+    format!("{seconds}s")
 }
 
 #[cfg(test)]
@@ -364,22 +404,46 @@ mod tests {
             "2020-02-29T23:59:59.5Z",
             "1969-12-31T00:00:00Z",
             "0001-01-01T00:00:00Z",
+            "2020-01-01T02:00:00.25+02:00",
+            "2020-01-01T02:00:00-00:30",
+            "9999-12-31T23:59:59-24:00",
         ] {
-            assert_eq!(parse_rfc3339(text, false).unwrap().to_rfc3339(), text);
+            assert_eq!(parse_rfc3339(text).unwrap().to_rfc3339(), text);
         }
-        assert_eq!(
-            parse_rfc3339("2020-01-01T02:00:00+02:00", false)
-                .unwrap()
-                .to_rfc3339(),
-            "2020-01-01T00:00:00Z"
-        );
-        assert!(parse_rfc3339("2020-02-30T00:00:00Z", false).is_none());
-        assert_eq!(
-            parse_rfc3339("2024-11-21T00:00:00Z", false)
-                .unwrap()
-                .day_of_week(),
-            4
-        );
+        let parsed = parse_rfc3339("2020-01-01T02:00:00+02:00").unwrap();
+        assert_eq!(parsed.time.to_rfc3339(), "2020-01-01T00:00:00Z");
+        let early = parse_rfc3339("0000-01-01T00:00:00+01:00").unwrap();
+        assert_eq!(early.time.to_rfc3339(), "-0001-12-31T23:00:00Z");
+        let friday = parse_rfc3339("2024-11-21T00:00:00Z").unwrap();
+        assert_eq!(friday.time.day_of_week(), 4);
+    }
+
+    #[test]
+    fn date_times_are_checked_as_leniently_as_by_the_api_server() {
+        for text in [
+            "2024-01-01T23:00:00Z",
+            "2024-01-01t23:00:00.5z",
+            "2024-01-01T23:00:00,5Z",
+            "2024-01-01T23:00:00x5Z",
+            "2024-01-01T23:00:00+99:99",
+            "2024-01-01T23:00:00+01:00t and more",
+        ] {
+            assert!(is_date_time(text), "{text}");
+        }
+        for text in [
+            "",
+            "2024-01-01",
+            "2024-02-30T23:00:00Z",
+            "2024-01-01T24:00:00Z",
+            "2024-01-01T1:00:00Z",
+            "2024-01-01T23:00:00",
+            "2024-01-01T23:00:00.Z",
+            "2024-01-01T23:00:00+1:00",
+            "2024-01-01T23:00:00é",
+            "2024-01-01T23:00:00\n5Z",
+        ] {
+            assert!(!is_date_time(text), "{text}");
+        }
     }
 
     #[test]
@@ -400,8 +464,30 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(nanos), "{text}");
         }
-        assert_eq!(parse_loose_duration("3 days"), Some(259_200_000_000_000));
-        assert_eq!(duration_seconds(90_500_000_000), "90.5s");
+        const DAY: i64 = 86_400_000_000_000;
+        for (text, nanos) in [
+            ("3 days", Some(3 * DAY)),
+            ("-3 days", Some(3 * DAY)),
+            ("1.5 days", Some(5 * DAY)),
+            ("1 WEEK, 2 days and 3 apples", Some(9 * DAY)),
+            ("1e3s", Some(3_000_000_000)),
+            ("1 µs", Some(1_000)),
+            ("106752 days", Some(-9_223_371_273_709_551_616)),
+            ("1 month", None),
+            ("1 year", None),
+            ("9223372036854775808 days", None),
+            ("days", None),
+        ] {
+            assert_eq!(parse_loose_duration(text), nanos, "{text}");
+        }
+        for (nanos, text) in [
+            (0, "0s"),
+            (90_500_000_000, "90.5s"),
+            (-1_000_000, "-0.001s"),
+            (i64::MAX, "9223372036.854776s"),
+        ] {
+            assert_eq!(duration_seconds(nanos), text);
+        }
     }
 
     #[test]

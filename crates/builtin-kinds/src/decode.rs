@@ -175,7 +175,8 @@ fn is_collection(kind: &FieldKind) -> bool {
 
 /// Returns true if decoding an absent field has no effect.
 fn is_omitted_if_absent(field: &GoField) -> bool {
-    field.omit_empty && (field.pointer || is_collection(field.kind) || is_scalar(field.kind))
+    field.omit_zero
+        || field.omit_empty && (field.pointer || is_collection(field.kind) || is_scalar(field.kind))
 }
 
 #[derive(Default)]
@@ -281,8 +282,8 @@ impl Decoder {
             *value = Value::Null;
             return Ok(!field.omit_empty);
         }
-        let is_dropped = is_scalar(field.kind) && field.omit_empty && !field.pointer && is_zero(value);
-        Ok(!is_dropped)
+        let is_omitted = field.omit_zero || is_scalar(field.kind) && field.omit_empty && !field.pointer;
+        Ok(!(is_omitted && is_zero(value)))
     }
 
     /// Decodes the values at the current path that a duplicate of their field replaced.
@@ -448,8 +449,7 @@ impl Decoder {
         match &*value {
             Value::Null => Ok(()),
             Value::String(text) => {
-                let canonical = time::canonical(text, form).map_err(DecodeError)?;
-                *value = Value::String(canonical);
+                *value = time::canonical(text, form).map_err(DecodeError)?.into();
                 Ok(())
             }
             other => Err(self.type_error(other, "string")),

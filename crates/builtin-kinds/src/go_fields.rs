@@ -8,7 +8,7 @@
 //!
 //! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has its own name. The marks are: `*` a pointer,
 //! `&` a value, `!` always written, `~` with `omitempty`, `=` with defaults that distinguish an empty list from a
-//! missing one, `-` no change. The source is the struct tags and defaults of the published Go modules.
+//! missing one, `0` with `omitzero`, `-` no change. The source is the struct tags and defaults of the published Go modules.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,6 +25,8 @@ pub(super) struct GoField {
     pub(super) pointer: bool,
     /// True if the field is omitted when it is empty.
     pub(super) omit_empty: bool,
+    /// True if the field is omitted when it is zero, even if it is a struct.
+    pub(super) omit_zero: bool,
     /// True if the defaults distinguish an empty list from a missing one.
     pub(super) keeps_empty: bool,
     /// The name of the type, if it has its own: `v1.Protocol`.
@@ -111,6 +113,7 @@ fn go_field(field: &'static Field, exception: Option<Marks>) -> GoField {
         kind: &field.kind,
         pointer: (pointer || marks.contains('*')) && !marks.contains('&'),
         omit_empty: (omit_empty || marks.contains('~')) && !marks.contains('!'),
+        omit_zero: marks.contains('0'),
         keeps_empty: marks.contains('='),
         type_name,
     }

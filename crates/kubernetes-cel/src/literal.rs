@@ -98,7 +98,10 @@ fn arguments(expr: &Expr, wanted: &str, is_bad: &mut dyn FnMut(&Literal) -> bool
 }
 
 fn is_bad_duration(literal: &Literal) -> bool {
-    matches!(literal, Literal::String(text) if time::parse_duration(text).is_err())
+    match literal {
+        Literal::String(text) => time::parse_duration(text).is_err(),
+        literal => matches!(literal, Literal::Int(_)),
+    }
 }
 
 fn is_bad_timestamp(literal: &Literal) -> bool {

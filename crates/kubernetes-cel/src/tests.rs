@@ -48,6 +48,12 @@ fn expressions_that_hold() {
         "timestamp('2023-01-01T01:00:00Z').getDate('-02:30') == 31",
         "timestamp('2023-01-01T01:00:00Z').getHours('+02:30') == 3",
         "timestamp('2023-01-01T01:00:00Z').getMinutes('02:30') == 30",
+        "timestamp('2023-01-01T01:00:00+02:00').getHours() == 23",
+        "string(timestamp('2023-01-01T1:00:00,50-02:30')) == '2023-01-01T01:00:00.5-02:30'",
+        "string(timestamp('2023-01-01T01:00:00+02:00') + duration('1h')) == '2023-01-01T02:00:00+02:00'",
+        "timestamp('2023-01-01T01:00:00+02:00') == timestamp('2022-12-31T23:00:00Z')",
+        "timestamp('2022-12-31T23:00:00Z') in [timestamp('2023-01-01T01:00:00+02:00')]",
+        "string(duration('9223372036854775807ns')) == '9223372036.854776s'",
         "['ccc', 'a', 'bb'].sortBy(x, size(x)) == ['a', 'bb', 'ccc']",
         "[{'n': 2}, {'n': 1}].sortBy(x, x.n).map(x, x.n) == [1, 2]",
         "sets.equivalent([1, 2, 2], [2, 1]) && b'a' + b'b' == b'ab'",
@@ -64,6 +70,10 @@ fn expressions_that_fail_when_they_run() {
         (
             "timestamp('2023-01-01T01:00:00Z').getHours('Mars/Base') == 1",
             "unknown time zone Mars/Base",
+        ),
+        (
+            "timestamp('9999-12-31T23:59:59' + '-01:00') == timestamp(0)",
+            "timestamp overflow",
         ),
         ("9223372036854775807 + 1 == 0", "integer overflow"),
         ("[1][d] == 1", "index out of bounds: 5"),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use apimachinery::go::ip::Cidr;
 use apimachinery::go::url::Url;
 use apimachinery::quantity::Quantity;
-use apimachinery::time::{self, Timestamp};
+use apimachinery::time::{self, OffsetTime, Timestamp};
 use serde_json::Value as Json;
 
 use crate::ast::Literal;
@@ -42,8 +42,8 @@ pub enum Value<'a> {
     Bytes(Arc<[u8]>),
     /// A duration in nanoseconds.
     Duration(i64),
-    /// A point in time.
-    Timestamp(Timestamp),
+    /// A point in time. Its offset only determines how it is shown.
+    Timestamp(OffsetTime),
     /// A list.
     List(List<'a>),
     /// A map or an object.
@@ -164,12 +164,10 @@ pub fn from_json<'a>(json: &'a Json, schema: Option<&'a dyn Schema>) -> Value<'a
 fn formatted<'a>(text: &'a str, format: &str) -> Value<'a> {
     let found = match format {
         "duration" => time::parse_loose_duration(text).map(Value::Duration),
-        "date-time" => time::parse_rfc3339(text, true).map(Value::Timestamp),
+        "date-time" => time::parse_rfc3339(text).ok().map(Value::Timestamp),
         "date" => time::parse_date(text).map(|date| {
-            Value::Timestamp(Timestamp {
-                seconds: date.days() * 86_400,
-                nanos: 0,
-            })
+            let seconds = date.days() * 86_400;
+            Value::Timestamp(Timestamp { seconds, nanos: 0 }.into())
         }),
         "byte" => decode_base64(text).map(|bytes| Value::Bytes(bytes.into())),
         _ => None,

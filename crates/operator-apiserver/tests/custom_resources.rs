@@ -181,6 +181,57 @@ async fn self_decoding_parts_of_a_schema_drop_unknown_fields() {
 }
 
 #[tokio::test]
+async fn times_in_embedded_metadata_take_their_canonical_form() {
+    let server = ApiServer::builder().build().unwrap();
+    let holder = json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "holders.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "holders", "kind": "Holder"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"held": holder}}},
+            }],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(&server, definitions, definition).await.is_done();
+    let created = async |time: Value| {
+        let held =
+            json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "creationTimestamp": time}});
+        let holder = json!({
+            "apiVersion": "example.com/v1", "kind": "Holder", "metadata": {"generateName": "a"}, "held": held,
+        });
+        post(&server, "/apis/example.com/v1/namespaces/default/holders", holder).await
+    };
+    for (given, stored) in [
+        (
+            json!("2024-01-01T1:00:00.5+02:00"),
+            json!({"name": "a", "creationTimestamp": "2023-12-31T23:00:00Z"}),
+        ),
+        (json!("0001-01-01T00:00:00Z"), json!({"name": "a"})),
+        (Value::Null, json!({"name": "a"})),
+    ] {
+        assert_eq!(created(given).await.body["held"]["metadata"], stored);
+    }
+    for (given, why) in [
+        (
+            "2024-01-01",
+            r#""2024-01-01" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T""#,
+        ),
+        (
+            "2024-02-30T00:00:00Z",
+            r#""2024-02-30T00:00:00Z": day out of range"#,
+        ),
+    ] {
+        created(given.into())
+            .await
+            .is_refused(400, &format!("parsing time {why}"));
+    }
+}
+
+#[tokio::test]
 async fn fields_that_no_scale_has_are_warned_about() {
     let server = server().await;
     post(&server, WIDGETS, widget("a", &json!({"n": 1})))

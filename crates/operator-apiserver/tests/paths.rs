@@ -273,6 +273,15 @@ async fn the_body_of_a_scale_is_checked_before_the_object() {
     let path = "/apis/apps/v1/namespaces/default/deployments/x/scale";
     let why = "the name of the object (x based on URL) was undeterminable: name must be provided";
     answers(&server, &["PUT"], path, (400, why)).await;
+    let scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "..", "namespace": "default"},
+    });
+    let request = Request::put("/apis/apps/v1/namespaces/default/deployments/../scale")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(scale.to_string())))
+        .unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 400, "the name cannot be a part of a key");
 }
 
 #[tokio::test]

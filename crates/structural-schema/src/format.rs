@@ -69,8 +69,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("password", |_| true),
     ("date", |text| time::parse_date(text).is_some()),
     ("duration", |text| time::parse_loose_duration(text).is_some()),
-    ("datetime", |text| time::parse_rfc3339(text, true).is_some()),
-    ("date-time", |text| time::parse_rfc3339(text, true).is_some()),
+    ("datetime", time::is_date_time),
+    ("date-time", time::is_date_time),
     ("k8s-short-name", |text| names::dns1123_label(text).is_empty()),
     ("k8s-long-name", |text| names::dns1123_subdomain(text).is_empty()),
 ];

@@ -2,7 +2,8 @@
 //! content.
 
 use apimachinery::field::{Error, ErrorType, Path, append};
-use apimachinery::{go, names, time};
+use apimachinery::time::{self, TimeForm};
+use apimachinery::{go, names};
 use serde_json::{Map, Value};
 
 use crate::node::Node;
@@ -208,7 +209,7 @@ fn coerce_object_meta(
 /// Returns true if Go writes the value: it omits zero values, and for pointers only null is zero.
 fn is_written_back(name: &str, value: &Value) -> bool {
     match value {
-        Value::Null => name == "creationTimestamp",
+        Value::Null => false,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(map) => !map.is_empty(),
@@ -236,8 +237,10 @@ fn check_field(
             Some(_) => Ok(()),
             None => Err(mismatch(other, &field, "int64")),
         },
-        (Kind::Time, Value::String(text)) if time::parse_rfc3339(text, false).is_some() => Ok(()),
-        (Kind::Time, Value::String(text)) => Err(time_error(text)),
+        (Kind::Time, Value::String(text)) => {
+            *value = time::canonical(text, TimeForm::Seconds)?.into();
+            Ok(())
+        }
         (Kind::Time, other) => Err(mismatch(other, "", "string")),
         (Kind::TextMap, Value::Object(map)) => map.values().try_for_each(|value| match value {
             Value::String(_) | Value::Null => Ok(()),
@@ -308,12 +311,6 @@ fn mismatch(value: &Value, field: &str, go_type: &str) -> String {
         return format!("json: cannot unmarshal {kind} into Go value of type {go_type}");
     }
     format!("json: cannot unmarshal {kind} into Go struct field {field} of type {go_type}")
-}
-
-fn time_error(text: &str) -> String {
-    let layout = "2006-01-02T15:04:05Z07:00";
-    let quoted = go::quote(text);
-    format!("parsing time {quoted} as \"{layout}\": cannot parse {quoted} as \"2006\"")
 }
 
 /// Validates embedded resources: apiVersion, kind and metadata.

@@ -1,7 +1,6 @@
-//! Canonical formats of times: RFC 3339 with whole seconds, or with microseconds. Errors have the texts of Go's
-//! `time.Parse`.
+//! RFC 3339 times as Go's `time.Parse` reads them, and their canonical formats.
 
-use super::{DAY, Date, Timestamp, days_in_month};
+use super::{DAY, Date, OffsetTime, Timestamp, days_in_month};
 use crate::go::quote_bytes;
 
 /// The two formats of times in Kubernetes objects.
@@ -22,25 +21,38 @@ impl TimeForm {
     }
 }
 
-/// Returns the canonical format of a time, in UTC.
+/// The start of year 1, which is Go's zero time, in Unix seconds.
+const ZERO: i64 = -62_135_596_800;
+
+/// Parses an RFC 3339 time. Like Go's parser, it also accepts a comma before the fraction, hours with one digit, and
+/// offsets up to `24:60`.
 ///
 /// # Errors
 /// Returns an error with the text of Go's parser, such as `parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot
 /// parse "x" as "2006"`.
-pub fn canonical(text: &str, form: TimeForm) -> Result<String, String> {
-    let time = Parser {
-        text,
-        rest: text,
-        form,
-    }
-    .parse()?;
-    Ok(match form {
-        TimeForm::Seconds => Timestamp { nanos: 0, ..time }.to_rfc3339(),
-        TimeForm::Micros => {
-            let seconds = Timestamp { nanos: 0, ..time }.to_rfc3339();
-            format!("{}.{:06}Z", seconds.trim_end_matches('Z'), time.nanos / 1000)
-        }
-    })
+pub fn parse_rfc3339(text: &str) -> Result<OffsetTime, String> {
+    parse(text, TimeForm::Seconds)
+}
+
+fn parse(text: &str, form: TimeForm) -> Result<OffsetTime, String> {
+    let rest = text;
+    Parser { text, rest, form }.parse()
+}
+
+/// Returns the canonical format of a time, in UTC; `None` for Go's zero time, which is written as null.
+///
+/// # Errors
+/// Returns an error with the text of Go's parser.
+pub fn canonical(text: &str, form: TimeForm) -> Result<Option<String>, String> {
+    let Timestamp { seconds, nanos } = parse(text, form)?.time;
+    let decimals = match form {
+        TimeForm::Seconds => String::new(),
+        TimeForm::Micros => format!(".{:06}", nanos / 1000),
+    };
+    let is_zero = seconds == ZERO && decimals.bytes().all(|byte| matches!(byte, b'.' | b'0'));
+    let whole = Timestamp { seconds, nanos: 0 }.to_rfc3339();
+    let text = format!("{}{decimals}Z", whole.trim_end_matches('Z'));
+    Ok((!is_zero).then_some(text))
 }
 
 struct Parser<'a> {
@@ -50,7 +62,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn parse(mut self) -> Result<Timestamp, String> {
+    fn parse(mut self) -> Result<OffsetTime, String> {
         let year = i64::from(self.digits(4, "2006")?);
         self.literal("-")?;
         let month = self.digits(2, "01")?;
@@ -58,7 +70,7 @@ impl<'a> Parser<'a> {
         self.literal("-")?;
         let day = self.digits(2, "02")?;
         self.literal("T")?;
-        let hour = self.digits(2, "15")?;
+        let hour = self.hour()?;
         self.in_range(hour, 0..=23, "hour")?;
         self.literal(":")?;
         let minute = self.digits(2, "04")?;
@@ -77,10 +89,7 @@ impl<'a> Parser<'a> {
         }
         let seconds = date.days() * DAY + i64::from(hour * 3600 + minute * 60 + second) - offset;
         let time = Timestamp { seconds, nanos };
-        if time.date().year > 9999 {
-            return Err(self.fault(": year out of range"));
-        }
-        Ok(time)
+        Ok(OffsetTime { time, offset })
     }
 
     fn fault(&self, detail: &str) -> String {
@@ -91,6 +100,13 @@ impl<'a> Parser<'a> {
         let layout = self.form.layout();
         let (layout, found, element) = (quote_bytes(layout), quote_bytes(found), quote_bytes(element));
         self.fault(&format!(" as {layout}: cannot parse {found} as {element}"))
+    }
+
+    /// Parses the hour, which can have one digit.
+    fn hour(&mut self) -> Result<u32, String> {
+        let is_short = matches!(self.rest.as_bytes(), [first, rest @ ..]
+            if first.is_ascii_digit() && !rest.first().is_some_and(u8::is_ascii_digit));
+        self.digits(if is_short { 1 } else { 2 }, "15")
     }
 
     fn digits(&mut self, count: usize, element: &str) -> Result<u32, String> {
@@ -124,7 +140,7 @@ impl<'a> Parser<'a> {
     fn fraction(&mut self) -> Result<u32, String> {
         let point = self.rest.strip_prefix(['.', ',']).unwrap_or_default();
         let end = point.find(|c: char| !c.is_ascii_digit()).unwrap_or(point.len());
-        if self.form == TimeForm::Micros && (end < 6 || !self.rest.starts_with('.')) {
+        if self.form == TimeForm::Micros && end < 6 {
             return Err(self.mismatch(self.rest, ".000000"));
         }
         let taken = if self.form == TimeForm::Micros { 6 } else { end };
@@ -161,11 +177,11 @@ impl<'a> Parser<'a> {
         };
         let number = |text: &str| text.parse::<i64>().unwrap_or_default();
         self.rest = self.rest.get(6..).unwrap_or_default();
-        if number(hours) > 24 {
-            return Err(self.fault(": time zone offset hour out of range"));
-        }
         if number(minutes) > 60 {
             return Err(self.fault(": time zone offset minute out of range"));
+        }
+        if number(hours) > 24 {
+            return Err(self.fault(": time zone offset hour out of range"));
         }
         Ok(sign * (number(hours) * 3600 + number(minutes) * 60))
     }
@@ -186,10 +202,13 @@ mod tests {
             ("2024-01-01T02:30:00+02:00", "2024-01-01T00:30:00Z"),
             ("2024-01-01T00:00:00.987Z", "2024-01-01T00:00:00Z"),
         ] {
-            assert_eq!(canonical(text, TimeForm::Seconds).as_deref(), Ok(expected));
+            assert_eq!(
+                canonical(text, TimeForm::Seconds).unwrap().as_deref(),
+                Some(expected)
+            );
         }
         let micros = canonical("2023-12-31T22:00:00.123456-02:00", TimeForm::Micros);
-        assert_eq!(micros.as_deref(), Ok("2024-01-01T00:00:00.123456Z"));
+        assert_eq!(micros.unwrap().as_deref(), Some("2024-01-01T00:00:00.123456Z"));
     }
 
     #[test]

@@ -153,6 +153,22 @@ fn quantities_and_times_take_their_canonical_form() {
     assert_eq!(limits, &json!({ "cpu": "100m", "memory": "1Gi" }));
 }
 
+#[test]
+fn the_zero_time_is_written_as_null() {
+    let zero = "0001-01-01T01:00:00.5+01:00";
+    let pod = decoded(
+        "Pod",
+        json!({
+            "metadata": { "creationTimestamp": zero },
+            "status": { "startTime": zero, "conditions": [{ "lastTransitionTime": zero }] },
+        }),
+    );
+    let condition = &pod["status"]["conditions"][0];
+    assert_eq!(pod["metadata"].get("creationTimestamp"), None);
+    assert_eq!(pod["status"].get("startTime"), Some(&Value::Null));
+    assert_eq!(condition.get("lastTransitionTime"), Some(&Value::Null));
+}
+
 /// Generates JSON similar to objects of the kind: known field names, and values of any type.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![

@@ -1,7 +1,7 @@
 //! Functions that convert between types.
 
 use apimachinery::go;
-use apimachinery::time::{self as clock, Timestamp};
+use apimachinery::time::{self as clock, OffsetTime, Timestamp};
 
 use super::{Called, Context};
 use crate::value::{Opaque, Value};
@@ -45,22 +45,28 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
         },
         "timestamp" => match value {
             Value::Timestamp(_) => Ok(value.clone()),
-            Value::String(text) => {
-                let time = clock::parse_rfc3339(text, false);
-                time.map(Value::Timestamp)
-                    .ok_or_else(|| refuse("google.protobuf.Timestamp"))
+            Value::String(text) => match clock::parse_rfc3339(text) {
+                Ok(time) => in_years(time).map(Value::Timestamp),
+                Err(_) => Err(refuse("google.protobuf.Timestamp")),
+            },
+            Value::Int(seconds) => {
+                let (seconds, nanos) = (*seconds, 0);
+                in_years(Timestamp { seconds, nanos }.into()).map(Value::Timestamp)
             }
-            Value::Int(seconds) if (-62_135_596_800..=253_402_300_799).contains(seconds) => {
-                Ok(Value::Timestamp(Timestamp {
-                    seconds: *seconds,
-                    nanos: 0,
-                }))
-            }
-            Value::Int(_) => Err("timestamp overflow".to_owned()),
             _ => Err(refuse("google.protobuf.Timestamp")),
         },
         _ => return None,
     })
+}
+
+/// Checks that a time is in the years 1 to 9999.
+pub(super) fn in_years(time: OffsetTime) -> Result<OffsetTime, String> {
+    let is_valid = (-62_135_596_800..=253_402_300_799).contains(&time.time.seconds);
+    if is_valid { Ok(time) } else { Err(time_overflow()) }
+}
+
+pub(super) fn time_overflow() -> String {
+    "timestamp overflow".to_owned()
 }
 
 fn to_bool(value: &Value<'_>) -> Option<bool> {
@@ -86,7 +92,7 @@ fn to_int(value: &Value<'_>) -> Option<Result<i64, String>> {
             Some(if fits { Ok(*value as i64) } else { Err(overflow()) })
         }
         Value::Duration(nanos) => Some(Ok(*nanos)),
-        Value::Timestamp(time) => Some(Ok(time.seconds)),
+        Value::Timestamp(time) => Some(Ok(time.time.seconds)),
         Value::String(text) => text.parse().ok().map(Ok),
         _ => None,
     }

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use apimachinery::time::Timestamp;
+use apimachinery::time::{OffsetTime, Timestamp};
 
+use super::convert;
 use super::{Called, Context};
 use crate::value::{Entries, List, Map, Value, compare, equals};
 use crate::work::Work;
@@ -74,16 +75,13 @@ fn too_large() -> String {
     "result is too large".to_owned()
 }
 
-fn shifted<'a>(time: Timestamp, nanos: i64) -> Result<Value<'a>, String> {
+fn shifted<'a>(start: OffsetTime, nanos: i64) -> Result<Value<'a>, String> {
+    let OffsetTime { time, offset } = start;
     let total = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos) + i128::from(nanos);
-    let seconds =
-        i64::try_from(total.div_euclid(1_000_000_000)).map_err(|_| "timestamp overflow".to_owned())?;
-    // The years 1 to 9999.
-    if !(-62_135_596_800..=253_402_300_799).contains(&seconds) {
-        return Err("timestamp overflow".to_owned());
-    }
+    let seconds = i64::try_from(total.div_euclid(1_000_000_000)).map_err(|_| convert::time_overflow())?;
     let nanos = u32::try_from(total.rem_euclid(1_000_000_000)).unwrap_or_default();
-    Ok(Value::Timestamp(Timestamp { seconds, nanos }))
+    let time = Timestamp { seconds, nanos };
+    convert::in_years(OffsetTime { time, offset }).map(Value::Timestamp)
 }
 
 fn subtract<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
@@ -101,6 +99,7 @@ fn subtract<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
             shifted(*time, nanos.checked_neg().unwrap_or(i64::MAX))
         }
         (Value::Timestamp(a), Value::Timestamp(b)) => {
+            let (a, b) = (a.time, b.time);
             let nanos =
                 i128::from(a.seconds - b.seconds) * 1_000_000_000 + i128::from(a.nanos) - i128::from(b.nanos);
             i64::try_from(nanos).map(Value::Duration).map_err(|_| overflow())

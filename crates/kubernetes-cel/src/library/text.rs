@@ -424,7 +424,7 @@ fn validate<'a>(name: &str, text: &str) -> Value<'a> {
         "uuid" => when(!names::is_uuid(text, None), "does not match the UUID format"),
         "byte" => when(decode_base64(text).is_none(), "invalid base64"),
         "date" => when(time::parse_date(text).is_none(), "invalid date"),
-        "datetime" => when(time::parse_rfc3339(text, true).is_none(), "invalid datetime"),
+        "datetime" => when(!time::is_date_time(text), "invalid datetime"),
         _ => Vec::new(),
     };
     if problems.is_empty() {

@@ -8,11 +8,12 @@ use crate::value::Value;
 pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     match args {
         [Value::Duration(nanos)] => of_duration(function, *nanos).map(|part| Ok(Value::Int(part))),
-        [Value::Timestamp(time)] => of_time(function, *time).map(|part| Ok(Value::Int(part))),
+        [Value::Timestamp(time)] => of_time(function, time.time).map(|part| Ok(Value::Int(part))),
         [Value::Timestamp(time), Value::String(zone)] => {
-            let shifted = offset(zone, time.seconds).map(|offset| Timestamp {
-                seconds: time.seconds + offset,
-                ..*time
+            let Timestamp { seconds, nanos } = time.time;
+            let shifted = offset(zone, seconds).map(|offset| Timestamp {
+                seconds: seconds + offset,
+                nanos,
             });
             match shifted {
                 Some(time) => of_time(function, time).map(|part| Ok(Value::Int(part))),

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use apimachinery::time::OffsetTime;
+
 use super::Value;
 use super::collection::{List, Walk};
 use crate::work::Work;
@@ -111,7 +113,7 @@ pub(super) fn fingerprint(value: &Value<'_>, work: &Work) -> u64 {
                 .hash(&mut hasher);
         }
         Value::Duration(nanos) => nanos.hash(&mut hasher),
-        Value::Timestamp(time) => (time.seconds, time.nanos).hash(&mut hasher),
+        Value::Timestamp(OffsetTime { time, .. }) => time.hash(&mut hasher),
         // A set equals a list with the same items in another order.
         Value::List(list) => {
             let items = list.iter().take_while(|_| !work.is_exhausted());
@@ -144,7 +146,7 @@ pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
         (_, Value::Double(b)) => number(a)?.partial_cmp(b),
         (Value::String(a), Value::String(b)) => Some((**a).cmp(&**b)),
         (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
-        (Value::Timestamp(a), Value::Timestamp(b)) => Some(a.cmp(b)),
+        (Value::Timestamp(a), Value::Timestamp(b)) => Some(a.time.cmp(&b.time)),
         _ => None,
     }
 }

@@ -10,9 +10,8 @@ pub(super) struct Figure {
     pub(super) value: f64,
 }
 
-/// The clock ticks per second and the page size in bytes, on all supported Linux targets.
+/// The clock ticks per second, on all supported Linux targets.
 const TICKS: f64 = 100.0;
-const PAGE_BYTES: f64 = 4096.0;
 
 /// Returns the metrics that can be read.
 pub(super) fn figures() -> Vec<Figure> {
@@ -28,6 +27,7 @@ pub(super) fn figures() -> Vec<Figure> {
         let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
         line.trim().parse::<f64>().ok()
     });
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let open_files = fs::read_dir("/proc/self/fd").ok().map(|list| list.count() as f64);
     let rows = [
         (
@@ -48,7 +48,7 @@ pub(super) fn figures() -> Vec<Figure> {
             "process_resident_memory_bytes",
             "gauge",
             "Resident memory size in bytes.",
-            field(24).map(|pages| pages * PAGE_BYTES),
+            resident_bytes(&status),
         ),
         (
             "process_start_time_seconds",
@@ -72,4 +72,11 @@ pub(super) fn figures() -> Vec<Figure> {
         })
     };
     rows.into_iter().filter_map(figure).collect()
+}
+
+/// Returns the resident memory. The size in `stat` is in pages, whose size depends on the machine.
+fn resident_bytes(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024.0)
 }

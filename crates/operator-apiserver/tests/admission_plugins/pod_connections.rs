@@ -130,8 +130,16 @@ async fn a_log_that_cannot_be_is_refused_with_the_words_of_the_server_or_the_kub
         .await
         .is_refused(
             422,
-            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+            "PodLogOptions \"a\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
         );
+    refused("sinceTime=2026-01-02&tailLines=x").await.is_refused(
+        400,
+        "parsing time \"2026-01-02\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"T\"",
+    );
+    refused("stream=All").await.is_refused(
+        422,
+        "PodLogOptions \"a\" is invalid: stream: Forbidden: may not be specified",
+    );
     let missing = get(&server, &format!("{HERE}/pods/x/log")).await;
     missing.is_refused(404, "pods \"x\" not found");
     post(&server, &format!("{HERE}/pods"), pod("b", &json!({})))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apimachinery::field::{Error, Path};
-use apimachinery::object;
+use apimachinery::{object, time};
 use bytes::Bytes;
 use futures::stream;
 use http::StatusCode;
@@ -181,24 +181,40 @@ struct Options {
     tail_lines: Option<i64>,
     limit_bytes: Option<i64>,
     since_seconds: Option<i64>,
-    since_time: Option<String>,
+    since_time: Option<jiff::Timestamp>,
+}
+
+/// Parses the value of `sinceTime`. Empty values are the zero time.
+fn since_time(text: &str) -> Result<jiff::Timestamp, Status> {
+    if matches!(text, "" | "null") {
+        return Ok(jiff::Timestamp::MIN);
+    }
+    let time::Timestamp { seconds, nanos } = time::parse_rfc3339(text).map_err(status::bad_request)?.time;
+    let nanos = i32::try_from(nanos).unwrap_or_default();
+    let limit = if seconds < 0 {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    };
+    Ok(jiff::Timestamp::new(seconds, nanos).unwrap_or(limit))
 }
 
 impl Options {
     fn read(call: &Call) -> Result<Self, Status> {
         let query = &call.query;
         let number = |name: &str| options::integer(call, name);
+        // In the order in which the API server reports malformed values.
         let options = Self {
             follow: query.flag("follow"),
             previous: query.flag("previous"),
+            since_seconds: number("sinceSeconds")?,
+            since_time: query.get("sinceTime").map(since_time).transpose()?,
             timestamps: query.flag("timestamps"),
             tail_lines: number("tailLines")?,
             limit_bytes: number("limitBytes")?,
-            since_seconds: number("sinceSeconds")?,
-            since_time: query.get("sinceTime").map(str::to_owned),
         };
         let mut errors = options.faults();
-        if query.get("stream").is_some_and(|stream| stream != "All") {
+        if query.get("stream").is_some() {
             errors.push(Error::forbidden(Path::new("stream"), "may not be specified"));
         }
         if errors.is_empty() {
@@ -230,7 +246,7 @@ impl Options {
             least("sinceSeconds", self.since_seconds, 1, "must be greater than 0");
         } else if self.since_seconds.is_some() {
             let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-            errors.push(Error::forbidden(Path::new(""), why));
+            errors.push(Error::forbidden(Path::new("[]"), why));
         }
         errors
     }
@@ -278,13 +294,9 @@ impl Options {
         let Ok(written) = written.parse::<jiff::Timestamp>() else {
             return false;
         };
-        let since = self
-            .since_time
-            .as_ref()
-            .and_then(|time| time.parse::<jiff::Timestamp>().ok());
         let age = self.since_seconds.map(jiff::SignedDuration::from_secs);
         let now = jiff::Timestamp::try_from(now).ok();
-        let since = since.or_else(|| now?.checked_sub(age?).ok());
+        let since = self.since_time.or_else(|| now?.checked_sub(age?).ok());
         since.is_some_and(|since| written < since)
     }
 }

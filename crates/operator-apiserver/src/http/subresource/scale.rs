@@ -108,6 +108,7 @@ fn given(call: &Call, write: &Write) -> Result<Value, Status> {
     if write.definition.namespaced && write.namespace.is_empty() {
         return Err(router::no_namespace());
     }
+    router::check_segment(&write.name)?;
     Ok(given)
 }
 
