@@ -1,5 +1,6 @@
 //! Go's text formats of values, for the API server's messages: quoted strings, numbers and JSON.
 
+pub mod base64;
 pub mod ip;
 pub mod netip;
 mod strconv;
@@ -82,6 +83,15 @@ pub fn float(value: f64) -> String {
         return exponent(value, 2);
     }
     format!("{value}")
+}
+
+/// Formats a `float32` as `%v` does.
+pub fn float32(value: f32) -> String {
+    // The shortest digits of 32 bits are also the shortest ones of this number of 64 bits.
+    value
+        .to_string()
+        .parse()
+        .map_or_else(|_| value.to_string(), float)
 }
 
 /// Formats a `float64` as Go's `encoding/json` does.

@@ -5,15 +5,20 @@
 //! YAML 1.1 and converts it to JSON.
 
 mod emit;
+mod error;
 mod located;
 mod order;
 mod scalar;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
+use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Map, Value};
 
+pub use self::error::encoding_error;
+use self::error::{Error, Faults, alias_name};
+use self::scalar::{Scalar, Unsupported};
 pub use emit::{commented, to_documents, to_string};
 pub use located::{Document, Place, documents};
 
@@ -27,6 +32,10 @@ const REPEATED_BYTES_MAX: usize = 32 << 20;
 const NODE_BYTES: usize = 72;
 /// The maximum total size of the messages about duplicate keys.
 const DUPLICATE_BYTES_MAX: usize = 1 << 20;
+/// The maximum number of bytes that are parsed again after lines were indented.
+const INDENTED_BYTES_MAX: usize = 16 << 20;
+/// The indentation of these lines, which is more than that of any node.
+const INDENTATION: usize = 512;
 
 /// Parses the first document of a body.
 ///
@@ -56,7 +65,8 @@ pub fn summary(error: &dyn std::fmt::Display) -> String {
 /// are JSON. Returns `None` if the two languages could differ.
 fn parse_json(text: &str) -> Option<Parsed> {
     let is_doubtful = |byte: u8| !byte.is_ascii() || byte == b'\t' || byte == 0x7f;
-    if !text.starts_with('{') || text.bytes().any(is_doubtful) || text.contains("\\u") {
+    if !text.starts_with('{') || text.bytes().any(is_doubtful) || text.contains("\\u") || text.contains("\\/")
+    {
         return None;
     }
     let parsed = json::parse(text.as_bytes()).ok()?;
@@ -76,31 +86,61 @@ fn is_equal_in_yaml(value: &Value) -> bool {
 }
 
 fn load(text: &str) -> Result<Parsed, String> {
-    let mut loader = Loader::new(text);
-    let value = loader.document().map_err(|error| error.text(text))?;
-    Ok(Parsed {
-        value,
-        duplicates: loader.duplicates,
-        replaced: Vec::new(),
+    with_indentation(text, |text| {
+        let mut loader = Loader::new(text);
+        let value = loader.document()?;
+        Ok(Parsed {
+            value,
+            duplicates: loader.duplicates,
+            replaced: Vec::new(),
+        })
     })
 }
 
-enum Error {
-    Scan(ScanError),
-    Message(String),
+/// Parses a text. The parser requires that the lines of a quoted scalar are indented, which YAML 1.1 does not; they are
+/// indented when the parser rejects them. Spaces at the start of these lines have no meaning.
+fn with_indentation<T>(text: &str, parse: impl Fn(&str) -> Result<T, Error>) -> Result<T, String> {
+    if text.chars().any(is_forbidden) {
+        return Err("yaml: control characters are not allowed".to_owned());
+    }
+    let mut text = Cow::Borrowed(text);
+    let mut bytes = 0;
+    loop {
+        let error = match parse(&text) {
+            Ok(parsed) => return Ok(parsed),
+            Err(error) => error,
+        };
+        bytes += text.len();
+        let indented = error.unindented_line().filter(|_| bytes < INDENTED_BYTES_MAX);
+        let Some(line) = indented.and_then(|line| line_start(&text, line)) else {
+            return Err(error.text(&text));
+        };
+        text.to_mut().insert_str(line, &" ".repeat(INDENTATION));
+    }
 }
 
-impl Error {
-    fn text(&self, source: &str) -> String {
-        match self {
-            Self::Message(message) => format!("yaml: {message}"),
-            Self::Scan(error) => scan_error_text(error, source),
-        }
+/// Returns the position of a line, unless it is indented already.
+fn line_start(text: &str, line: usize) -> Option<usize> {
+    let start = match line {
+        0 | 1 => 0,
+        line => text.match_indices('\n').nth(line - 2)?.0 + 1,
+    };
+    let rest = text.get(start..)?;
+    (!rest.starts_with(&" ".repeat(INDENTATION))).then_some(start)
+}
+
+/// Returns true for characters that must not occur in YAML.
+fn is_forbidden(character: char) -> bool {
+    match character {
+        '\t' | '\n' | '\r' | '\u{85}' => false,
+        character => character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}'),
     }
 }
 
 struct Loader<'a> {
+    source: &'a str,
     parser: Parser<'a, granit_parser::StrInput<'a>>,
+    faults: Faults,
     /// The nodes that aliases refer to, by the parser's anchor number.
     anchors: HashMap<usize, Anchored>,
     /// The bytes that anchors and aliases have added.
@@ -120,15 +160,37 @@ struct Anchored {
 /// A node, with the properties that a mapping key needs.
 #[derive(Clone)]
 struct Node {
-    value: Value,
+    content: Content,
     place: Place,
     merge: bool,
+    /// True if the node starts before its place: with an anchor, a tag, or the indicator of a block scalar.
+    starts_early: bool,
+}
+
+/// The content of a node. A scalar has its YAML type until it is known whether it is a key or a value.
+#[derive(Clone)]
+enum Content {
+    Scalar(Scalar),
+    Collection(Value),
+}
+
+impl Content {
+    /// Estimates the memory of a copy.
+    fn size(&self) -> usize {
+        match self {
+            Self::Scalar(Scalar::Text(text)) => NODE_BYTES + text.len(),
+            Self::Scalar(_) => NODE_BYTES,
+            Self::Collection(value) => size(value),
+        }
+    }
 }
 
 impl<'a> Loader<'a> {
     fn new(text: &'a str) -> Self {
         Self {
+            source: text,
             parser: Parser::new_from_str(text),
+            faults: Faults::default(),
             anchors: HashMap::new(),
             repeated_bytes: 0,
             duplicates: Vec::new(),
@@ -144,6 +206,9 @@ impl<'a> Loader<'a> {
                 Some(Err(error)) => return Err(Error::Scan(error)),
                 Some(Ok((Event::Comment(..), _))) => {}
                 Some(Ok((event, span))) => {
+                    if matches!(event, Event::Scalar(_, ScalarStyle::DoubleQuoted, ..)) {
+                        self.check_escapes(span)?;
+                    }
                     let place = Place {
                         line: span.start.line(),
                         column: span.start.col() + 1,
@@ -152,6 +217,24 @@ impl<'a> Loader<'a> {
                 }
             }
         }
+    }
+
+    /// Rejects the escape sequences that YAML 1.1 does not have: slashes, and the halves of surrogate pairs.
+    fn check_escapes(&self, span: Span) -> Result<(), Error> {
+        let (start, end) = (span.start.byte_offset(), span.end.byte_offset());
+        let quoted = start
+            .zip(end)
+            .and_then(|(start, end)| self.source.get(start..end));
+        let Some((at, problem)) = quoted.and_then(unknown_escape) else {
+            return Ok(());
+        };
+        let before = quoted.and_then(|quoted| quoted.get(..at)).unwrap_or_default();
+        Err(Error::Message(
+            match span.start.line() + before.matches('\n').count() {
+                1 => problem.to_owned(),
+                line => format!("line {line}: {problem}"),
+            },
+        ))
     }
 
     /// Parses the first document; an empty text is null.
@@ -163,9 +246,28 @@ impl<'a> Loader<'a> {
                 (event, place) => {
                     let node = self.node(event, place)?;
                     // The rest of the document must be well-formed; further documents are ignored.
-                    return self.event().map(|_| node.value);
+                    self.event()?;
+                    return self.finish(node);
                 }
             }
+        }
+    }
+
+    /// Returns the value of a document, after all of it was parsed.
+    fn finish(&mut self, document: Node) -> Result<Value, Error> {
+        let value = self.json(document.content);
+        self.faults.take()?;
+        Ok(value)
+    }
+
+    /// Converts a node that is not a key to JSON.
+    fn json(&mut self, content: Content) -> Value {
+        match content {
+            Content::Collection(value) => value,
+            Content::Scalar(scalar) => scalar.into_json().unwrap_or_else(|message| {
+                self.faults.value.get_or_insert(message);
+                Value::Null
+            }),
         }
     }
 
@@ -204,17 +306,19 @@ impl<'a> Loader<'a> {
         }
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let node = scalar_node(&text, style, tag.as_deref(), place)?;
+                let mut node = self.scalar(&text, style, tag.as_deref(), place);
+                node.starts_early |= anchor > 0;
                 self.remember(anchor, &node)?;
                 Ok(Some(node))
             }
-            Event::SequenceStart(_, anchor, _) => {
-                open.push(Open::new(place, anchor, Contents::Sequence(Vec::new())));
+            Event::SequenceStart(_, anchor, tag) => {
+                let sequence = Contents::Sequence(Vec::new());
+                open.push(Open::new(place, anchor, tag.is_some(), sequence));
                 Ok(None)
             }
-            Event::MappingStart(_, anchor, _) => {
+            Event::MappingStart(_, anchor, tag) => {
                 let mapping = Contents::Mapping(Box::default());
-                open.push(Open::new(place, anchor, mapping));
+                open.push(Open::new(place, anchor, tag.is_some(), mapping));
                 Ok(None)
             }
             Event::Alias(anchor) => self.alias(anchor, place).map(Some),
@@ -226,7 +330,7 @@ impl<'a> Loader<'a> {
         if anchor == 0 {
             return Ok(());
         }
-        let bytes = size(&node.value);
+        let bytes = node.content.size();
         self.repeat(bytes)?;
         let node = node.clone();
         self.anchors.insert(anchor, Anchored { node, bytes });
@@ -242,13 +346,37 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Node {
+        let tag = tag.map(ToString::to_string);
+        let plain = style == ScalarStyle::Plain;
+        let scalar = Scalar::resolve(text, plain, tag.as_deref()).unwrap_or_else(|message| {
+            self.faults.decoding.get_or_insert(message);
+            Scalar::Null
+        });
+        let is_merge_tag = tag.as_deref().is_some_and(|tag| tag.ends_with(":merge"));
+        Node {
+            content: Content::Scalar(scalar),
+            place,
+            merge: text == "<<" && (plain && tag.is_none() || is_merge_tag),
+            starts_early: tag.is_some() || matches!(style, ScalarStyle::Literal | ScalarStyle::Folded),
+        }
+    }
+
     fn alias(&mut self, anchor: usize, place: Place) -> Result<Node, Error> {
-        let contains_itself = || Error::Message("anchor value contains itself".to_owned());
+        let contains_itself = || {
+            let line = self.source.lines().nth(place.line.saturating_sub(1));
+            let name = line.map_or(String::new(), |line| alias_name(line, place.column - 1));
+            Error::Message(format!("anchor '{name}' value contains itself"))
+        };
         let bytes = self.anchors.get(&anchor).ok_or_else(contains_itself)?.bytes;
         self.repeat(bytes)?;
-        let anchored = self.anchors.get(&anchor).ok_or_else(contains_itself)?;
+        let anchored = self
+            .anchors
+            .get(&anchor)
+            .ok_or_else(|| Error::Message("unknown anchor".to_owned()))?;
         Ok(Node {
             place,
+            starts_early: false,
             ..anchored.node.clone()
         })
     }
@@ -270,7 +398,7 @@ impl<'a> Loader<'a> {
     fn attach(&mut self, parent: &mut Open, node: Node) -> Result<(), Error> {
         let mapping = match &mut parent.contents {
             Contents::Sequence(items) => {
-                items.push(node.value);
+                items.push(self.json(node.content));
                 self.leave(parent.outer);
                 return Ok(());
             }
@@ -279,21 +407,82 @@ impl<'a> Loader<'a> {
         match mapping.key.take() {
             None if node.merge => mapping.key = Some(Key::Merge),
             None => {
-                let name = scalar::key(&node.value);
-                parent.outer = self.enter(name.as_deref().unwrap_or_default(), node.place);
+                let name = self.key(&node.content);
+                parent.outer = self.enter(name.as_ref().map_or("", |name| name), node.place);
                 mapping.key = Some(Key::Field { node, name });
             }
-            Some(Key::Merge) => mapping.merged.push(node.value),
+            Some(Key::Merge) => self.merge(mapping, node)?,
             Some(Key::Field { node: key, name }) => {
                 self.leave(parent.outer);
-                let name = name.map_err(Error::Message)?;
-                if mapping.fields.contains_key(&name) && self.duplicate_bytes < DUPLICATE_BYTES_MAX {
-                    let (line, shown) = (key.place.line, scalar::shown_key(&key.value));
-                    let text = format!("line {line}: key {shown} already set in map");
-                    self.duplicate_bytes += text.len();
-                    self.duplicates.push(text);
+                // An anchor or a tag is usually in the line of the key.
+                let start = if node.starts_early { key.place } else { node.place };
+                let value = self.json(node.content);
+                match name {
+                    Ok(name) => self.insert(mapping, key.content.kind(), name, (value, start.line)),
+                    Err(unsupported) => {
+                        let message = || unsupported.message(&value);
+                        self.faults.key.get_or_insert_with(message);
+                    }
                 }
-                mapping.fields.insert(name, node.value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a field.
+    fn key(&mut self, content: &Content) -> Result<String, Unsupported> {
+        match content {
+            Content::Scalar(scalar) => scalar.to_key(),
+            Content::Collection(value) => {
+                let message = || format!("invalid map key: {}", scalar::go_syntax(value));
+                self.faults.decoding.get_or_insert_with(message);
+                Ok(String::new())
+            }
+        }
+    }
+
+    /// Inserts a field, and reports it if it exists already. Keys of different types are different, even if they have the
+    /// same name in JSON.
+    fn insert(&mut self, mapping: &mut Mapping, kind: KeyKind, name: String, (value, line): (Value, usize)) {
+        let exists = mapping.fields.contains_key(&name)
+            && kind != KeyKind::NotANumber
+            && mapping.kinds.get(&name).copied().unwrap_or_default() == kind;
+        if exists && self.duplicate_bytes < DUPLICATE_BYTES_MAX {
+            let shown = match kind {
+                KeyKind::Text => crate::go::quote(&name),
+                KeyKind::Float => match name.as_str() {
+                    ".inf" => "+Inf".to_owned(),
+                    "-.inf" => "-Inf".to_owned(),
+                    _ => name.clone(),
+                },
+                _ => name.clone(),
+            };
+            let text = format!("line {line}: key {shown} already set in map");
+            self.duplicate_bytes += text.len();
+            self.duplicates.push(text);
+        }
+        if kind != KeyKind::Text {
+            mapping.kinds.insert(name.clone(), kind);
+        }
+        mapping.fields.insert(name, value);
+    }
+
+    /// Merges `<<: *defaults`: sets its entries, also those that the mapping has already.
+    fn merge(&mut self, mapping: &mut Mapping, node: Node) -> Result<(), Error> {
+        let line = node.place.line;
+        let maps = match node.content {
+            Content::Collection(Value::Array(list)) => list,
+            Content::Collection(map) => vec![map],
+            Content::Scalar(_) => vec![Value::Null],
+        };
+        // Earlier maps of a list take precedence.
+        for map in maps.into_iter().rev() {
+            let Value::Object(fields) = map else {
+                let message = "map merge requires map or sequence of maps as the value";
+                return Err(Error::Message(message.to_owned()));
+            };
+            for (name, value) in fields {
+                self.insert(mapping, KeyKind::Text, name, (value, line));
             }
         }
         Ok(())
@@ -303,28 +492,48 @@ impl<'a> Loader<'a> {
     fn close(&mut self, collection: Open) -> Result<Node, Error> {
         let value = match collection.contents {
             Contents::Sequence(items) => Value::Array(items),
-            Contents::Mapping(mapping) => {
-                let mut fields = mapping.fields;
-                for value in mapping.merged {
-                    merge(&mut fields, value)?;
-                }
-                Value::Object(fields)
-            }
+            Contents::Mapping(mapping) => Value::Object(mapping.fields),
         };
         let node = Node {
-            value,
+            content: Content::Collection(value),
             place: collection.place,
             merge: false,
+            starts_early: collection.anchor > 0 || collection.has_tag,
         };
         self.remember(collection.anchor, &node)?;
         Ok(node)
     }
 }
 
+impl Content {
+    fn kind(&self) -> KeyKind {
+        match self {
+            Self::Scalar(Scalar::Float(float)) if float.is_nan() => KeyKind::NotANumber,
+            Self::Scalar(Scalar::Float(_)) => KeyKind::Float,
+            Self::Scalar(Scalar::Int(_) | Scalar::Uint(_)) => KeyKind::Int,
+            Self::Scalar(Scalar::Bool(_)) => KeyKind::Bool,
+            Self::Scalar(Scalar::Text(_) | Scalar::Null) | Self::Collection(_) => KeyKind::Text,
+        }
+    }
+}
+
+/// The YAML type of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum KeyKind {
+    #[default]
+    Text,
+    Int,
+    Float,
+    /// Not a number is not equal to itself, so it is never a duplicate.
+    NotANumber,
+    Bool,
+}
+
 /// A collection that is not complete.
 struct Open {
     place: Place,
     anchor: usize,
+    has_tag: bool,
     /// The position to which the pointer returns after the current field or item.
     outer: usize,
     contents: Contents,
@@ -338,8 +547,8 @@ enum Contents {
 #[derive(Default)]
 struct Mapping {
     fields: Map<String, Value>,
-    /// The values that `<<` merges.
-    merged: Vec<Value>,
+    /// The types of the keys that are not texts.
+    kinds: HashMap<String, KeyKind>,
     /// The key of the next value.
     key: Option<Key>,
 }
@@ -348,15 +557,16 @@ enum Key {
     Merge,
     Field {
         node: Node,
-        name: Result<String, String>,
+        name: Result<String, Unsupported>,
     },
 }
 
 impl Open {
-    fn new(place: Place, anchor: usize, contents: Contents) -> Self {
+    fn new(place: Place, anchor: usize, has_tag: bool, contents: Contents) -> Self {
         Self {
             place,
             anchor,
+            has_tag,
             outer: 0,
             contents,
         }
@@ -370,33 +580,6 @@ impl Open {
     }
 }
 
-/// Merges `<<: *defaults`: adds the entries that the mapping itself does not have.
-fn merge(fields: &mut Map<String, Value>, value: Value) -> Result<(), Error> {
-    match value {
-        Value::Object(defaults) => {
-            for (name, value) in defaults {
-                fields.entry(name).or_insert(value);
-            }
-            Ok(())
-        }
-        Value::Array(list) => list.into_iter().try_for_each(|value| merge(fields, value)),
-        _ => Err(Error::Message(
-            "map merge requires map or sequence of maps as the value".to_owned(),
-        )),
-    }
-}
-
-fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Result<Node, Error> {
-    let tag = tag.map(ToString::to_string);
-    let plain = style == ScalarStyle::Plain;
-    let value = scalar::resolve(text, plain, tag.as_deref()).map_err(Error::Message)?;
-    Ok(Node {
-        value,
-        place,
-        merge: plain && tag.is_none() && text == "<<",
-    })
-}
-
 /// Estimates the memory of a copy of a value.
 fn size(value: &Value) -> usize {
     NODE_BYTES
@@ -408,59 +591,29 @@ fn size(value: &Value) -> usize {
         }
 }
 
-/// Returns the text and the line of libyaml's error. Its parser counts lines from zero, its scanner from one.
-fn scan_error_text(error: &ScanError, source: &str) -> String {
-    let (problem, from_scanner) = problem(error.kind(), source);
-    let line = error.marker().line();
-    let last_line = source.lines().count();
-    let at_open_end = !source.ends_with('\n') && error.marker().index() >= source.chars().count();
-    let line = match error.kind() {
-        // The API server's parser reports the end of the text; this parser reports the bracket.
-        ErrorKind::UnclosedFlowCollection { .. } => last_line,
-        _ if from_scanner || at_open_end => line,
-        _ => line.saturating_sub(1),
-    };
-    match line {
-        0 => format!("yaml: {problem}"),
-        line => format!("yaml: line {line}: {problem}"),
+/// Returns the position and the error of the first escape sequence that YAML 1.1 does not have.
+fn unknown_escape(quoted: &str) -> Option<(usize, &'static str)> {
+    let mut rest = quoted.char_indices();
+    while let Some((at, character)) = rest.next() {
+        if character != '\\' {
+            continue;
+        }
+        match rest.next() {
+            Some((_, '/')) => return Some((at, "found unknown escape character")),
+            Some((_, 'u')) if is_surrogate(rest.as_str()) => {
+                return Some((at, "found invalid Unicode character escape code"));
+            }
+            _ => {}
+        }
     }
+    None
 }
 
-fn problem(kind: &ErrorKind, source: &str) -> (String, bool) {
-    match kind {
-        ErrorKind::UnclosedFlowCollection { open } => {
-            let nothing_follows = source.trim_end().ends_with(['[', '{', ',', ':']);
-            let problem = match open {
-                _ if nothing_follows => "did not find expected node content",
-                '{' => "did not find expected ',' or '}'",
-                _ => "did not find expected ',' or ']'",
-            };
-            (problem.to_owned(), false)
-        }
-        ErrorKind::TabNotAllowed
-        | ErrorKind::TabInBlockIndentation
-        | ErrorKind::UnexpectedCharacter { .. } => {
-            ("found character that cannot start any token".to_owned(), true)
-        }
-        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
-            ("could not find expected ':'".to_owned(), true)
-        }
-        ErrorKind::UnexpectedEofFlowSequence
-        | ErrorKind::UnexpectedEofFlowMapping
-        | ErrorKind::UnexpectedEofImplicitFlowMapping => {
-            ("did not find expected node content".to_owned(), false)
-        }
-        ErrorKind::ExpectedFlowSequenceSeparator => ("did not find expected ',' or ']'".to_owned(), false),
-        kind => {
-            let text = kind.to_string();
-            let parsing = text.starts_with("while parsing");
-            let problem = text
-                .strip_prefix("while ")
-                .and_then(|rest| rest.split_once(", "))
-                .map(|(_, rest)| rest);
-            (problem.unwrap_or(&text).to_owned(), !parsing)
-        }
-    }
+fn is_surrogate(digits: &str) -> bool {
+    let code = digits
+        .get(..4)
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    code.is_some_and(|code| (0xd800..0xe000).contains(&code))
 }
 
 #[cfg(test)]

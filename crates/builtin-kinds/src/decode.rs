@@ -6,11 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use apimachinery::go::base64;
 use apimachinery::json::FAULT_BYTES_MAX;
 use apimachinery::quantity::Quantity;
 use apimachinery::time::{self, TimeForm};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use structured_merge::builtin::{FieldKind, types};
 
@@ -472,8 +471,8 @@ impl Decoder {
     fn bytes(&mut self, value: &mut Value) {
         match &*value {
             Value::Null => {}
-            Value::String(text) => match decode_base64(text) {
-                Ok(bytes) => *value = Value::String(STANDARD.encode(bytes)),
+            Value::String(text) => match base64::decode(text) {
+                Ok(bytes) => *value = Value::String(base64::encode(&bytes)),
                 Err(position) => {
                     let text = format!("illegal base64 data at input byte {position}");
                     self.saved.get_or_insert(DecodeError(text));
@@ -488,7 +487,7 @@ impl Decoder {
                 {
                     self.wrong_type(item, "uint8");
                 }
-                *value = Value::String(STANDARD.encode(bytes.unwrap_or_default()));
+                *value = Value::String(base64::encode(&bytes.unwrap_or_default()));
             }
             other => {
                 self.wrong_type(other, "[]uint8");
@@ -611,23 +610,4 @@ fn kind_name(kind: &FieldKind) -> String {
         FieldKind::Object | FieldKind::Any => "v1.JSON".to_owned(),
         scalar => scalar_name(scalar).to_owned(),
     }
-}
-
-/// Decodes base64 without line breaks, like Go; the error is the position of the first invalid byte.
-pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
-    let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
-    let kept: Vec<(usize, u8)> = text
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| !is_break(byte))
-        .collect();
-    let bytes: Vec<u8> = kept.iter().map(|(_, byte)| *byte).collect();
-    STANDARD.decode(&bytes).map_err(|error| {
-        let position = match error {
-            base64::DecodeError::InvalidByte(position, _)
-            | base64::DecodeError::InvalidLastSymbol(position, _) => position,
-            _ => bytes.len() - bytes.len() % 4,
-        };
-        kept.get(position).map_or(text.len(), |(position, _)| *position)
-    })
 }

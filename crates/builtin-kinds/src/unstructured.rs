@@ -2,11 +2,12 @@
 //! values as the decoder of bodies, with other texts. Numbers are an exception: those without a fraction are converted
 //! to the type of the field.
 
+use apimachinery::go::base64;
 use apimachinery::time::{self, TimeForm};
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type};
 
-use crate::decode::{decode_base64, describe};
+use crate::decode::describe;
 use crate::go_fields::go_struct;
 
 /// Returns the position of a field in its Go struct, for a type and the name of the field.
@@ -111,7 +112,7 @@ fn whole_number(float: f64) -> i64 {
 }
 
 fn check_base64(text: &str) -> Result<(), String> {
-    decode_base64(text)
+    base64::decode(text)
         .map(|_| ())
         .map_err(|place| format!("error decoding from json: illegal base64 data at input byte {place}"))
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use apimachinery::go::base64;
 use apimachinery::go::ip::Cidr;
 use apimachinery::go::url::Url;
 use apimachinery::quantity::Quantity;
@@ -169,68 +170,10 @@ fn formatted<'a>(text: &'a str, format: &str) -> Value<'a> {
             let seconds = date.days() * 86_400;
             Value::Timestamp(Timestamp { seconds, nanos: 0 }.into())
         }),
-        "byte" => decode_base64(text).map(|bytes| Value::Bytes(bytes.into())),
+        "byte" => base64::decode(text).ok().map(|bytes| Value::Bytes(bytes.into())),
         _ => None,
     };
     found.unwrap_or_else(|| Value::String(text.into()))
-}
-
-/// Decodes standard base64 with padding.
-pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
-        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let digits = text.trim_end_matches('=');
-    if text.len() - digits.len() > 2 {
-        return None;
-    }
-    for chunk in digits.as_bytes().chunks(4) {
-        let mut bits = 0;
-        for byte in chunk {
-            bits = bits << 6 | digit(*byte)?;
-        }
-        bits <<= 6 * (4 - chunk.len());
-        let bytes = [(bits >> 16) & 255, (bits >> 8) & 255, bits & 255];
-        let count = chunk.len().checked_sub(1).filter(|count| *count > 0)?;
-        out.extend(
-            bytes
-                .iter()
-                .take(count)
-                .filter_map(|byte| u8::try_from(*byte).ok()),
-        );
-    }
-    Some(out)
-}
-
-/// Encodes standard base64 with padding.
-fn encode_base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk
-            .iter()
-            .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for place in 0..4_usize {
-            let digit = DIGITS.get((bits >> (18 - 6 * place) & 63) as usize);
-            let shown = if place <= chunk.len() {
-                digit.copied()
-            } else {
-                None
-            };
-            text.push(char::from(shown.unwrap_or(b'=')));
-        }
-    }
-    text
 }
 
 /// The reserved words of the language.
@@ -379,7 +322,7 @@ impl<'a> Value<'a> {
             Self::Uint(number) => (*number).into(),
             Self::Double(number) => (*number).into(),
             Self::String(text) => (**text).into(),
-            Self::Bytes(bytes) => encode_base64(bytes).into(),
+            Self::Bytes(bytes) => base64::encode(bytes).into(),
             Self::Duration(nanos) => time::duration_seconds(*nanos).into(),
             Self::Timestamp(time) => time.to_rfc3339().into(),
             Self::Optional(Some(inner)) => inner.to_json_within(left)?,

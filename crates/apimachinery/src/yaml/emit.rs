@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Number, Value};
 
 use super::order::in_order;
-use super::scalar;
+use super::scalar::Scalar;
 
 /// The column after which a space becomes a line break.
 const FOLD_COLUMN: usize = 80;
@@ -325,7 +325,7 @@ fn reads_as_another_type(text: &str) -> bool {
     matches!(text, "<<" | "=")
         || is_sexagesimal(text)
         || is_time(text)
-        || !matches!(scalar::resolve(text, true, None), Ok(Value::String(_)))
+        || !matches!(Scalar::resolve(text, true, None), Ok(Scalar::Text(_)))
 }
 
 /// Returns true for a base-60 number of YAML 1.1: `12:30`.

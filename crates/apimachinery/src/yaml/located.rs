@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use granit_parser::Event;
 use serde_json::Value;
 
-use super::{Error, Loader};
+use super::{Error, Loader, with_indentation};
 
 /// A position in a text. Both numbers start from one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,14 +79,16 @@ impl Places {
 /// assert_eq!(documents[1].place("/b/0/missing"), documents[1].place("/b/0"));
 /// ```
 pub fn documents(text: &str) -> Result<Vec<Document>, String> {
-    let mut loader = Loader::new(text);
-    let mut found = Vec::new();
-    while let Some(document) = next(&mut loader).map_err(|error| error.text(text))? {
-        if !document.value.is_null() {
-            found.push(document);
+    with_indentation(text, |text| {
+        let mut loader = Loader::new(text);
+        let mut found = Vec::new();
+        while let Some(document) = next(&mut loader)? {
+            if !document.value.is_null() {
+                found.push(document);
+            }
         }
-    }
-    Ok(found)
+        Ok(found)
+    })
 }
 
 fn next(loader: &mut Loader<'_>) -> Result<Option<Document>, Error> {
@@ -96,7 +98,8 @@ fn next(loader: &mut Loader<'_>) -> Result<Option<Document>, Error> {
             (Event::StreamEnd, _) => return Ok(None),
             (event, start) => {
                 loader.places = Some(Places::default());
-                let value = loader.node(event, start)?.value;
+                let node = loader.node(event, start)?;
+                let value = loader.finish(node)?;
                 return Ok(Some(Document {
                     value,
                     duplicates: std::mem::take(&mut loader.duplicates),

@@ -31,6 +31,11 @@ fn plain_scalars_are_those_of_yaml_1_1() {
         ("!!str 5", json!("5")),
         ("!!int '5'", json!(5)),
         ("18446744073709551615", json!(18446744073709551615_u64 as f64)),
+        ("._5", json!("._5")),
+        ("1_0.5", json!(10.5)),
+        ("!!float 3", json!(3)),
+        ("!!binary aGVsbG8=", json!("hello")),
+        ("!<x> 1", json!("1")),
     ] {
         assert_eq!(value(text), expected, "{text}");
     }
@@ -42,6 +47,36 @@ fn keys_become_texts() {
         value("n: 1\n8080: 2\n\"y\": 3\n"),
         json!({"false": 1, "8080": 2, "y": 3})
     );
+    // Floats have the precision of 32 bits.
+    assert_eq!(
+        value("{.inf: 1, -.Inf: 2, .nan: 3, 123456789.5: 4, 1e30: 5, !!binary YQ==: 6}"),
+        json!({".inf": 1, "-.inf": 2, ".nan": 3, "1.2345679e+08": 4, "1e+30": 5, "a": 6})
+    );
+}
+
+#[test]
+fn quoted_lines_need_no_indentation() {
+    assert_eq!(
+        value("a:\n  b: \"c\nd\n\n\te\"\nf: 'g\nh'\n"),
+        json!({"a": {"b": "c d\ne"}, "f": "g h"})
+    );
+    let documents = documents("a: 'b\nc'\n---\nd: 1\n").unwrap();
+    assert_eq!(documents[1].place("/d").line, 4);
+    let lines = "x\n".repeat(100_000);
+    assert!(parse(&format!("a: '{lines}'")).is_err());
+}
+
+#[test]
+fn merged_keys_replace_earlier_ones() {
+    for (text, expected) in [
+        ("{<<: {a: 1, b: 2}, a: 3}", json!({"a": 3, "b": 2})),
+        ("{a: 3, <<: {a: 1, b: 2}}", json!({"a": 1, "b": 2})),
+        ("{<<: [{a: 1}, {a: 2, b: 3}]}", json!({"a": 1, "b": 3})),
+        ("{'<<': {a: 1}}", json!({"<<": {"a": 1}})),
+        ("{!!merge <<: {a: 1}}", json!({"a": 1})),
+    ] {
+        assert_eq!(value(text), expected, "{text}");
+    }
 }
 
 #[test]
@@ -54,6 +89,21 @@ fn duplicate_keys_are_reported_with_their_line() {
             "line 5: key \"k\" already set in map"
         ]
     );
+    // The line is that of the value.
+    for (text, duplicate) in [
+        ("a: 1\na:\n\n  b: 2\n", "line 4: key \"a\""),
+        ("a: 1\na: |\n  b\n", "line 2: key \"a\""),
+        ("a: 1\na: &b\n  c: d\n", "line 2: key \"a\""),
+        ("1: a\n0x1: b\n", "line 2: key 1"),
+        ("1.5: a\n1.5: b\n", "line 2: key 1.5"),
+        ("a: 1\n<<:\n  a: 2\n", "line 3: key \"a\""),
+    ] {
+        let expected = format!("{duplicate} already set in map");
+        assert_eq!(parse(text).unwrap().duplicates, [expected], "{text}");
+    }
+    for text in ["1: a\n'1': b\n", ".nan: a\n.nan: b\n"] {
+        assert!(parse(text).unwrap().duplicates.is_empty(), "{text}");
+    }
     assert_eq!(
         parsed.value,
         json!({"metadata": {"labels": {"a": "c"}}, "data": {"k": "2"}})
@@ -129,6 +179,10 @@ fn json_is_yaml() {
         value("{\"a\": [1, {\"b\": \"c\"}]}"),
         json!({"a": [1, {"b": "c"}]})
     );
+    assert_eq!(
+        value("{\"a\\\\/\": \"\\u00e9\\ue000\"}"),
+        json!({"a\\/": "é\u{e000}"})
+    );
 }
 
 #[test]
@@ -144,9 +198,74 @@ fn errors_have_the_words_and_lines_of_libyaml() {
             "yaml: line 4: found character that cannot start any token",
         ),
         ("a: [b", "yaml: line 1: did not find expected ',' or ']'"),
-        ("a: .inf\n", "yaml: json: unsupported value: +Inf"),
+        ("a: .inf\n", "json: unsupported value: +Inf"),
+        (
+            "a: b: c\n",
+            "yaml: mapping values are not allowed in this context",
+        ),
+        ("a: *b\n", "yaml: unknown anchor 'b' referenced"),
+        ("a: &b [*b]\n", "yaml: anchor 'b' value contains itself"),
+        (
+            "a: 1\nb: \"\\q\"\n",
+            "yaml: line 2: found unknown escape character",
+        ),
+        ("{\"a\": \"\\/\"}", "yaml: found unknown escape character"),
+        (
+            "{\"a\":\n\"\\\\ \\ud83d\\ude00\"}",
+            "yaml: line 2: found invalid Unicode character escape code",
+        ),
+        ("a: 'b\n", "yaml: line 2: found unexpected end of stream"),
+        ("a: 1\nb: 'c' d\n", "yaml: line 1: did not find expected key"),
+        ("a: \u{1}\n", "yaml: control characters are not allowed"),
+        ("a: !!int x\n", "yaml: cannot decode !!str `x` as a !!int"),
+        ("a: !!null 1\n", "yaml: cannot decode !!int `1` as a !!null"),
+        (
+            "a: !!binary x\n",
+            "yaml: !!binary value contains invalid base64 data",
+        ),
+        (
+            "? [a, {b: 1.5}]\n: 1\n",
+            "yaml: invalid map key: []interface {}{\"a\", map[interface {}]interface {}{\"b\":1.5}}",
+        ),
+        (
+            "~: [1]\n",
+            "unsupported map key of type: %!s(<nil>), key: <nil>, value: []interface {}{1}",
+        ),
+        (
+            "18446744073709551615: x\n",
+            "unsupported map key of type: uint64, key: 0xffffffffffffffff, value: \"x\"",
+        ),
+        // Errors of the syntax come first, then those of types, keys and values.
+        (
+            "a: .inf\n~: x\nb: !!int x\nc: 'd\n",
+            "yaml: line 5: found unexpected end of stream",
+        ),
+        (
+            "a: .inf\n~: x\nb: !!int x\n",
+            "yaml: cannot decode !!str `x` as a !!int",
+        ),
+        (
+            "a: .inf\n~: x\n",
+            "unsupported map key of type: %!s(<nil>), key: <nil>, value: \"x\"",
+        ),
     ] {
         assert_eq!(parse(text).unwrap_err(), message, "{text}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_text_have_the_errors_of_libyaml() {
+    for (bytes, problem) in [
+        (&b"a\x80"[..], "invalid leading UTF-8 octet"),
+        (b"a\xff", "invalid leading UTF-8 octet"),
+        (b"a\xc3", "incomplete UTF-8 octet sequence"),
+        (b"a\xc3b", "invalid trailing UTF-8 octet"),
+        (b"a\xc0\x80", "invalid length of a UTF-8 sequence"),
+        (b"a\xe0\x80\x80", "invalid length of a UTF-8 sequence"),
+        (b"a\xed\xa0\x80", "invalid Unicode character"),
+        (b"a\xf4\x90\x80\x80", "invalid Unicode character"),
+    ] {
+        assert_eq!(encoding_error(bytes), format!("yaml: {problem}"), "{bytes:?}");
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> 
 }
 
 pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("yaml: {error}"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| yaml::encoding_error(bytes))?;
     yaml::parse(text)
 }
 

@@ -1,7 +1,6 @@
 //! Properties of bundles with a known structure.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use apimachinery::go::base64;
 use serde_json::Value;
 
 use super::Property;
@@ -94,17 +93,5 @@ pub(crate) fn object(value: &Value) -> Result<Option<Vec<u8>>, String> {
 
 /// Decodes base64 with the errors of Go's decoder.
 pub(crate) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
-    let text: String = text
-        .chars()
-        .filter(|character| *character != '\n' && *character != '\r')
-        .collect();
-    STANDARD.decode(&text).map_err(|error| {
-        let place = match error {
-            base64::DecodeError::InvalidByte(place, _) | base64::DecodeError::InvalidLastSymbol(place, _) => {
-                place
-            }
-            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len(),
-        };
-        format!("illegal base64 data at input byte {place}")
-    })
+    base64::decode(text).map_err(|position| format!("illegal base64 data at input byte {position}"))
 }
